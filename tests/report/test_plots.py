@@ -230,9 +230,9 @@ def test_bounds_so_far_follow_every_trial(results):
     goal = result.goals[0].model_copy(update={"loss_ratio": 0.0, "exceed_ratio": 0.5})
     point = results.trials[0]
 
-    def trial(load, loss, seconds=1.0, verdict=Verdict.VALID):
+    def trial(load, loss, seconds=1.0, verdict=Verdict.VALID, phase=""):
         changes = {"load_fps": load, "loss_ratio": loss, "duration_s": seconds, "verdict": verdict}
-        return point.model_copy(update=changes)
+        return point.model_copy(update=changes | {"phase": phase})
 
     trials = [
         trial(50.0, 0.1, verdict=Verdict.GENERATOR_LIMITED),  # classifies nothing
@@ -241,6 +241,8 @@ def test_bounds_so_far_follow_every_trial(results):
         trial(20.0, 0.1),
         trial(20.0, 0.0, seconds=3.0),  # a quarter of its time lost frames: carried after all
         trial(20.0, 0.1, seconds=9.0),
+        trial(30.0, 0.0, seconds=99.0, phase="confirm"),  # these two move no bound
+        trial(5.0, 0.1, phase="sweep"),
     ]
     assert list(bounds_so_far(goal, trials)) == [
         (None, None),
@@ -248,5 +250,5 @@ def test_bounds_so_far_follow_every_trial(results):
         (10.0, 30.0),
         (10.0, 20.0),
         (20.0, 30.0),
-        (10.0, 20.0),
+        *[(10.0, 20.0)] * 3,
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pytest
 
 from vnetperf.model.result import BoundTrials, RunResults
-from vnetperf.model.trial import Gaps, TrialGaps
+from vnetperf.model.trial import Gaps, TrialGaps, Verdict
 from vnetperf.report import html_report, markdown_report, results_csv, trials_csv
 from vnetperf.report.terminal import terminal_text
 from vnetperf.results.metrics import metrics_of
@@ -81,6 +82,16 @@ def test_files_for_programs_have_them_too(doubtful: RunResults) -> None:
     found = {m.name: m.value for m in metrics_of(result) if not m.direction}
     assert found["discarded_at_upper_bound"] == 2.0
     assert found["tester_poll_gap_max"] == 5.0
+
+
+@pytest.mark.parametrize("phase", ["confirm", "sweep"])
+def test_a_trial_that_found_no_bound_says_what_it_was_for(results: RunResults, phase: str) -> None:
+    first, *others = results.trials
+    trials = (first.model_copy(update={"phase": phase, "verdict": Verdict.VALID}), *others)
+    marked = results.model_copy(update={"trials": trials})
+    row = re.search(rf'<tr id="t{first.number}".*', html_report(marked))
+    assert row is not None
+    assert f"<td>VALID, {phase}" in row[0]
 
 
 def test_what_was_not_recorded_is_not_zero(results: RunResults) -> None:

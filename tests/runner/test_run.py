@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from tests.fakes.machine import facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from vnetperf.analysis.goals import answer_goal
+from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -239,6 +241,92 @@ def test_a_generator_that_offers_less_lowers_the_ceiling(tmp_path: Path) -> None
     second = bench.throughput(1518)
     assert second.max_load_fps is not None
     assert 100e3 < second.max_load_fps <= 200e3
+
+
+def test_what_could_not_be_offered_limits_no_other_deployment(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(offers_fps=200e3))
+    bench.run.begin_round(1, 2)
+    first = bench.throughput()
+    assert first.max_load_fps is not None
+    assert first.max_load_fps <= 200e3
+    bench.agent.offers_fps = None
+    bench.run.begin_round(2, 2)
+    second = bench.throughput()
+    assert second.max_load_fps == GENERATOR_FPS
+    searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert searches[-1].limits.start_fps is None
+
+
+class ShortAgainAgent(FakeAgent):
+    """Its generator offers nine tenths of the loads of one phase.
+
+    Args:
+        phase: The phase.
+        kept: Share of what it did offer that comes back.
+    """
+
+    def __init__(self, phase: str, kept: float = 1.0) -> None:
+        super().__init__(spoil=self._shorten)
+        self.phase = phase
+        self.kept = kept
+
+    def _shorten(self, _: int, result: TrialResult) -> TrialResult:
+        if self.trials[-1].phase != self.phase:
+            return result
+        first = result.directions[0]
+        unsent = first.sent // 10
+        sent = first.sent - unsent
+        received = min(first.received, round(self.kept * sent))
+        changes = {"sent": sent, "unsent": first.unsent + unsent, "received": received}
+        return result.model_copy(
+            update={"directions": (first.model_copy(update=changes), *result.directions[1:])}
+        )
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.8])
+@pytest.mark.parametrize(
+    ("phase", "status"), [("confirm", "not confirmed"), ("sweep", "confirmed")]
+)
+def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
+    tmp_path: Path, phase: str, status: str, kept: float
+) -> None:
+    calm = Bench(tmp_path, name="calm.jsonl").throughput()
+    bench = Bench(tmp_path, ShortAgainAgent(phase, kept))
+    found = bench.throughput()
+    assert found.max_load_fps == GENERATOR_FPS
+    for held, before in zip(found.goals, calm.goals, strict=True):
+        assert held.regular
+        assert held.lower_bound_fps == before.lower_bound_fps
+        assert held.confirmation is not None
+        assert held.confirmation.status == status
+        assert "GENERATOR_LIMITED: direction 0: offered" in held.confirmation.reason
+    tries = [t for t in bench.agent.trials if t.phase == phase]
+    assert len(tries) == PRESET.trial.repeats_when_limited + 1
+    bench.run.close()
+    (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert not end.superseded
+    assert list(bench.derived().results) == [found]
+    (search,) = searches_of(read_log(bench.path))
+    for asked, held in zip((NDR, PDR), found.goals, strict=True):
+        again = answer_goal(search.begin, search, asked).result
+        assert again.confirmation == held.confirmation
+    resumed = Bench(tmp_path)
+    assert resumed.throughput() == found
+    assert resumed.agent.trials == []
+
+
+def test_a_run_killed_before_it_gave_the_confirmation_up_goes_on_with_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ShortAgainAgent("confirm"))
+    bench.throughput()
+    bench.run.close()
+    lines = bench.path.read_bytes().splitlines(keepends=True)
+    end = next(n for n, line in enumerate(lines) if line.startswith(b'{"type":"search-end"'))
+    bench.path.write_bytes(b"".join(lines[:end]))
+    resumed = Bench(tmp_path)
+    for held in resumed.throughput().goals:
+        assert held.confirmation is not None
+        assert held.confirmation.status == "confirmed"
+    assert {t.phase for t in resumed.agent.trials} == {"confirm", "sweep"}
 
 
 def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:
@@ -629,6 +717,25 @@ def test_a_generator_that_drifts_over_a_run_is_reported(
     assert unchecked.drift is None
     warnings = [w for w in found.warnings if "clean maximum over" in w]
     assert [drift in w for w in warnings] == ([True] if drift else [])
+
+
+@pytest.mark.parametrize(
+    ("speed", "anew"), [(0.9, ["calibrate 64"]), (1.1, ["calibrate 64"]), (0.97, []), (1.0, [])]
+)
+def test_a_check_at_the_end_replaces_no_stored_calibration(
+    tmp_path: Path, speed: float, anew: list[str]
+) -> None:
+    first = Bench(tmp_path)
+    first.throughput()
+    first.agent.tester_speed = speed
+    first.run.close()
+    second = Bench(tmp_path, name="second.jsonl")
+    second.throughput()
+    assert [c for c in second.agent.calls if c.startswith("calibrate")] == anew
+    for size in (64, 1518):
+        point = second.run.calibrated(size)
+        assert point is not None
+        assert point.max_clean_fps == 2 * GENERATOR_FPS
 
 
 def test_a_calibration_that_cannot_be_checked_ends_no_run(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.outcomes import Confirmation
-from vnetperf.model.parameters import ConfirmInputs, SearchGoal
+from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.search import GoalOutcome, StopSearch, make_search, replay
+from vnetperf.search.confirmation import confirmed_by_trials
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import LIMITS, MAX_FPS, NDR, PDR, STEPPED, STRICT, Whimsical, duts, goals, lower_fps
@@ -190,6 +192,65 @@ def test_a_search_that_is_stopped_while_it_confirms_keeps_its_bounds() -> None:
     assert result.regular
     assert confirmation(result).status == "not confirmed"
     assert confirmation(result).reason == "the run was interrupted"
+
+
+def by_trials(goal: SearchGoal, limits: SearchLimits, dut: SimulatedDut) -> list[Confirmation]:
+    """A confirmation as the search itself has it, and as its trials have it."""
+    outcome, log = run(make_search("mlr", [goal], limits), dut)
+    [result] = outcome.results
+    searched = [trial for trial in log if not trial.request.phase]
+    after = [trial for trial in log if trial.request.phase]
+    plain = replay(make_search("mlr", [goal], replace(limits, confirm=None)), searched).found
+    assert plain is not None
+    again = confirmed_by_trials(plain.results[0], searched, after, limits)
+    assert again.regular == result.regular
+    return [confirmation(result), confirmation(again)]
+
+
+GOALS = pytest.mark.parametrize("goal", [STRICT, CSIT, QUICK], ids=["strict", "csit", "quick"])
+
+
+@GOALS
+def test_the_trials_of_a_log_confirm_a_maximum_load(goal: SearchGoal) -> None:
+    found, again = by_trials(goal, CONFIRMED, SimulatedDut(2 * MAX_FPS))
+    assert found.status == "confirmed"
+    assert again == found
+
+
+def test_one_short_trial_of_a_sweep_decides_nothing_for_another_goal() -> None:
+    dut = SimulatedDut(5e6, lossy_loads_fps=(1.0e6, 1.2e6), lossy_ratio=0.001)
+    outcome, log = run(make_search("mlr", [PDR], CONFIRMED), dut)
+    [result] = outcome.results
+    assert confirmation(result).status == "confirmed"
+    assert confirmation(result).inversions == ()
+    after = [trial for trial in log if trial.request.phase]
+    assert sum(trial.request.phase == "sweep" and trial.loss_ratio > 0 for trial in after) == 1
+    strict = replace(result, goal=replace(PDR, name="none", loss_ratio=0.0), confirmation=None)
+    searched = [trial for trial in log if not trial.request.phase]
+    again = confirmed_by_trials(strict, searched, after, CONFIRMED)
+    assert again.regular
+    assert confirmation(again).status == "confirmed"
+    assert confirmation(again).inversions == ()
+    assert "frames/s per interface is not known" in confirmation(again).reason
+
+
+class Thawing(SimulatedDut):
+    """A DUT that carries everything once its bounds are found."""
+
+    def measure(self, request: TrialRequest) -> TrialOutcome:
+        if request.phase:
+            self.capacity_fps = 2 * MAX_FPS
+        return super().measure(request)
+
+
+@GOALS
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.97, 0.99, 0.995, 0.999])
+def test_the_trials_of_a_log_contradict_an_upper_bound_near_the_maximum(
+    goal: SearchGoal, share: float
+) -> None:
+    found, again = by_trials(goal, CONFIRMED, Thawing(share * MAX_FPS))
+    assert found.status == "unstable"
+    assert again == found
 
 
 def test_bounds_that_are_not_final_are_not_confirmed() -> None:

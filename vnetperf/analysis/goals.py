@@ -369,6 +369,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         [one for one in outcomes if not one.request.phase],
         [one for one in outcomes if one.request.phase],
         limits,
+        "" if logged.end is None else logged.end.stopped,
     )
     return Answer(goal_result(found, begin, logged), missing)
 

@@ -97,7 +97,8 @@ SAME_RTOL = 1e-9
 #: What becomes of a trial whose load the generator could not offer, or in which the tester stood
 #: still too long, after it was repeated in vain:
 #: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the trial
-#: as it is, without repeating it.
+#: as it is, without repeating it. One that has a phase is never "lower", and ends a search with
+#: what it has found.
 WhenLimited = Literal["lower", "fail", "count"]
 
 

@@ -121,10 +121,11 @@ def verdict_counts(result: Result) -> str:
 
 
 def verdict_text(trial: TrialPoint) -> str:
-    """A trial's verdict as a table shows it."""
+    """A trial's verdict as a table shows it, with its phase where it found no bounds."""
+    parts = [trial.verdict.value]
     if trial.verdict is Verdict.GENERATOR_LIMITED and trial.offered_ratio is None:
-        return f"{trial.verdict.value} (generator failed)"
-    return trial.verdict.value
+        parts[0] += " (generator failed)"
+    return ", ".join([*parts, *filter(None, [trial.phase])])
 
 
 def goal_attributes(goal: GoalResult) -> str:

@@ -302,13 +302,16 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
 def bounds_so_far(
     goal: GoalResult, trials: Sequence[TrialPoint]
 ) -> Iterator[tuple[float | None, float | None]]:
-    """Lower and upper bound after each trial: too much of a load's time lost more, or not."""
+    """Lower and upper bound after each trial: too much of a load's time lost more, or not.
+
+    Trials that only try bounds again, or loads below them, move none.
+    """
     bad: dict[float, float] = defaultdict(float)
     whole: dict[float, float] = defaultdict(float)
     failed: set[float] = set()
     bounds: tuple[float | None, float | None] = None, None
     for t in trials:
-        if t.verdict is Verdict.VALID and t.loss_ratio is not None:
+        if t.verdict is Verdict.VALID and t.loss_ratio is not None and not t.phase:
             load = t.load_fps
             bad[load] += t.duration_s if t.loss_ratio > goal.loss_ratio else 0.0
             whole[load] += t.duration_s

@@ -70,10 +70,20 @@ class CalibrationCache:
                 "when": min(c.when for c in (held, calibration) if c),
             }
         )
+        self._write(key, merged)
+        return merged
+
+    def drop(self, key: str, frame_size: int) -> None:
+        """Forget the calibration of a frame size, so that it is measured anew."""
+        held = self.load(key)
+        if held is not None:
+            points = tuple(p for p in held.points if p.frame_size != frame_size)
+            self._write(key, held.model_copy(update={"points": points}))
+
+    def _write(self, key: str, calibration: Calibration) -> None:
         temporary = self.directory / f".{key}.{os.getpid()}"
         # A cache that cannot be written costs the next run some seconds, and nothing else.
         with contextlib.suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary.write_text(merged.model_dump_json(indent=1))
+            temporary.write_text(calibration.model_dump_json(indent=1))
             temporary.replace(self.directory / f"{key}.json")
-        return merged

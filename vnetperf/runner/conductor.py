@@ -56,7 +56,7 @@ from vnetperf.runner.verdict import (
     offerable_load,
     write_captures,
 )
-from vnetperf.search import replay
+from vnetperf.search import StopSearch, replay
 
 log = logging.getLogger(__name__)
 
@@ -325,6 +325,10 @@ class Conductor:
                 log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
+            except StopSearch as stop:
+                # Its replay is stopped where its log ends, with this reason.
+                self._end(logged, began, stopped=stop.reason)
+                return logged
             except VnetperfError as error:
                 # Half a test is no result: the case has none, and a resumed run begins it anew.
                 self._end(logged, began, superseded=True, stopped=str(error))
@@ -379,6 +383,8 @@ class Conductor:
             if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
                 break
             log.warning("%s is repeated: %s", where, trial.reason)
+        if request.phase:  # what was found before it holds
+            raise StopSearch(f"{trial.verdict}: {trial.reason}")
         offerable = offerable_load(trial.result, logged.begin.loads)
         if offerable and request.when_limited == "lower":
             limit, hint = offerable

@@ -20,6 +20,7 @@ from typing import Protocol
 from vnetperf import __version__
 from vnetperf.agent.client import AgentClient
 from vnetperf.analysis.logged_tests import Case, LoggedTest
+from vnetperf.analysis.results_from_log import DRIFT
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
@@ -128,6 +129,11 @@ class MaxLoads:
         self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
         self._hints[case] = hint_fps
 
+    def forget(self) -> None:
+        """Forget what the generator could not offer: it may in another deployment."""
+        self._lowered.clear()
+        self._hints.clear()
+
     def hint(self, scenario: Scenario, frame_size: int) -> float | None:
         """Where to begin a search, by what came back when a load could not be offered."""
         return self._hints.get((scenario.id, frame_size))
@@ -188,6 +194,14 @@ def _git_commit() -> str:
     return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"
 
 
+def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) -> bool:
+    """Whether a clean maximum has changed by more than is let pass."""
+    if then is None or now is None:
+        return False
+    drift = then.model_copy(update={"checked_values": now.max_clean_values}).drift
+    return drift is not None and abs(drift) > DRIFT
+
+
 class Run:
     """A run on one testbed, in one process."""
 
@@ -213,8 +227,8 @@ class Run:
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
-        #: Loops that calibrations of this run were made in: wire -> plan.
-        self._loops: dict[str, Plan] = {}
+        #: Loops of this run's calibrations, and the last one of each: by wire.
+        self._loops: dict[str, tuple[Plan, Calibration]] = {}
         self.max_loads = MaxLoads(configuration.testbed)
         #: What this run has measured, and what it could not: each case's last test, or why not.
         self.done: dict[Case, LoggedTest] = {}
@@ -273,6 +287,7 @@ class Run:
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
+        self.max_loads.forget()
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
 
@@ -340,15 +355,19 @@ class Run:
             self.spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
         self._calibration, self._calibrated = held, key
-        self._loops[plan.wire] = plan
+        self._loops[plan.wire] = plan, held
         self.log.append(CalibrationRecord(calibration=held))
         return held
 
     def check_calibrations(self) -> None:
-        """Calibrate the smallest frame size of each wire again: what limits a run may drift."""
+        """Calibrate the smallest frame size of each wire again: what limits a run may drift.
+
+        It shows whether the calibration held, and replaces none: what a run leaves behind may
+        disturb it. One that did not hold is not used again.
+        """
         if not self.configuration.preset.benchmark or not self.done:
             return
-        for wire, plan in self._loops.items():
+        for wire, (plan, calibration) in self._loops.items():
             size = min(case[2] for case in self.done)
             self._say(f"calibrating {plan.scenario.generator} over {wire} again: one frame size")
             began = time.monotonic()
@@ -360,7 +379,8 @@ class Run:
             finally:
                 self.spend("calibrate", time.monotonic() - began)
             self.log.append(CalibrationRecord(calibration=found, at_end=True))
-            self.store.add(self.store.key(plan, self.facts()), found)
+            if _has_drifted(calibration.at(size), found.at(size)):
+                self.store.drop(self.store.key(plan, self.facts()), size)
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:
         """What the generator can do over the wire of what is deployed."""

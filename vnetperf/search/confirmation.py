@@ -81,16 +81,28 @@ def confirmed_by_trials(
     searched: Sequence[TrialOutcome],
     after: Sequence[TrialOutcome],
     limits: SearchLimits,
+    stopped: str = "",
 ) -> GoalOutcome:
-    """Judge bounds by the trials of a log that confirmed those of its own goals."""
+    """Judge bounds by the trials of a log that confirmed those of its own goals.
+
+    Args:
+        result: The bounds.
+        searched: Trials that found them.
+        after: Trials of the confirmation.
+        limits: Limits of the search.
+        stopped: Why the search was stopped before its own end; "".
+
+    Returns:
+        The bounds with their confirmation.
+    """
     if limits.confirm is None:
         return result
     session = _Session(limits.confirm, limits, Budget(None), searched, list(after))
     final = result.regular or result.at_least
-    if final:
-        session.read(result)
-    stopped = "" if result.goal.name in session.confirmed else "the log confirms other bounds"
-    return session.judge(result, final, stopped)
+    unknown = session.read(result) if final else ""
+    if result.goal.name in session.confirmed:
+        return session.judge(result, final, stopped or unknown)
+    return session.judge(result, final, stopped or "the log confirms other bounds")
 
 
 def _recorded(search: Search, trials: list[TrialOutcome]) -> Procedure[tuple[SearchOutcome, str]]:
@@ -183,10 +195,14 @@ class _Session:
         if role == "lower":
             self._note_lower(goal, load, fresh)
         elif _class(goal, fresh) is LoadClass.LOWER:
-            above = min(load / (1.0 - goal.width), self.limits.max_load_fps)
+            above = self._above(goal, load)
             if above > load:
                 fresh = yield from self._visit(above, [(goal, "upper")])
             self._note_upper(goal, above, fresh)
+
+    def _above(self, goal: SearchGoal, load: float) -> float:
+        """What must be carried as well to contradict an upper bound that is."""
+        return min(load / (1.0 - goal.width), self.limits.max_load_fps)
 
     def _note_lower(self, goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> None:
         forwarded = _typical_rate(goal, load, fresh)
@@ -230,7 +246,7 @@ class _Session:
             histogram_up_to_loss=-1.0,
             phase=phase,
             rest_s=0.0 if self.trials else self.inputs.idle_s,
-            when_limited="lower",
+            when_limited="fail",
         )
         self.budget.spend(seconds)
         self.trials.append(trial)
@@ -283,9 +299,14 @@ class _Session:
             )
             self.inversions.setdefault(goal.name, []).append(found)
 
-    def read(self, result: GoalOutcome) -> None:
-        """Judge a goal by trials that are there, whatever goals they were run for."""
+    def read(self, result: GoalOutcome) -> str:
+        """Judge a goal by trials that are there, whatever goals they were run for.
+
+        Returns:
+            What they leave open below the lower bound; "" for nothing.
+        """
         goal, seen = result.goal, {"lower": 0, "upper": 0}
+        unknown = []
         visits = [
             (*key, [*fresh])
             for key, fresh in groupby(self.trials, lambda t: (t.request.phase, t.load_fps))
@@ -293,19 +314,29 @@ class _Session:
         self.swept = [load for phase, load, _ in visits if phase == "sweep"]
         for number, (phase, load, fresh) in enumerate(visits):
             if phase == "sweep" and load < (_bound_load(result, "lower") or 0.0):
-                # The first trial only decides whether there are others.
-                self._note_inversion(goal, load, fresh[1:] or fresh)
+                # The first trial only decides whether there are others: for goals of the log.
+                self._note_inversion(goal, load, fresh[1:])
+                if fresh[0].loss_ratio > goal.loss_ratio and not _has_ended(goal, fresh[1:]):
+                    unknown.append(f"{load:.0f}")
             if phase == "confirm" and _is_at(result, "lower", load):
-                seen["lower"] += 1
-                self._note_lower(goal, load, fresh)
+                # Nothing is tried between two visits of the maximum load.
+                parts = _parted(goal, fresh) if result.at_least else [fresh]
+                seen["lower"] += len(parts)
+                for part in parts:
+                    self._note_lower(goal, load, part)
             if phase == "confirm" and _is_at(result, "upper", load):
                 seen["upper"] += 1
-                further = visits[number + 1] if number + 1 < len(visits) else visits[number]
-                above = load / (1.0 - goal.width)
-                if isclose(further[1], above, rel_tol=SAME_RTOL):
-                    self._note_upper(goal, above, further[2])
+                above = self._above(goal, load)
+                # Above the maximum load there is nothing to try: the visit itself counts.
+                further = visits[number + 1 :][:1] if above > load else visits[number : number + 1]
+                for _, there, found in further:
+                    if isclose(there, above, rel_tol=SAME_RTOL):
+                        self._note_upper(goal, above, found)
         if seen["lower"] > 1 and (seen["upper"] or result.at_least):
             self.confirmed.add(goal.name)
+        if not unknown:
+            return ""
+        return f"its loss at {', '.join(unknown)} frames/s per interface is not known"
 
     def judge(self, result: GoalOutcome, final: bool, stopped: str) -> GoalOutcome:
         """A goal's outcome with its confirmation."""
@@ -385,6 +416,25 @@ def _all_agree(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bo
     criterion = Criterion.of_goal(goal)
     full = [criterion.is_low_loss(t) for t in fresh if criterion.is_full_length(t)]
     return len(full) >= _AGREEING and all(low is (role == "lower") for low in full)
+
+
+def _has_ended(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> bool:
+    """Whether a visit of a lower bound, or of a load below, needs no more trials for a goal."""
+    return _class(goal, fresh) is not LoadClass.UNDECIDED or _all_agree(goal, "lower", fresh)
+
+
+def _parted(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
+    """Successive visits of a lower bound: each has ended where it would end for this goal alone."""
+    parts: list[list[TrialOutcome]] = []
+    part: list[TrialOutcome] = []
+    for trial in fresh:
+        part.append(trial)
+        if _has_ended(goal, part):
+            parts.append(part)
+            part = []
+    if part:  # of another goal that needed more
+        parts = [*parts[:-1], [*parts[-1], *part]] if parts else [part]
+    return parts
 
 
 def _next_duration(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> float:
