@@ -291,6 +291,8 @@ class Recovery(Frozen):
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
+        disturbed: Numbers of the trials in which the tester stood still and frames were lost after
+            the drop, maybe for that; they are in no number.
         censored: Numbers of the trials that still lost frames at their end: "at least".
         note: What a reader must know of the number; "".
         curves: One for each trial.
@@ -303,6 +305,7 @@ class Recovery(Frozen):
     seconds: Spread | None = None
     why: str = ""
     not_overloaded: tuple[int, ...] = ()
+    disturbed: tuple[int, ...] = ()
     censored: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
