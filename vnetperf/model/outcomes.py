@@ -375,6 +375,7 @@ class Soak(Frozen):
         goal: Loss ratio that it is held against.
         intended: Frames due by load and duration; None: not recorded.
         lossy_trials: Trials that lost frames; None: not recorded.
+        stalled_trials: Numbers of those whose loss may be the tester's, which stood still.
         largest_event: Most frames lost in one event: in successive bins of a direction that all
             lost some; None where the generator does not count frames over time.
         longest_event_s: Longest event, in whole bins, seconds; None likewise.
@@ -397,6 +398,7 @@ class Soak(Frozen):
     goal: float
     intended: int | None = None
     lossy_trials: int | None = None
+    stalled_trials: tuple[int, ...] = ()
     largest_event: int | None = None
     longest_event_s: float | None = None
     goal_holds_to: int | None = None
