@@ -433,6 +433,17 @@ def test_loss_to_the_end_has_no_number() -> None:
     assert "frames were still lost 3 s after the reset, when the trial ended" in one.why
 
 
+@pytest.mark.parametrize("ready", [4.95, 5.5])
+def test_what_is_ready_at_the_end_only_is_too_late_to_tell(ready: float) -> None:
+    dut = OverTime(lossy=lambda n, d: [(2.0, 4.8, 1.0)], event=lambda n: event(2.0, ready))
+    (one,) = resets(dut)
+    assert one.why == (
+        f"not measured: vswitch was ready {ready - 2:.3g} s after the reset began, too late in the "
+        "trial to tell whether frames were still lost; raise after_s, 3 s (trial 1)"
+    )
+    assert (one.by_loss_s, one.by_time_s, one.event_s) == (None, None, None)
+
+
 def test_what_is_impossible_is_said_and_the_rest_measured() -> None:
     dut = OverTime(
         lossy=lambda n, d: [(2.0, 2.4, 1.0)],
