@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import Bench, configuration
+from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import warnings_of
+from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
-from vnetperf.model.trial import DirectionCounts, TrialResult
+from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.results.records import RunRecord, ScenarioRecord
 from vnetperf.runner.scenarios import make_scenario
@@ -87,6 +88,28 @@ def test_frames_of_another_length_are_said_first(tmp_path: Path) -> None:
     results = bench.derived()
     for report in (markdown_report(results), html_report(results), terminal_text(results)):
         assert "Frames not as they were sent" in report
+
+
+def test_trials_that_a_test_takes_as_they_are_are_not_called_unused(tmp_path: Path) -> None:
+    def stalled(number: int, result: TrialResult) -> TrialResult:
+        gaps = Gaps(max_s=0.5, hold_s=0.001, over_s=0.5)
+        lossy = tuple(_with(d, received=d.sent - 9) for d in result.directions)
+        update = {"directions": lossy, "gaps": TrialGaps(poll=gaps, send=gaps, catch_up_frames=9)}
+        return result.model_copy(update=update)
+
+    brief = PRESET.model_copy(update={"soak": SoakTest(duration_s=2, trial_s=1)})
+    bench = Bench(tmp_path, settings=configuration(brief))
+    bench.throughput()
+    bench.agent.spoil = stalled
+    result = bench.measure("soak")
+    assert result.soak is not None
+    assert result.soak.stalled_trials == result.soak.trials
+    assert result.discarded == 0
+    (said,) = (w for w in bench.derived().warnings if "2 TESTER_STALLED" in w)
+    assert said == (
+        "trials without a valid measurement: 2 TESTER_STALLED (how many of them a test discarded "
+        "stands beside its result)"
+    )
 
 
 def _with(counts: DirectionCounts, **changes: int) -> DirectionCounts:

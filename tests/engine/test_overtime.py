@@ -291,6 +291,25 @@ def test_the_time_that_the_engine_stood_still_is_known(loop: Engine) -> None:
     assert held.over_ns == 0
 
 
+def test_a_stall_after_the_last_frame_has_come_is_no_gap(loop: Engine) -> None:
+    # Frames to a port that is not theirs are lost, so that the trial drains for the whole time.
+    loop.set_streams([stream(0, 0, 0)])
+    loads = {0: StreamLoad(1000.0)}
+    loop.start(EngineTrial(loads=loads, duration_s=0.05, drain_s=1.0, max_lag_s=LAG_S))
+    while loop.status().state != "draining":
+        sleep(0.01)
+    sleep(0.1)
+    os.kill(loop.pid, signal.SIGSTOP)
+    try:
+        sleep(0.3)
+    finally:
+        os.kill(loop.pid, signal.SIGCONT)
+    assert loop.wait(30).stream(0).counts.received == 0
+    poll, _ = loop.gaps(poll_hold_ns=250 * MS, send_hold_ns=None)
+    assert poll.over_ns == 0
+    assert 0 < poll.max_ns < 250 * MS
+
+
 def test_catching_up_is_bounded_and_the_rest_is_unsent(loop: Engine) -> None:
     loop.set_streams([stream(0)])
     result = stalled(loop, 50_000.0, 0.1, max_lag_s=LAG_S, catch_up=200, bin_s=0.01)

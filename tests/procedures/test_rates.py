@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
 from vnetperf.model.parameters import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
-from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.rates import forwarding_rate, loss_profile, mrr
 from vnetperf.procedures.soak import soak
@@ -213,7 +215,33 @@ def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said() -> None:
     procedure.send(limited(seen))
     with pytest.raises(StopIteration) as end:
         procedure.send(dut.run(dut.asked[0]))
-    assert "in trial 1 the generator offered less" in end.value.value.note
+    found = end.value.value
+    assert found.note == (
+        "in trial 1 the generator offered less than the load; loss is of what it offered"
+    )
+    assert found.stalled_trials == ()
+
+
+@pytest.mark.parametrize(("stalled", "of"), [({2}, "trial 2"), ({2, 5}, "trials 2, 5")])
+def test_a_loss_that_may_be_the_testers_is_not_judged(stalled: set[int], of: str) -> None:
+    class Stalls(Drops):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            seen = super().run(ask)
+            if seen.number not in stalled:
+                return seen
+            return replace(seen, verdict=Verdict.TESTER_STALLED)
+
+    dut = Stalls()
+    dut.lost = (0, 3000, 0, 0, 4000, 0)
+    found, _ = soaked(dut)
+    assert found.stalled_trials == tuple(sorted(stalled))
+    numbers = ", ".join(map(str, sorted(stalled)))
+    assert found.note == (
+        f"in trial {numbers} the tester stood still; what was lost there may be its own"
+    )
+    assert soak_verdict(found) == f"not judged: the tester stood still in {of}"
+    old = found.model_copy(update={"stalled_trials": ()})
+    assert not soak_verdict(old).startswith("not judged")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from vnetperf.model.parameters import RecoveryTest, ResetTest
 from vnetperf.model.trial import (
     DirectionCounts,
     EventTimes,
+    Gaps,
     Timeline,
+    TrialGaps,
     TrialOutcome,
     TrialRequest,
     TrialResult,
@@ -40,12 +42,14 @@ class OverTime(Dut):
         silent: Number of a trial and direction -> a stretch without arrivals.
         event: Number of a trial -> when its event happened.
         verdict: Of every trial.
+        stood_still: Number of a trial -> seconds that the tester neither polled nor sent.
     """
 
     lossy: Callable[[int, int], list[tuple[float, float, float]]] = lambda n, d: []
     silent: Callable[[int, int], tuple[float, float]] = lambda n, d: (0.0, 0.0)
     event: Callable[[int], EventTimes | None] = lambda n: None
     verdict: Verdict = Verdict.VALID
+    stood_still: Callable[[int], tuple[float, float]] = lambda n: (0.0, 0.0)
     seen: list[TrialOutcome] = field(default_factory=list)
 
     def run(self, ask: TrialRequest) -> TrialOutcome:
@@ -57,6 +61,7 @@ class OverTime(Dut):
             directions=tuple(_counts(t) for t in timelines),
             timelines=timelines,
             event=self.event(number),
+            gaps=_gaps(*self.stood_still(number)),
         )
         self.seen.append(TrialOutcome.of(spec_of(ask), result, self.verdict, number=number))
         return self.seen[-1]
@@ -85,6 +90,13 @@ class OverTime(Dut):
             gap_s=silent[1] - silent[0],
             gap_from_s=silent[0],
         )
+
+
+def _gaps(poll: float, send: float) -> TrialGaps:
+    def gaps(over: float) -> Gaps:
+        return Gaps(max_s=max(over, 1e-5), hold_s=1e-3, over_s=over)
+
+    return TrialGaps(poll=gaps(poll), send=gaps(send), catch_up_frames=1024)
 
 
 def _load(ask: TrialRequest, at: float) -> float:
@@ -212,6 +224,36 @@ def test_loss_to_the_end_is_at_least_and_in_no_mean() -> None:
 def test_loss_long_after_is_pointed_at() -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2), (4.0, 4.5, 0.1)])
     assert "trials 1, 2 lost frames again after 1 s or more without loss" in recovered(dut).note
+
+
+@pytest.mark.parametrize("stall", [(0.005, 0.0), (0.0, 0.005)])
+def test_a_loss_that_may_be_the_testers_is_no_recovery(stall: tuple[float, float]) -> None:
+    """Most of the frames were lost in the overload, so that the trial itself is valid."""
+    dut = OverTime(
+        lossy=lambda n, d: [(0.5, 2.1, 0.2), *([(4.0, 4.01, 0.5)] if n == 1 else [])],
+        stood_still=lambda n: stall if n == 1 else (0.0, 0.0),
+    )
+    one = recovered(dut)
+    assert one.seconds is not None
+    assert one.seconds.values == pytest.approx((0.1,))
+    assert (one.disturbed, one.censored, one.why) == ((1,), (), "")
+    assert one.note == (
+        "trial 1 not counted: the tester stood still, and the last loss after the drop may be its "
+        "own"
+    )
+    every = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)], stood_still=lambda n: stall))
+    assert (every.seconds, every.disturbed, every.censored) == (None, (1, 2), ())
+    assert every.why == (
+        "not measured: the tester stood still in trials 1, 2, so that the last loss after the drop "
+        "may be its own"
+    )
+
+
+def test_a_tester_that_stood_still_while_nothing_was_lost_disturbs_nothing() -> None:
+    dut = OverTime(lossy=lambda n, d: [OVERLOADED], stood_still=lambda n: (0.005, 0.005))
+    found = recovered(dut)
+    assert found.seconds is not None
+    assert (found.seconds.values, found.disturbed) == ((0.0, 0.0), ())
 
 
 def test_a_shortfall_is_said_and_counts() -> None:
@@ -389,6 +431,17 @@ def test_loss_to_the_end_has_no_number() -> None:
     dut = OverTime(lossy=lambda n, d: [(2.0, 5.0, 1.0)], event=lambda n: event(2.0, 2.5))
     (one,) = resets(dut)
     assert "frames were still lost 3 s after the reset, when the trial ended" in one.why
+
+
+@pytest.mark.parametrize("ready", [4.95, 5.5])
+def test_what_is_ready_at_the_end_only_is_too_late_to_tell(ready: float) -> None:
+    dut = OverTime(lossy=lambda n, d: [(2.0, 4.8, 1.0)], event=lambda n: event(2.0, ready))
+    (one,) = resets(dut)
+    assert one.why == (
+        f"not measured: vswitch was ready {ready - 2:.3g} s after the reset began, too late in the "
+        "trial to tell whether frames were still lost; raise after_s, 3 s (trial 1)"
+    )
+    assert (one.by_loss_s, one.by_time_s, one.event_s) == (None, None, None)
 
 
 def test_what_is_impossible_is_said_and_the_rest_measured() -> None:

@@ -230,7 +230,11 @@ def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
     invalid = Counter(t.verdict.value for t in trials if not is_valid(t))
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
-        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+        # Some tests take them as they are, which the log of a trial alone does not tell.
+        warnings.append(
+            f"trials without a valid measurement: {counts} (how many of them a test discarded "
+            "stands beside its result)"
+        )
     found = [t for t in trials if t.verdict is Verdict.INCONSISTENT]
     if found:
         each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)

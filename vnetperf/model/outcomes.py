@@ -291,6 +291,8 @@ class Recovery(Frozen):
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
+        disturbed: Numbers of the trials in which the tester stood still and frames were lost after
+            the drop, maybe for that; they are in no number.
         censored: Numbers of the trials that still lost frames at their end: "at least".
         note: What a reader must know of the number; "".
         curves: One for each trial.
@@ -303,6 +305,7 @@ class Recovery(Frozen):
     seconds: Spread | None = None
     why: str = ""
     not_overloaded: tuple[int, ...] = ()
+    disturbed: tuple[int, ...] = ()
     censored: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
@@ -372,6 +375,7 @@ class Soak(Frozen):
         goal: Loss ratio that it is held against.
         intended: Frames due by load and duration; None: not recorded.
         lossy_trials: Trials that lost frames; None: not recorded.
+        stalled_trials: Numbers of those whose loss may be the tester's, which stood still.
         largest_event: Most frames lost in one event: in successive bins of a direction that all
             lost some; None where the generator does not count frames over time.
         longest_event_s: Longest event, in whole bins, seconds; None likewise.
@@ -394,6 +398,7 @@ class Soak(Frozen):
     goal: float
     intended: int | None = None
     lossy_trials: int | None = None
+    stalled_trials: tuple[int, ...] = ()
     largest_event: int | None = None
     longest_event_s: float | None = None
     goal_holds_to: int | None = None

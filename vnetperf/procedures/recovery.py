@@ -2,7 +2,8 @@
 
 Only a trial that ends its overload overloaded, and ends itself without loss, has a time. One that
 was not overloaded had nothing to recover from; one that did not recover has a lower limit only,
-and with it the average of the others would be that of the shortest times.
+and with it the average of the others would be that of the shortest times. Where the tester stood
+still, the last loss after the drop may be its own: then nothing is known of the DUT's.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class _TrialFinding:
         number: Number of the trial.
         seconds: From the drop of the load to the last lost frame.
         overloaded: A direction was overloaded when the load dropped.
+        disturbed: Frames were lost after the drop, and the tester stood still in the trial.
         recovered: No frames were lost at the end.
         quiet_s: Longest time without loss between the drop and the last lost frame.
     """
@@ -45,12 +47,17 @@ class _TrialFinding:
     number: int
     seconds: float
     overloaded: bool
+    disturbed: bool
     recovered: bool
     quiet_s: float
 
     @property
     def measured(self) -> bool:
-        return self.overloaded and self.recovered
+        return self.overloaded and self.recovered and not self.disturbed
+
+    @property
+    def censored(self) -> bool:
+        return self.overloaded and not self.recovered and not self.disturbed
 
 
 def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
@@ -73,7 +80,7 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
     outcomes = yield from repeat_trial(request, test.repeats)
     found = [_judge(inputs, one) for one in outcomes]
     times = [one.seconds for one in found if one.measured]
-    censored = tuple(one.number for one in found if one.overloaded and not one.recovered)
+    censored = tuple(one.number for one in found if one.censored)
     marks = [{"load drops": test.overload_s} for _ in found]
     for mark, one in zip(marks, found, strict=True):
         if one.overloaded and one.seconds > 0:
@@ -87,6 +94,7 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
         seconds=spread(times) if times and not censored else None,
         why=_why(test, found, censored),
         not_overloaded=tuple(one.number for one in found if not one.overloaded),
+        disturbed=tuple(one.number for one in found if one.overloaded and one.disturbed),
         censored=censored,
         note="; ".join(_notes(inputs, over, outcomes, found)),
         curves=tuple(curve for curve in curves if curve is not None),
@@ -103,9 +111,16 @@ def _judge(inputs: ProcedureInputs[RecoveryTest], outcome: TrialOutcome) -> _Tri
         number=outcome.number,
         seconds=max(0.0, last - drop),
         overloaded=any(_is_overloaded(t, drop, inputs.known.loss_ratio) for t in timelines),
+        disturbed=last > drop and _stood_still(outcome),
         recovered=last < total - width,
         quiet_s=_quiet(outcome, drop, last),
     )
+
+
+def _stood_still(outcome: TrialOutcome) -> bool:
+    """Whether the tester did, for longer than the rings bridge; when in the trial is not known."""
+    gaps = outcome.result.gaps
+    return gaps is not None and (gaps.poll.over_s > 0 or gaps.send.over_s > 0)
 
 
 def _is_overloaded(timeline: Timeline, drop: float, tolerated: float) -> bool:
@@ -152,6 +167,12 @@ def _why(test: RecoveryTest, found: Sequence[_TrialFinding], censored: Sequence[
             "not measured: the DUT was not overloaded when the load dropped, so that there was "
             "nothing to recover from"
         )
+    if not any(one.measured for one in found):
+        disturbed = [one.number for one in found if one.overloaded]
+        return (
+            f"not measured: the tester stood still in {_trials(disturbed)}, so that the last loss "
+            "after the drop may be its own"
+        )
     return ""
 
 
@@ -174,6 +195,12 @@ def _notes(
         notes.append(
             f"{_trials(idle)} not counted: no overload in the last bins before the load dropped"
         )
+    disturbed = [one.number for one in found if one.overloaded and one.disturbed]
+    if disturbed and len(disturbed) < len(found):
+        notes.append(
+            f"{_trials(disturbed)} not counted: the tester stood still, and the last loss after "
+            "the drop may be its own"
+        )
     if again := [one.number for one in found if one.measured and one.quiet_s >= QUIET_S]:
         notes.append(
             f"{_trials(again)} lost frames again after {QUIET_S:g} s or more without loss, which "
@@ -181,7 +208,8 @@ def _notes(
         )
     if short := [s.number for s in outcomes if s.verdict is Verdict.GENERATOR_LIMITED]:
         notes.append(f"less than the loads was offered in {_trials(short)}")
-    if stalled := [s.number for s in outcomes if s.verdict is Verdict.TESTER_STALLED]:
+    stalled = [s.number for s in outcomes if s.verdict is Verdict.TESTER_STALLED]
+    if stalled := [number for number in stalled if number not in disturbed]:
         notes.append(f"the tester stood still in {_trials(stalled)}")
     return notes
 

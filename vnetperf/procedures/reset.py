@@ -99,6 +99,7 @@ class _Interruption:
         lost: Frames lost between the event and the recovery.
         aside: Frames lost before and after.
         until_s: When the DUT had recovered, seconds after the first frame; None: not at all.
+        too_late: What was reset was ready so late that a recovery could not show.
         seconds: Lost frames over the rate at which frames were offered.
         gap_s: Longest time without an arrival, from then; None: it is not known.
     """
@@ -106,6 +107,7 @@ class _Interruption:
     lost: int
     aside: int
     until_s: float | None
+    too_late: bool
     seconds: float
     gap_s: float | None
 
@@ -134,6 +136,7 @@ def _interruption(timeline: Timeline, event: EventTimes, duration_s: float) -> _
         lost=counted,
         aside=sum(lost) - counted,
         until_s=until_s,
+        too_late=not places,
         seconds=counted / after * rest_s if after else 0.0,
         gap_s=_gap(timeline, event, until_s),
     )
@@ -163,6 +166,12 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     if event.failure:
         return event.failure
     found = _interruptions(outcome)
+    if any(one.too_late for one in found):
+        return (
+            f"{event.what} was ready {event.ended_s - event.began_s:.3g} s after the reset began, "
+            "too late in the trial to tell whether frames were still lost; raise after_s, "
+            f"{test.after_s:g} s"
+        )
     if any(one.until_s is None for one in found):
         return (
             f"frames were still lost {outcome.duration_s - event.began_s:.3g} s after the reset, "

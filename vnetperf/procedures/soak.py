@@ -60,6 +60,7 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
         goal=test.loss_ratio,
         intended=sum(d.intended for r in results for d in r.directions),
         lossy_trials=sum(any(r.lost(d) > 0 for d in r.directions) for r in results),
+        stalled_trials=_with_verdict(trials, Verdict.TESTER_STALLED),
         largest_event=None if events is None else max((n for n, _ in events), default=0),
         longest_event_s=None if events is None else max((s for _, s in events), default=0.0),
         goal_holds_to=None if interval else int(test.loss_ratio * offered / most_events_unseen()),
@@ -115,10 +116,18 @@ def _curve(first: int, results: Sequence[TrialResult], seconds: float) -> Curve:
 
 def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) -> list[str]:
     notes = [inputs.known.note] if inputs.known.note else []
-    short = [str(outcome.number) for outcome in trials if outcome.verdict is not Verdict.VALID]
-    if short:
+    if short := _with_verdict(trials, Verdict.GENERATOR_LIMITED):
         notes.append(
-            f"in trial {', '.join(short)} the generator offered less than the load; loss is of "
-            "what it offered"
+            f"in trial {', '.join(map(str, short))} the generator offered less than the load; "
+            "loss is of what it offered"
+        )
+    if stalled := _with_verdict(trials, Verdict.TESTER_STALLED):
+        notes.append(
+            f"in trial {', '.join(map(str, stalled))} the tester stood still; what was lost there "
+            "may be its own"
         )
     return notes
+
+
+def _with_verdict(trials: Sequence[TrialOutcome], verdict: Verdict) -> tuple[int, ...]:
+    return tuple(outcome.number for outcome in trials if outcome.verdict is verdict)

@@ -632,6 +632,10 @@ def soak_verdict(found: Soak) -> str:
     if found.offered < _OFFERED * found.intended:
         share = percent(found.offered / found.intended, 4)
         return f"not judged: {share} of the load was offered"
+    if found.stalled_trials:
+        numbers = ", ".join(map(str, found.stalled_trials))
+        plural = "s" if len(found.stalled_trials) > 1 else ""
+        return f"not judged: the tester stood still in trial{plural} {numbers}"
     if found.loss_high is None:
         return _verdict_without_loss(found.goal_holds_to)
     if found.loss_low <= found.goal < found.loss_high:

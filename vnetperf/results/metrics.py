@@ -461,6 +461,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
         yield make("recovery_time", "s", recovery.seconds, less="recovery", **about)
         for name, trials in (
             ("trials_not_overloaded", recovery.not_overloaded),
+            ("trials_disturbed", recovery.disturbed),
             ("trials_not_recovered", recovery.censored),
         ):
             yield make(name, "", float(len(trials)))

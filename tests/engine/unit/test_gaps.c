@@ -72,6 +72,14 @@ static void sending_begins_when_a_frame_is_due(void)
 	CHECK_EQ(gaps_send_from(1000, UINT64_MAX), UINT64_MAX); /* nothing is due: no gap */
 }
 
+static void what_is_polled_after_the_last_frame_is_no_gap(void)
+{
+	CHECK(gaps_poll_counts(true, 0, 0)); /* a frame may come at any time */
+	CHECK(!gaps_poll_counts(false, 0, 0));
+	CHECK(gaps_poll_counts(false, 0, 1)); /* the ring may have been full */
+	CHECK(gaps_poll_counts(false, 1, 0)); /* it stood still just before that look */
+}
+
 void test_gaps(void)
 {
 	nothing_recorded();
@@ -80,4 +88,5 @@ void test_gaps(void)
 	the_longest_is_known_exactly();
 	stalls_above_the_range();
 	sending_begins_when_a_frame_is_due();
+	what_is_polled_after_the_last_frame_is_no_gap();
 }

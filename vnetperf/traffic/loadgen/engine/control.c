@@ -320,17 +320,17 @@ const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns)
 
 	hdr_reset(&merged.poll);
 	hdr_reset(&merged.send);
-	*poll_ns = *send_ns = 0;
+	*send_ns = 0;
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
 		const struct worker *worker = engine.worker[w];
 
 		hdr_merge(&merged.poll, &worker->gaps->poll);
 		hdr_merge(&merged.send, &worker->gaps->send);
-		*poll_ns += cycles_to_ns(result.end - result.start);
 		for (unsigned int i = 0; i < worker->n_txq; i++)
 			*send_ns +=
 				worker->txq[i]->n_streams ? cycles_to_ns(until - result.start) : 0;
 	}
+	*poll_ns = merged.poll.sum; /* they follow one another without a pause */
 	return &merged;
 }
 

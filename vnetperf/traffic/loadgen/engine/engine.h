@@ -131,8 +131,9 @@ struct worker {
 	uint32_t signature; /* of the running trial; 0 outside */
 	uint32_t plugs;	    /* which ports are away, as of when it looked */
 	_Atomic uint32_t plugs_ack;
-	bool nic_time;	 /* some queue has it */
-	uint64_t polled; /* TSC of the last look at its queues in the trial, or of its start */
+	bool nic_time;	    /* some queue has it */
+	uint64_t polled;    /* TSC of the last look at its queues in the trial, or of its start */
+	unsigned int found; /* frames, in that look */
 	struct gaps *gaps;
 	uint16_t n_rxq, n_txq;
 	uint16_t n_polled; /* of rxq[], the first: the others' ports are away */

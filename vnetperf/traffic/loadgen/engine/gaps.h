@@ -26,4 +26,11 @@ static inline uint64_t gaps_send_from(uint64_t called, uint64_t due)
 	return due > called ? due : called;
 }
 
+/* Whether a gap of polling may have held a frame up, by what the looks at both of its ends found.
+ * When all has been sent, one without frames filled no ring, however long it was. */
+static inline bool gaps_poll_counts(bool sending, unsigned int before, unsigned int after)
+{
+	return sending || before > 0 || after > 0;
+}
+
 #endif

@@ -53,6 +53,7 @@ static void run(struct worker *w)
 			pacer_start(&q->pacer, engine.trial.start);
 	}
 	w->polled = engine.trial.start;
+	w->found = 0;
 	w->signature =
 		engine.trial.learning ? 0 : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
 }
@@ -155,15 +156,19 @@ static bool may_be_over(struct worker *w, unsigned int work)
 	return work == 0 || ++w->rounds % 64 == 0;
 }
 
-/* One look at the receive queues, of a trial that has begun. */
-static inline void note_poll(struct worker *w)
+/* One look at the receive queues, of a trial that has begun: when, and the frames it found. */
+static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 {
-	const uint64_t now = rte_rdtsc();
+	const bool sending =
+		atomic_load_explicit(&engine.trial.drain_from, memory_order_relaxed) == 0;
+	const unsigned int before = w->found;
 
 	if (LG_UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
 		return;
-	hdr_record_many(&w->gaps->poll, cycles_to_ns(now - w->polled), 1);
+	if (LG_LIKELY(gaps_poll_counts(sending, before, found)))
+		hdr_record_many(&w->gaps->poll, cycles_to_ns(now - w->polled), 1);
 	w->polled = now;
+	w->found = found;
 }
 
 static unsigned int send_due(struct worker *w)
@@ -250,6 +255,7 @@ int worker_main(void *unused)
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
 		unsigned int work = 0;
+		uint64_t looked;
 		bool running;
 
 		if (LG_UNLIKELY(order != w->order))
@@ -257,10 +263,11 @@ int worker_main(void *unused)
 		if (LG_UNLIKELY(plugs != w->plugs))
 			plugs_look(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
-		if (running)
-			note_poll(w);
+		looked = running ? rte_rdtsc() : 0;
 		for (uint16_t i = 0; i < w->n_polled; i++)
 			work += rx_poll(w, w->rxq[i]);
+		if (running)
+			note_poll(w, looked, work);
 		answer_neighbours(w);
 		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
