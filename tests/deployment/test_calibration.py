@@ -96,3 +96,11 @@ def test_loss_beside_a_tester_that_came_late_is_its_own() -> None:
 def test_a_loop_that_never_comes_back_whole_has_no_maximum() -> None:
     with pytest.raises(GeneratorError, match="do not come back whole at any rate"):
         find_clean_maximum(Loop(carried_fps=100.0), 64)
+
+
+def test_a_brief_calibration_has_one_value_by_short_trials() -> None:
+    loop = Loop(carried_fps=4e6)
+    found = find_clean_maximum(loop, 64, brief=True)
+    assert len(found.rates) == 1
+    assert found.rates[0] == pytest.approx(4e6, rel=0.1)
+    assert max(seconds for _, seconds in loop.trials) < 0.5

@@ -146,19 +146,15 @@ def test_altered_arrivals(open_engine: OpenEngine, executable: Path, run_dir: Pa
     for counted, share in [
         (counts.duplicated + counts.received, 4),
         (port.corrupted, 3),
-        (port.stale, 1),
         (port.learning, 1),
         (port.foreign, 2),
     ]:
         assert abs(counted - rounds * share) <= share
-    assert port.rx_frames == (
-        counts.received
-        + counts.duplicated
-        + port.corrupted
-        + port.stale
-        + port.learning
-        + port.foreign
-    )
+    others = counts.received + counts.duplicated + port.corrupted + port.learning + port.foreign
+    stale = port.rx_frames - others
+    assert abs(stale - rounds) <= 1
+    # The file is received between the trials too, and what came then is of the trial before.
+    assert port.stale >= stale
 
 
 @pytest.mark.parametrize("kind", TUNNELS)
@@ -271,7 +267,8 @@ def test_frames_of_an_earlier_trial_are_stale(
     )
     result = send(second, 20, stream(0, 0, 0), epoch=2, drain_s=0.05)
     assert result.stream(0).counts.received == 0
-    assert result.ports[0].stale == result.ports[0].rx_frames > 0
+    # Those between the trials, which are in no trial's `rx_frames`, are stale as well.
+    assert result.ports[0].stale >= result.ports[0].rx_frames > 0
     # The same epoch: these very sequence numbers count, once each.
     again = send(second, 20, stream(0, 0, 0), epoch=1, drain_s=0.5)
     assert again.stream(0).counts.received == 20

@@ -90,7 +90,10 @@ class FakeAgent:
             scenario=plan.scenario.id, plan=plan.model_dump(mode="json"), deploy_s=0.5
         )
 
-    def calibrate(self, plan: Plan, frame_sizes: Sequence[int]) -> Calibration:
+    def calibrate(
+        self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
+    ) -> Calibration:
+        del brief
         self._note(f"calibrate {','.join(map(str, frame_sizes))}")
         self.deployed = None
         return Calibration(

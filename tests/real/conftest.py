@@ -101,7 +101,9 @@ class UserRun:
         lines = log.read_text().split("\n")[:-1]
         return [json.loads(line) for line in lines]
 
-    def wait_for(self, what: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 60) -> None:
+    def wait_for(
+        self, what: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 180
+    ) -> None:
         """Wait until its log shows something."""
         deadline = time.monotonic() + timeout_s
         while not what(self.records()):

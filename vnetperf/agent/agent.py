@@ -157,7 +157,9 @@ class Agent:
             raise errors.HostError("no scenario is deployed", where=what)
         return self.deployment
 
-    def call_calibrate(self, plan: dict[str, Any], frame_sizes: list[int]) -> Any:
+    def call_calibrate(
+        self, plan: dict[str, Any], frame_sizes: list[int], *, brief: bool = False
+    ) -> Any:
         """Loop the generator to itself and measure it."""
         self.call_teardown()
         checked = Plan.model_validate(plan)
@@ -165,6 +167,7 @@ class Agent:
             checked,
             self._facts(checked.testbed),
             tuple(frame_sizes),
+            brief=brief,
             roots=self.roots,
             watch=self._watch,
             on_wait=self._on_wait,

@@ -187,13 +187,16 @@ class AgentClient:
         answer: dict[str, str] = self.call("captured", length_s=30)
         return {name: b64decode(text) for name, text in answer.items()}
 
-    def calibrate(self, plan: Plan, frame_sizes: Sequence[int]) -> Calibration:
-        """Loop the generator to itself and measure it."""
+    def calibrate(
+        self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
+    ) -> Calibration:
+        """Loop the generator to itself and measure it; brief: for what is no benchmark."""
         answer = self.call(
             "calibrate",
             length_s=120.0 * len(frame_sizes) + self.testbed.lock_timeout_s,
             plan=plan.model_dump(mode="json"),
             frame_sizes=list(frame_sizes),
+            brief=brief,
         )
         return Calibration.model_validate(answer)
 

@@ -42,12 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
             generator=loaded.settings.generator,
             wire=loaded.settings.wire,
         )
-        plan = make_loop_plan(scenario, loaded.testbed, facts)
-        calibration = client.calibrate(plan, loaded.preset.frame_sizes)
+        plan, brief = make_loop_plan(scenario, loaded.testbed, facts), not loaded.preset.benchmark
+        calibration = client.calibrate(plan, loaded.preset.frame_sizes, brief=brief)
     finally:
         client.close()
     store = CalibrationCache()
-    store.add(store.key(plan, facts), calibration)
+    store.add(store.key(plan, facts, brief=brief), calibration)
     if arguments.json:
         _print_json(calibration)
     else:

@@ -52,11 +52,12 @@ def calibrate(
     facts: MachineFacts,
     frame_sizes: tuple[int, ...],
     *,
+    brief: bool = False,
     roots: HostRoots | None = None,
     watch: Callable[[], None] = lambda: None,
     on_wait: OnWait | None = None,
 ) -> Calibration:
-    """Calibrate a generator; the machine is as it was afterwards."""
+    """Calibrate a generator, briefly for what is no benchmark; the machine is then as before."""
     with HostRun.open(
         testbed=MACHINE_LOCK,
         roots=roots,
@@ -77,7 +78,7 @@ def calibrate(
             generator.connect((listening, connecting))
             # Whatever else the machine does must not pass for the generator's limit.
             deploy.set_slices_and_nice(generator.pollers(), plan.placement.slice_us)
-            points = tuple(_point(generator, size, watch) for size in frame_sizes)
+            points = tuple(_point(generator, size, watch, brief=brief) for size in frame_sizes)
             version = str(generator.facts().get("version", plan.scenario.generator))
             name = f"{version}, alone on its processor"
         finally:
@@ -92,7 +93,7 @@ def calibrate(
 
 
 def _point(
-    generator: TrafficGenerator, frame_size: int, watch: Callable[[], None]
+    generator: TrafficGenerator, frame_size: int, watch: Callable[[], None], *, brief: bool
 ) -> CalibrationPoint:
     profile = TrafficProfile()
     generator.prepare(make_streams(make_deployment("phy2phy"), profile), profile, frame_size)
@@ -105,7 +106,7 @@ def _point(
 
     generator.learn(64)
     run(1000.0, 0.05)  # the first frames also wake the wire's two ends
-    found = find_clean_maximum(run, frame_size)
+    found = find_clean_maximum(run, frame_size, brief=brief)
     maximum = found.middle
     slow = run(max(1000.0, maximum * 0.01))
     latencies = [d.latency for d in slow.directions if d.latency is not None]
@@ -144,20 +145,30 @@ class CleanMaximum:
         return median(self.rates)
 
 
-def find_clean_maximum(run: Callable[..., TrialResult], frame_size: int) -> CleanMaximum:
-    """Look for the maximum by short trials, then find it anew several times by long ones."""
+def find_clean_maximum(
+    run: Callable[..., TrialResult], frame_size: int, *, brief: bool = False
+) -> CleanMaximum:
+    """Look for the maximum by short trials, then find it anew several times by long ones.
+
+    Brief: once, and by short trials.
+    """
+    repeats, trial_s = (1, TRIAL_S) if brief else (REPEATS, LONG_S)
+
+    def long_run(load_fps: float) -> TrialResult:
+        return run(load_fps, trial_s)
+
     rate = _scout(run, frame_size)
     rates: list[float] = []
     ended: EndedBy = ""
-    for number in range(REPEATS):
+    for number in range(repeats):
         # The first time it may be far from what short trials showed, afterwards not.
         halvings = STEPS if not rates else 1
-        found, why = _edge(run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
+        found, why = _edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
         if not found:
             raise GeneratorError(
-                f"frames of {frame_size} octets do not come back whole in trials of {LONG_S:g} s "
+                f"frames of {frame_size} octets do not come back whole in trials of {trial_s:g} s "
                 f"at any rate tried, though they did in trials of {TRIAL_S:g} s: {why}",
-                where=f"calibration, {number + 1} of {REPEATS}",
+                where=f"calibration, {number + 1} of {repeats}",
                 cure="see the generator's log; another program may be using its core",
             )
         rates.append(found)
@@ -208,7 +219,7 @@ def _why_unclean(run: Callable[..., TrialResult], rate: float) -> EndedBy:
     """What keeps a rate from being clean; a stall of the tester is tried again first."""
     why: EndedBy = ""
     for _ in range(STALL_TRIES):
-        why = unclean(run(rate, LONG_S))
+        why = unclean(run(rate))
         if why != "own stall":
             break
     return why

@@ -25,7 +25,7 @@ class CalibrationCache:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or cache_directory() / "calibration"
 
-    def key(self, plan: Plan, facts: MachineFacts) -> str:
+    def key(self, plan: Plan, facts: MachineFacts, *, brief: bool = False) -> str:
         """What a calibration depends on."""
         from vnetperf import __version__  # noqa: PLC0415 - the package is still being imported
 
@@ -35,6 +35,7 @@ class CalibrationCache:
             (
                 __version__,
                 _METHOD,
+                brief,
                 plan.testbed.name,
                 plan.testbed.agent.transport,
                 plan.scenario.generator,

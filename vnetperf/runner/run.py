@@ -340,7 +340,8 @@ class Run:
         least, largest = scenario.traffic.least_frame_size, largest_frame(scenario)
         sizes = {size for size in wanted if least <= size <= largest}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
-        current, key = self._calibration, self.store.key(plan, self.facts())
+        brief = not self.configuration.preset.benchmark
+        current, key = self._calibration, self.store.key(plan, self.facts(), brief=brief)
         if current is not None and self._calibrated == key and all(map(current.at, sizes)):
             return current
         held = self.store.load(key)
@@ -351,7 +352,7 @@ class Run:
             )
             began = time.monotonic()
             self._deployed = None  # the generator cannot be in a loop and in a deployment
-            held = self.store.add(key, self.client.calibrate(plan, missing))
+            held = self.store.add(key, self.client.calibrate(plan, missing, brief=brief))
             self.spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
         self._calibration, self._calibrated = held, key
