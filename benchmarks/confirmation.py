@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import sys
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
 from vnetperf.search import make_search
@@ -30,7 +31,7 @@ GOALS = (
     ),
 )
 CAPACITY = 5e6
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "two modes, 30 % at 3 M": {"low_capacity_fps": 3e6, "low_probability": 0.3},
     "two modes, 50 % at 3 M": {"low_capacity_fps": 3e6, "low_probability": 0.5},
     "half for 60 s after overload": {"wedged_s": 60.0, "between_s": 7.0},
@@ -74,7 +75,7 @@ def search_duts(kind: str, goal: SearchGoal, duts: int, *, confirmed: bool) -> R
     wrong = unstable = 0
     seconds, after = [], []
     for seed in range(duts):
-        dut = SimulatedDut(CAPACITY, seed=seed, **KINDS[kind])  # type: ignore[arg-type] # of many types
+        dut = SimulatedDut(CAPACITY, seed=seed, **KINDS[kind])
         outcome, _ = run(make_search("mlr", [goal], limits), dut)
         [result] = outcome.results
         lower = result.relevant_lower_bound
