@@ -130,7 +130,8 @@ class Machine:
             path = journal.path
             journal.close()
             if path.exists():
-                assert Journal.open(path).undo().complete
+                with Journal.open(path) as again:
+                    assert again.undo().complete
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import vnetperf
 from vnetperf.host import locks
-from vnetperf.host.journal import Journal, guardian_log
+from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
 from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
-from vnetperf.host.paths import make_private, remove_if_empty
+from vnetperf.host.paths import open_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -42,12 +42,12 @@ class GuardianClient:
 
         To be called before the journal exists, so that no change is ever unguarded.
         """
-        make_private(journal.parent)
         written = guardian_log(journal)
         pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
         ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
         agent = os.pidfd_open(os.getpid())
-        output = os.open(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = open_private(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        locks.try_lock(output)  # the guardian's for as long as it lives: the log is no leftover
         fds = {
             "--lock-fd": lock.fd,
             "--pipe-fd": pipe_read,
@@ -163,10 +163,11 @@ def _undo_journal(path: Path) -> bool:
     ROOT.setLevel(logging.INFO)
     log.info("the agent is gone, undoing %s", path.name)
     try:
-        return Journal.open(path).undo().complete
+        with Journal.open(path, wait_s=UNDO_LOCK_S) as journal:
+            return journal.undo().complete
+    except FileNotFoundError:  # another process has undone it
+        return True
     except HostError as error:
-        if not path.exists():  # another process has undone it
-            return True
         log.error("%s", error)
         return False
 
