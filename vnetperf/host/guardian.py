@@ -17,6 +17,7 @@ from pathlib import Path
 
 import vnetperf
 from vnetperf.host import locks
+from vnetperf.host.cpu import PROC_MOUNTS
 from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
 from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
 from vnetperf.host.locks import TestbedLock
@@ -26,6 +27,11 @@ from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
 GUARDIAN_START_S, DISMISS_S = 120.0, 30.0
+#: By these Jenkins and GitHub's runner find what a job left, and kill it.
+CI_MARKS = (
+    *("BUILD_ID", "JENKINS_NODE_COOKIE", "JENKINS_SERVER_COOKIE", "HUDSON_SERVER_COOKIE"),
+    "RUNNER_TRACKING_ID",
+)
 
 
 class GuardianClient:
@@ -103,8 +109,9 @@ class GuardianClient:
 
 
 def _guardian_environment() -> dict[str, str]:
-    """The agent's environment, without the mark of a run's processes, able to import us."""
-    environment = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
+    """The agent's environment, without marks by which processes are ended, able to import us."""
+    marks = (RUN_ID_VARIABLE, *CI_MARKS)
+    environment = {key: value for key, value in os.environ.items() if key not in marks}
     package_root = str(Path(vnetperf.__file__).resolve().parent.parent)
     paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -135,6 +142,7 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):
         # Memory running out is one way for an agent to die: the guardian must not go with it.
         Path("/proc/self/oom_score_adj").write_text("-900")
+    _leave_groups()
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)
@@ -153,6 +161,19 @@ def main(argv: list[str] | None = None) -> int:
     locks.release_testbed_lock(arguments.lock_fd, arguments.lock)
     remove_if_empty(journal_dir.parent)
     return 0 if clean else 1
+
+
+def _leave_groups(*, mounts: Path = PROC_MOUNTS) -> None:
+    """Move to the top of the hierarchies by which services are stopped: cgroup v2 and systemd's.
+
+    Who stops the agent's unit, session or job with all that is in it must not stop this process,
+    which ends by itself once the machine is restored.
+    """
+    for line in mounts.read_text().splitlines():
+        _, where, kind, options, *_ = line.split()
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            with contextlib.suppress(OSError):  # read-only, or a container's
+                Path(where, "cgroup.procs").write_text("0")
 
 
 def _undo_journal(path: Path) -> bool:
