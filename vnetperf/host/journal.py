@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 UndoData = Mapping[str, Any]
 UndoFunction = Callable[[UndoData], str]
+#: Given a change that was made, makes sure that the controller still hears us; raises otherwise.
+Confirm = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,14 @@ class ChangeKind:
             guardian starts fast.
         volatile: A reboot undoes it: nothing is to be done (and nothing written) after one.
         first: Undone before all others: processes, which hold on to everything else.
+        confirmed: It may cut off who controls the run, and is undone at once unless that confirms
+            that it still hears this machine.
     """
 
     function: str
     volatile: bool = True
     first: bool = False
+    confirmed: bool = False
 
     def load(self) -> UndoFunction:
         """Import the function that undoes this kind."""
@@ -62,7 +67,7 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "processes": ChangeKind("vnetperf.host.processes:undo_processes", first=True),
     "value": ChangeKind("vnetperf.host.kernel:undo_value"),
     "hugepages": ChangeKind("vnetperf.host.hugepages:undo_hugepages"),
-    "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver"),
+    "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver", confirmed=True),
     "link": ChangeKind("vnetperf.host.links:undo_link"),
     "netdev": ChangeKind("vnetperf.host.nic.netdev:undo_netdev"),
     "eswitch": ChangeKind("vnetperf.host.nic.eswitch:undo_mode"),
@@ -124,13 +129,17 @@ class UndoReport:
         """Whether the machine is known to be as it was before the run."""
         return not self.failed and not self.damaged
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What may still be on the machine, one sentence each."""
+        return (*(f"{step.what}: {step.outcome}" for step in self.failed), *self.damaged)
+
     def raise_if_incomplete(self) -> None:
         """Turn what could not be undone into one error."""
         if self.complete:
             return
-        troubles = [f"{step.what}: {step.outcome}" for step in self.failed] + list(self.damaged)
         raise HostError(
-            "not all changes to this machine could be undone: " + "; ".join(troubles),
+            "not all changes to this machine could be undone: " + "; ".join(self.troubles),
             where=f"journal of run {self.run_id}",
             cure="remove the cause, then run `vnetperf restore`",
         )
@@ -401,6 +410,7 @@ class Journal:
         self._fd = fd
         self._next = next_number
         self._finished = False
+        self.confirm: Confirm | None = None
         self._lock = threading.RLock()
 
     @classmethod
@@ -517,10 +527,17 @@ class Journal:
         change = self.intend(kind, what, data)
         try:
             yield change
+            if kind_of(kind).confirmed:
+                self.require_heard(what)
         except BaseException:
             with contextlib.suppress(HostError):
                 change.undo()
             raise
+
+    def require_heard(self, what: str) -> None:
+        """Have whoever controls the run confirm that it hears us after a change; else raise."""
+        if self.confirm is not None:
+            self.confirm(what)
 
     def undo_one(self, number: int) -> str:
         """Undo one change by its number; see `Change.undo`."""

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from vnetperf.host import locks
 from vnetperf.host.files import create_tree, ensure_directory
 from vnetperf.host.guardian import GuardianClient
 from vnetperf.host.journal import (
+    Confirm,
     ForeignJournalError,
     Journal,
     JournalHeldError,
@@ -73,6 +74,7 @@ class LiveRun:
         user: Account that it runs for.
         since: Its start, ISO 8601, UTC.
         pid: The living process, 0 where it is not known.
+        start: Its start time in clock ticks since boot, 0 where it is not known.
         role: ``agent``, ``guardian`` (which is restoring right now) or ``restore`` (somebody else
             is).
     """
@@ -83,6 +85,11 @@ class LiveRun:
     since: str
     pid: int
     role: str
+    start: int = 0
+
+    def is_of(self, process: Sequence[int]) -> bool:
+        """Whether it is a process, given by pid and start time."""
+        return self.pid > 0 and (self.pid, self.start) == tuple(process)
 
     def describe(self) -> str:
         """The run in one line, for a terminal."""
@@ -115,7 +122,13 @@ class RestoreReport:
     @property
     def complete(self) -> bool:
         """Whether nothing of any dead run is left on this machine."""
-        return not self.unreadable and all(report.complete for report in self.restored)
+        return not self.troubles
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What of dead runs may still be on this machine, one sentence each."""
+        left = [text for report in self.restored for text in report.troubles]
+        return (*left, *self.unreadable)
 
 
 def restore(
@@ -161,14 +174,14 @@ def _owner_of(path: Path) -> list[LiveRun]:
         header = journal_file.header_of(journal_file.read_journal(path))
     except FileNotFoundError:
         return []
-    role, pid = "restore", 0
+    role, pid, start = "restore", 0, 0
     for name, key in (("agent", "owner"), ("guardian", "guardian")):
         with contextlib.suppress(KeyError, TypeError):  # of another version
             if ProcessId(*header[key]).alive():
-                role, pid = name, int(header[key][0])
+                role, (pid, start) = name, header[key]
                 break
     names = {key: str(header.get(key, "unknown")) for key in ("testbed", "user", "since")}
-    return [LiveRun(run_id=path.stem, pid=pid, role=role, **names)]
+    return [LiveRun(run_id=path.stem, pid=pid, start=start, role=role, **names)]
 
 
 def _list_journals(roots: HostRoots) -> list[Path]:
@@ -236,8 +249,12 @@ class HostRun:
         roots: HostRoots | None = None,
         timeout_s: float = 0.0,
         on_wait: OnWait | None = None,
+        confirm: Confirm | None = None,
     ) -> HostRun:
-        """Take the testbed, restore what dead runs left, and begin a guarded run."""
+        """Take the testbed, restore what dead runs left, and begin a guarded run.
+
+        `confirm` is called after each change that may cut the controller off.
+        """
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
         with contextlib.ExitStack() as undo_on_error:
@@ -247,6 +264,7 @@ class HostRun:
             guard = GuardianClient.start(roots.journal(run_id), lock)
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)
+            journal.confirm = confirm
             undo_on_error.callback(journal.close)  # what could not be undone is the guardian's
             undo_on_error.callback(journal.undo)
             run = cls(journal, lock, guard, RunDir.create(journal, roots), restored)
@@ -282,8 +300,7 @@ class HostRun:
         if error is None:
             report.raise_if_incomplete()
         elif not report.complete:
-            troubles = [f"{step.what}: {step.outcome}" for step in report.failed]
-            error.add_note("this machine was not fully restored: " + "; ".join(troubles))
+            error.add_note("this machine was not fully restored: " + "; ".join(report.troubles))
 
 
 def new_run_id() -> str:
