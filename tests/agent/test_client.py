@@ -39,6 +39,8 @@ class Loop:
             self.answers.append(item)
 
     def receive(self, timeout: float | None = None) -> str:
+        if not self.answers:
+            raise EOFError
         return self.answers.pop(0)
 
     def isclosed(self) -> bool:
@@ -105,6 +107,9 @@ def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
     with pytest.raises(HostError, match="the agent ended during inventory") as caught:
         client.inventory()
     assert "the machine has been restored" in str(caught.value)
+    client.troubles, client._channel = ("link vp0: still there",), loop
+    with pytest.raises(HostError, match="not fully restored: link vp0: still there"):
+        client.inventory()
     assert "vnetperf restore" in caught.value.cure
 
 

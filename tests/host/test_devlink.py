@@ -89,7 +89,6 @@ def test_the_mode_comes_back_after_sigkill(
     journal = Journal.create(roots, "r1")
     vfs.create_vfs(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path / "machine")
     journal.close()  # all that a killed process leaves is its journal
-    monkeypatch.setattr("vnetperf.host.session.living_owner", lambda _: None)
     report = restore(roots)
     assert report.complete
     kinds = [step.kind for step in report.restored[0].undone]

@@ -76,11 +76,41 @@ def test_undo_takes_only_what_the_run_added(tmp_path: Path, now: int, after: int
         assert int((path / "nr_hugepages").read_text()) == after
 
 
-def test_pages_still_in_use_are_told(tmp_path: Path) -> None:
-    path = make_pool(tmp_path, 0, 2048, 0, 0, surplus=3)
-    data = {"directory": str(path), "previous": 0, "wanted": 3, "surplus": 0}
-    with pytest.raises(HostError, match="3 pages above 0 are still in use"):
-        hugepages.undo_hugepages(data)
+def test_surplus_pages_of_strangers_block_no_restore(tmp_path: Path) -> None:
+    """A database takes 5 overcommitted pages while a run has 512."""
+    path = make_pool(tmp_path, 0, 2048, 512, 512, surplus=5)
+    data = {"directory": str(path), "previous": 0, "wanted": 512, "surplus": 0}
+
+    def as_the_kernel(directory: Path, pages: int) -> None:
+        (directory / "nr_hugepages").write_text(f"{pages + 5}\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hugepages, "_write_total", as_the_kernel)
+        assert hugepages.undo_hugepages(data) == "512 -> 0"
+        assert hugepages.undo_hugepages(data) == "already 0"
+
+
+def test_pages_that_others_took_from_the_pool_are_told(tmp_path: Path) -> None:
+    path = make_pool(tmp_path, 0, 2048, 10, 7)
+    data = {"directory": str(path), "previous": 0, "wanted": 10, "surplus": 0}
+
+    def as_the_kernel(directory: Path, pages: int) -> None:
+        (directory / "nr_hugepages").write_text(f"{pages + 3}\n")
+        (directory / "surplus_hugepages").write_text("3\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hugepages, "_write_total", as_the_kernel)
+        outcome = hugepages.undo_hugepages(data)
+    assert outcome == "10 -> 0; others still use 3 of them, which go with their users"
+
+
+def test_a_kernel_that_keeps_pages_is_told(tmp_path: Path) -> None:
+    path = make_pool(tmp_path, 0, 2048, 10, 7)
+    data = {"directory": str(path), "previous": 0, "wanted": 10, "surplus": 0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hugepages, "_write_total", lambda *_: None)
+        with pytest.raises(HostError, match="10 pages above 0 are still there"):
+            hugepages.undo_hugepages(data)
 
 
 class Killed(BaseException):
@@ -130,7 +160,8 @@ class Machine:
             path = journal.path
             journal.close()
             if path.exists():
-                assert Journal.open(path).undo().complete
+                with Journal.open(path) as again:
+                    assert again.undo().complete
 
 
 @pytest.fixture

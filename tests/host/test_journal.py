@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import itertools
+import multiprocessing
 import os
 import shutil
 import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event as EventType
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,7 +23,9 @@ from vnetperf.host import files, kernel
 from vnetperf.host import journal as journal_file
 from vnetperf.host import journal as undoing
 from vnetperf.host.journal import Change, Journal
-from vnetperf.host.paths import HostRoots
+from vnetperf.host.linux import ProcessId, boot_id, machine_id
+from vnetperf.host.locks import try_lock
+from vnetperf.host.paths import HostRoots, make_private
 from vnetperf.host.session import restore
 from vnetperf.model.errors import HostError
 
@@ -119,8 +127,7 @@ def test_killed_at_any_byte_of_the_journal(
                     place.act(journal, *action)
             except Killed:
                 pass
-        journal.close()
-        _pretend_owner_died(journal.path)
+        journal.close()  # as the kernel does with the files of the dead
         assert restore(place.roots).complete
         assert place.picture() == place.before
         assert not place.roots.state.exists()
@@ -145,7 +152,6 @@ def test_killed_during_the_undo_then_undone_again(
             journal_file.encode_record({"t": "undone", "n": step["n"]}) for step in steps[:marked]
         ]
         journal.path.write_bytes(written + b"".join(marks))
-        _pretend_owner_died(journal.path)
         report = restore(place.roots)
         assert report.complete
         assert len(report.restored[0].undone) == len(steps) - marked
@@ -198,8 +204,7 @@ def test_after_a_reboot_only_files_are_undone(
     kernel.write_value(journal, value, "2")
     files.create_tree(journal, tmp_path / "file")
     journal.close()
-    for module in ("journal", "session"):
-        monkeypatch.setattr(f"vnetperf.host.{module}.boot_id", lambda: "another boot")
+    monkeypatch.setattr("vnetperf.host.journal.boot_id", lambda: "another boot")
     report = restore(roots)
     assert report.complete
     assert value.read_text() == "2\n"  # what the new boot made of it is not overwritten
@@ -261,8 +266,224 @@ def test_a_journal_is_not_taken_over(roots: HostRoots) -> None:
     journal.undo()
 
 
-def _pretend_owner_died(path: Path) -> None:
-    first, _, rest = path.read_bytes().partition(b"\n")
-    header = json.loads(first)["r"]
-    header["owner"][1] += 1  # another start time is another process
-    path.write_bytes(journal_file.encode_record(header) + rest)
+def _restore_all_the_time(roots: HostRoots, stop: EventType, found: Queue[object]) -> None:
+    errors: list[str] = []
+    rounds = 0
+    while not stop.is_set():
+        try:
+            restore(roots)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            errors.append(repr(error))
+        rounds += 1
+    found.put((rounds, errors))
+
+
+def test_restore_beside_starting_runs_takes_no_journal_away(
+    roots: HostRoots, tmp_path: Path
+) -> None:
+    """112 of 1,883 runs lost theirs while the header came after the name."""
+    make_private(roots.journals)
+    fork = multiprocessing.get_context("fork")
+    stop, found = fork.Event(), fork.Queue()
+    beside = fork.Process(target=_restore_all_the_time, args=(roots, stop, found), daemon=True)
+    beside.start()
+    lost = []
+    began = time.monotonic()
+    for number in itertools.count():
+        with Journal.create(roots, f"r{number}") as journal:
+            files.create_tree(journal, tmp_path / "change")
+            gone = not journal.path.exists()
+            report = journal.undo()
+        if gone or not report.complete or len(report.undone) != 1 or (tmp_path / "change").exists():
+            lost.append((number, report))
+        if time.monotonic() - began > 1.5:
+            break
+    stop.set()
+    rounds, errors = found.get(timeout=20)
+    beside.join()
+    assert (lost, errors) == ([], [])
+    assert number > 10
+    assert rounds > 10
+
+
+def test_a_journal_has_header_and_lock_when_it_has_its_name(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever a restore looks at a run that is starting, it finds nothing, or a live run."""
+    seen = []
+
+    def look(real: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any) -> Any:
+            seen.append((restore(roots), real(*args), restore(roots)))
+            return seen[-1][1]
+
+        return wrapper
+
+    monkeypatch.setattr(journal_file, "append_record", look(journal_file.append_record))
+    monkeypatch.setattr(os, "link", look(os.link))
+    journal = Journal.create(roots, "r1")
+    reports = [report for before, _, after in seen for report in (before, after)]
+    assert len(reports) == 4
+    assert all(report.restored == () for report in reports)
+    assert [[run.role for run in report.live] for report in reports] == [[], [], [], ["agent"]]
+    assert [path.name for path in roots.journals.iterdir()] == ["r1.jsonl"]
+    assert journal.undo().complete
+
+
+def test_what_died_before_its_journal_had_a_name_is_tidied_up(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(os, "link", die)
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)  # the dead tidy nothing up
+    with pytest.raises(Killed):
+        Journal.create(roots, "r1")
+    monkeypatch.undo()
+    assert [path.suffix for path in roots.journals.iterdir()] == [".new"]
+    assert restore(roots).complete
+    assert not roots.state.exists()
+
+
+def test_a_journal_that_lost_its_name_is_undone_and_reported(
+    roots: HostRoots, tmp_path: Path
+) -> None:
+    journal = Journal.create(roots, "r1")
+    files.create_tree(journal, tmp_path / "change")
+    journal.path.unlink()
+    report = journal.undo()
+    assert not (tmp_path / "change").exists()
+    assert not report.complete
+    with pytest.raises(HostError, match="was removed or replaced while its run lived"):
+        report.raise_if_incomplete()
+
+
+def test_the_lock_decides_and_no_process_id(roots: HostRoots, tmp_path: Path) -> None:
+    journal = Journal.create(roots, "r1", guardian=ProcessId.me())
+    files.create_tree(journal, tmp_path / "change")
+    assert [run.role for run in restore(roots).live] == ["agent"]
+    journal.close()  # the processes of its header live on
+    report = restore(roots)
+    assert report.live == ()
+    assert [undone.complete for undone in report.restored] == [True]
+    assert not (tmp_path / "change").exists()
+
+
+HEADER = {
+    "t": "header",
+    "version": journal_file.FORMAT_VERSION,
+    "tool": "vnetperf 0",
+    "run_id": "r1",
+    "machine": machine_id(),
+    "host": "here",
+    "boot": boot_id(),
+    "owner": [999_999, 1],
+    "guardian": None,
+    "since": "",
+    "testbed": "machine",
+    "argv": [],
+    "user": "u",
+}
+
+
+def written_journal(roots: HostRoots, *records: dict[str, Any]) -> Path:
+    """A journal that nobody holds."""
+    make_private(roots.journals)
+    path = roots.journal("r1")
+    path.write_bytes(b"".join(map(journal_file.encode_record, records)))
+    return path
+
+
+def change(path: Path, **fields: Any) -> dict[str, Any]:
+    data = {"path": str(path)}
+    known = {"t": "change", "n": 1, "kind": "tree", "what": "w", "boot": boot_id(), "data": data}
+    return {**known, **fields}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {**HEADER, "version": 99},
+        {"t": "header", "version": 99, "agent": [1, 2]},
+        {k: v for k, v in HEADER.items() if k not in ("machine", "tool")} | {"version": 1},
+    ],
+    ids=["newer", "newer, other fields", "older"],
+)
+def test_a_journal_of_another_version_is_left_alone_with_a_clear_error(
+    roots: HostRoots, tmp_path: Path, header: dict[str, Any]
+) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    path = written_journal(roots, header, change(precious))
+    report = restore(roots)
+    assert not report.complete
+    assert report.restored == ()
+    (text,) = report.unreadable
+    assert f"format {header['version']}" in text
+    assert "of the version that wrote it" in text
+    assert precious.exists()
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [change(Path("/nowhere"))],
+        [HEADER, {"t": "change", "n": 1}, change(Path("/nowhere"), n=2)],
+        [HEADER, {"t": "undone"}, change(Path("/nowhere"), n=2)],
+        [HEADER, change(Path("/nowhere"), kind="rdma")],
+        [HEADER, change(Path("/nowhere"), data={})],
+    ],
+    ids=["no header", "change without fields", "mark without number", "kind", "data"],
+)
+def test_a_journal_of_odd_records_is_no_traceback(
+    roots: HostRoots, records: list[dict[str, Any]]
+) -> None:
+    written_journal(roots, *records)
+    assert not restore(roots).complete
+
+
+def test_a_live_run_of_another_version_is_named(roots: HostRoots) -> None:
+    path = written_journal(roots, {"t": "header", "version": 99, "owner": "pid 7"})
+    with path.open() as held:
+        assert try_lock(held.fileno())
+        (live,) = restore(roots).live
+    assert "run r1 of unknown" in live.describe()
+
+
+def test_a_journal_of_another_machine_is_left_alone(roots: HostRoots, tmp_path: Path) -> None:
+    """Two hosts that share /var/lib: what lives there is not dead here."""
+    there = {**HEADER, "machine": "0" * 32, "host": "other", "boot": "1"}
+    path = written_journal(roots, there, change(tmp_path, boot="1"))
+    report = restore(roots)
+    assert report.complete
+    assert not report.restored
+    assert not report.live
+    assert "of another machine (other)" in report.foreign[0]
+    assert path.exists()
+    assert tmp_path.exists()
+
+
+def test_a_container_of_this_machine_with_a_machine_id_of_its_own(
+    roots: HostRoots, tmp_path: Path
+) -> None:
+    (tmp_path / "left").mkdir()
+    written_journal(roots, {**HEADER, "machine": "0" * 32}, change(tmp_path / "left"))
+    assert len(restore(roots).restored) == 1
+    assert not (tmp_path / "left").exists()
+
+
+def test_looking_again_and_again_leaves_no_file_open(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undoing, "RETRY_AFTER_S", 0)
+    written_journal(roots, HEADER, change(Path("/x"), kind="rdma"))
+
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = open_files()
+    for _ in range(10):
+        assert not restore(roots).complete
+    assert open_files() == before

@@ -101,3 +101,23 @@ def test_virtual_functions_come_back_to_what_they_were(journal: Journal, sysfs: 
         pci.set_vfs(journal, ADDRESS, 9, sys=sysfs.root)
     journal.undo()
     assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3
+
+
+def test_a_move_that_cuts_the_controller_off_is_undone_at_once(
+    journal: Journal, sysfs: FakeSysfs
+) -> None:
+    moved = []
+
+    def deaf(what: str) -> None:
+        moved.append((what, sysfs.driver))
+        raise HostError("the controller did not confirm")
+
+    journal.confirm = deaf
+    with pytest.raises(HostError, match="did not confirm"):
+        pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    assert moved == [(f"driver of {ADDRESS}: ice -> vfio-pci", "vfio-pci")]
+    assert sysfs.driver == "ice"
+    journal.confirm = lambda what: None
+    pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    assert sysfs.driver == "vfio-pci"
+    assert journal.undo().complete

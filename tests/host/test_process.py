@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import linux
+from vnetperf.host import guardian, linux
 from vnetperf.host import processes as kill
 from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.processes import Processes
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
 
@@ -198,3 +199,87 @@ def test_the_wait_for_ends_sleeps_in_the_kernel_for_its_time_alone(
         assert not process.alive()
     finally:
         os.close(target.fd)
+
+
+@pytest.fixture
+def scoped(processes: Processes) -> Processes:
+    if processes.scope is None:
+        pytest.skip("cgroup v2 is not writable here")
+    return processes
+
+
+def test_a_daemon_that_clears_its_environment_ends_with_the_run(
+    scoped: Processes, journal: Journal, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"setsid env -i sh -c 'echo $$ >{pid_file}; exec sleep 4321' & sleep 300"
+    scoped.spawn("daemon", ["sh", "-c", script])
+    wait_for(lambda: pid_file.exists() and pid_file.read_text().strip(), 10, "the daemon")
+    daemon = ProcessId.of(int(pid_file.read_text()))
+    assert daemon is not None
+    assert not linux.belongs_to_run(daemon.pid, journal.run_id)
+    scoped.stop_all()
+    assert daemon.alive()
+    assert journal.undo().complete
+    assert not daemon.alive()
+    assert scoped.scope is not None
+    assert not scoped.scope.exists()
+
+
+def test_a_scope_with_groups_in_it_goes_too(scoped: Processes, journal: Journal) -> None:
+    assert scoped.scope is not None
+    inner = scoped.scope / "inner"
+    inner.mkdir()
+    process = scoped.spawn("stubborn", ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+    (inner / "cgroup.procs").write_text(str(process.pid))
+    assert journal.undo().complete
+    assert not scoped.scope.exists()
+
+
+def test_a_process_starts_in_the_scope_and_we_stay_outside(scoped: Processes) -> None:
+    assert scoped.scope is not None
+    process = scoped.spawn("x", ["sh", "-c", "cat /proc/self/cgroup; sleep 60"])
+    process.wait_for(lambda: scoped.scope.name in process.log_text(), 5, "its group")  # type: ignore[union-attr]  # asserted above
+    assert scoped.scope.name not in Path("/proc/self/cgroup").read_text()
+
+
+def test_without_cgroup_v2_there_is_no_scope(journal: Journal, tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("sysfs /sys sysfs rw 0 0\n")
+    processes = Processes(journal, tmp_path, mounts=mounts)
+    assert processes.scope is None
+    process = processes.spawn("x", ["sh", "-c", "exit 3"])
+    process.wait_for(lambda: process.returncode == 3, 5, "its end")
+
+
+def test_a_group_that_takes_no_child_is_no_error(journal: Journal, tmp_path: Path) -> None:
+    (tmp_path / "mounts").write_text(f"cgroup2 {tmp_path}/tree cgroup2 rw 0 0\n")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text("0::/\n")  # a folder that has no cgroup.type: no cgroup
+    processes = Processes(journal, tmp_path, mounts=tmp_path / "mounts", proc=tmp_path)
+    assert processes.scope is None
+
+
+def test_the_guardian_carries_no_mark_by_which_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*guardian.CI_MARKS, linux.RUN_ID_VARIABLE, "LANG"):
+        monkeypatch.setenv(name, "kept")
+    found = guardian._guardian_environment()
+    assert {name for name, value in found.items() if value == "kept"} == {"LANG"}
+
+
+def test_the_guardian_leaves_the_groups_that_are_stopped_together(tmp_path: Path) -> None:
+    for name in ("unified", "systemd", "memory"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").touch()
+    (tmp_path / "mounts").write_text(
+        f"cgroup2 {tmp_path}/unified cgroup2 rw 0 0\n"
+        f"cgroup {tmp_path}/systemd cgroup rw,name=systemd 0 0\n"
+        f"cgroup {tmp_path}/memory cgroup rw,memory 0 0\n"
+        f"cgroup {tmp_path}/none cgroup2 rw 0 0\n"
+    )
+    guardian._leave_groups(mounts=tmp_path / "mounts")
+    written = [
+        (tmp_path / n / "cgroup.procs").read_text() for n in ("unified", "systemd", "memory")
+    ]
+    assert written == ["0", "0", ""]

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from vnetperf.host import cpu
+from vnetperf.host import cpu, kernel, linux
 from vnetperf.host.cpu import (
     available_governors,
     device_irqs,
@@ -16,7 +19,7 @@ from vnetperf.host.cpu import (
     set_governor,
 )
 from vnetperf.host.journal import Journal
-from vnetperf.host.kernel import read_value, undo_value, write_value
+from vnetperf.host.kernel import read_value, undo_modules, undo_value, write_value
 from vnetperf.model.errors import HostError
 
 
@@ -131,3 +134,89 @@ def test_a_real_sysctl(journal: Journal) -> None:
     assert path.read_text() == before
     with pytest.raises(HostError, match="no/such"):
         write_value(journal, path.with_name("no") / "such", "1")
+
+
+class Modules:
+    """A kernel with modules: those in `used` are refused, `gone` are those unloaded."""
+
+    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, aliases: str | None) -> None:
+        self.loaded, self.used, self.gone = top / "module", set[str](), list[str]()
+        self.loaded.mkdir()
+        release = top / "lib" / os.uname().release
+        release.mkdir(parents=True)
+        if aliases is not None:
+            (release / "modules.alias").write_text(aliases)
+        monkeypatch.setattr(kernel, "SYS_MODULE", self.loaded)
+        monkeypatch.setattr(kernel, "MODULES", top / "lib")
+        monkeypatch.setattr(linux, "delete_module", self.delete)
+        monkeypatch.setattr("vnetperf.host.kernel.time.sleep", lambda _: None)
+
+    def load(self, *names: str) -> dict[str, object]:
+        for name in names:
+            (self.loaded / name).mkdir()
+        return {"modules": names}
+
+    def delete(self, name: str) -> None:
+        if name in self.used:
+            raise BlockingIOError(errno.EAGAIN, "in use")
+        shutil.rmtree(self.loaded / name)
+        self.gone.append(name)
+
+
+ALIASES = """# comment
+alias rtnl-link-veth veth
+alias rtnl-link-ip6gretap ip6_gre
+alias rtnl-link-gre ip_gre
+alias rtnl-link-gretap ip_gre
+alias net-pf-1 unix
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
+    return Modules(tmp_path, monkeypatch, ALIASES)
+
+
+def test_modules_that_nobody_else_can_use_are_unloaded_users_first(modules: Modules) -> None:
+    assert undo_modules(modules.load("vhost", "vhost_net")) == "unloaded vhost_net vhost"
+    assert modules.gone == ["vhost_net", "vhost"]
+    assert undo_modules({"modules": ["vhost"]}) == "already gone"
+
+
+@pytest.mark.parametrize(("module", "kinds"), [("veth", "veth"), ("ip_gre", "gre/gretap")])
+def test_a_module_with_a_kind_of_link_stays(modules: Modules, module: str, kinds: str) -> None:
+    """Unloading it deletes such links of others, in namespaces that we may not even see."""
+    outcome = undo_modules(modules.load("vhost", module))
+    assert outcome == (
+        f"unloaded vhost; left loaded: {module} "
+        f"(it would delete every {kinds} link in every namespace)"
+    )
+    assert modules.gone == ["vhost"]
+
+
+def test_a_module_that_others_use_meanwhile_stays_and_blocks_no_restore(modules: Modules) -> None:
+    data = modules.load("vhost", "vhost_net")
+    modules.used.update({"vhost_net", "vhost"})
+    assert undo_modules(data).startswith("left loaded: vhost_net (others use it, see lsmod); vhost")
+
+
+def test_a_driver_that_has_a_device_stays(modules: Modules, tmp_path: Path) -> None:
+    """The kernel counts no reference for a device that is bound and that nobody has open."""
+    data = modules.load("vfio_pci")
+    driver = tmp_path / "bus/pci/drivers/vfio-pci"
+    driver.mkdir(parents=True)
+    (driver / "bind").touch()
+    (driver / "module").symlink_to(modules.loaded / "vfio_pci")
+    links = modules.loaded / "vfio_pci/drivers"
+    links.mkdir()
+    (links / "pci:vfio-pci").symlink_to(driver)
+    (driver / "0000:3b:00.0").symlink_to(tmp_path)
+    assert undo_modules(data) == "left loaded: vfio_pci (its driver has 0000:3b:00.0)"
+    (driver / "0000:3b:00.0").unlink()
+    assert undo_modules(data) == "unloaded vfio_pci"
+
+
+def test_what_cannot_be_known_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = Modules(tmp_path, monkeypatch, None)
+    assert "is not known" in undo_modules(modules.load("vhost"))
+    assert modules.gone == []

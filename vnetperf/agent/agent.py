@@ -1,18 +1,24 @@
 """The machine side: runs as root in a process of its own and answers the controller's calls.
 
 Messages are JSON texts over an execnet channel: {"call", "args"} in; {"event", ...} any number of
-times and then {"ok"} or {"error"} out. When the controller goes away, whatever is deployed is
-taken away; when this process is killed, its guardian does it.
+times and then {"ok"} or {"error"} out. Besides, the controller sends {"beat"} every few seconds and
+{"confirm"} after an event of that name. When it goes away or falls silent, whatever
+is deployed is taken away; when this process is killed, its guardian does it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import queue
 import signal
 import sys
+import threading
+import time
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -21,6 +27,7 @@ from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
+from vnetperf.host.linux import ProcessId
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
@@ -32,8 +39,17 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
 
+log = logging.getLogger(__name__)
+
 #: Longest wait for a guardian that restores the machine, seconds.
 GUARDIAN_S = 15.0
+#: A controller that was not heard for so long is taken for gone, seconds: it may be stopped, or the
+#: machine it is on, or the network between. It beats every `BEAT_S` of client.py.
+SILENCE_S = 60.0
+#: Longest wait for the controller's confirmation after a NIC was moved, seconds.
+CONFIRM_S = 20.0
+#: Longest wait for what was sent last to leave, seconds.
+FLUSH_S = 1.0
 
 
 class Channel(Protocol):
@@ -48,9 +64,92 @@ class Channel(Protocol):
     def isclosed(self) -> bool:
         """Whether the controller has gone."""
 
+    def confirmed(self, number: int, timeout_s: float) -> bool:
+        """Wait until the controller has confirmed an event; False when it does not in time."""
 
-class ControllerGoneError(Exception):
-    """The controller went away in the middle of a call."""
+
+class ControllerGoneError(BaseException):
+    """The controller went away in the middle of a call: no error of the call's own."""
+
+
+class Line:
+    """The agent's end of an execnet channel.
+
+    Sending never blocks, since a controller that is stopped reads nothing; and a controller
+    that is silent for too long is gone.
+    """
+
+    def __init__(self, channel: Any, *, silence_s: float | None = None) -> None:
+        self._channel = channel
+        self._silence_s = SILENCE_S if silence_s is None else silence_s
+        self._incoming: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._confirmations: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._outgoing: queue.Queue[str] = queue.Queue()
+        self._heard = time.monotonic()
+        self._closed = False
+        threading.Thread(target=self._send_all, name="vnetperf-sender", daemon=True).start()
+        channel.setcallback(self._take, endmarker=None)
+
+    @property
+    def silent(self) -> bool:
+        """Whether the controller has not been heard for too long."""
+        return time.monotonic() - self._heard > self._silence_s
+
+    def send(self, item: str) -> None:
+        """Send a text, some time soon."""
+        if self._closed:
+            raise ControllerGoneError
+        self._outgoing.put(item)
+
+    def receive(self) -> str:
+        """Wait for a call; EOFError when the controller has gone or is silent."""
+        while True:
+            try:
+                return self._incoming.get(timeout=min(1.0, self._silence_s / 4))
+            except queue.Empty:
+                if self.isclosed():
+                    raise EOFError from None
+
+    def isclosed(self) -> bool:
+        """Whether the controller has gone, or is silent."""
+        return self._closed or self.silent
+
+    def confirmed(self, number: int, timeout_s: float) -> bool:
+        """Wait until the controller has confirmed an event; False when it does not in time."""
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0 and not self._closed:
+            try:
+                if self._confirmations.get(timeout=min(left, 1.0)) == number:
+                    return True
+            except queue.Empty:
+                continue
+        return False
+
+    def flush(self, timeout_s: float = FLUSH_S) -> None:
+        """Wait a little until all is sent."""
+        what = "the end of what is sent"
+        wait_at_most(lambda: self._closed or not self._outgoing.unfinished_tasks, timeout_s, what)
+
+    def _take(self, text: str | None) -> None:
+        """A message, in execnet's own thread; None is the end."""
+        self._heard = time.monotonic()
+        if text is None:
+            self._closed = True
+            return
+        message = json.loads(text)
+        if "confirm" in message:
+            self._confirmations.put(message["confirm"])
+        elif "beat" not in message:
+            self._incoming.put(text)
+
+    def _send_all(self) -> None:
+        while not self._closed:
+            item = self._outgoing.get()
+            try:
+                self._channel.send(item)
+            except OSError:
+                self._closed = True
+            self._outgoing.task_done()
 
 
 class Agent:
@@ -61,14 +160,18 @@ class Agent:
         self.roots = roots or HostRoots()
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
+        self._moves = 0
 
     def serve(self) -> None:
         """Answer until the controller goes away, then take everything away."""
         try:
             while True:
-                message = json.loads(self.channel.receive())
-                self.channel.send(json.dumps(self._answer(message)))
-        except (EOFError, OSError, ControllerGoneError):
+                try:
+                    message = json.loads(self.channel.receive())
+                except OSError:
+                    break
+                self._send(self._answer(message))
+        except (EOFError, ControllerGoneError):
             pass  # the controller has gone
         finally:
             self.call_teardown()
@@ -85,6 +188,32 @@ class Agent:
                     **{key: getattr(error, key) for key in ("where", "accepted", "cure")},
                 }
             }
+        except OSError as error:  # of a backend's own files, sockets or programs
+            log.exception("call %s failed", message["call"])
+            what = f"{type(error).__name__}: {error}"
+            cure = "remove the cause; run.log has the place in the program"
+            return {
+                "error": {"class": "HostError", "what": what, "where": message["call"]}
+                | {"accepted": "", "cure": cure}
+            }
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self.channel.send(json.dumps(message))
+        except OSError:
+            raise ControllerGoneError from None
+
+    def _confirm(self, what: str) -> None:
+        """Make sure that the controller still hears us after a NIC was moved."""
+        self._moves += 1
+        self._send({"event": "confirm", "number": self._moves, "what": what})
+        if not self.channel.confirmed(self._moves, CONFIRM_S):
+            raise errors.HostError(
+                f"the controller did not confirm within {CONFIRM_S:g} s that it still hears this "
+                f"machine, so it is undone: {what}",
+                accepted="a NIC that neither the controller's connection nor anything else needs",
+                cure="choose another NIC for the test",
+            )
 
     def _watch(self) -> None:
         if self.channel.isclosed():
@@ -93,17 +222,32 @@ class Agent:
     def _on_wait(self, holder: LockHolder | None, waited_s: float) -> None:
         self._watch()
         text = holder.describe() if holder else "a run that is just beginning or ending"
-        self.channel.send(json.dumps({"event": "wait", "holder": text, "seconds": waited_s}))
+        self._send({"event": "wait", "holder": text, "seconds": waited_s})
 
-    def call_hello(self, path: list[str], plugins: dict[Any, dict[str, str]]) -> dict[str, Any]:
-        """Learn the controller's import path and plugins."""
+    def call_hello(
+        self,
+        path: list[str],
+        plugins: dict[Any, dict[str, str]],
+        predecessor: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """Learn the controller's import path and plugins.
+
+        A predecessor is this controller's earlier agent, by pid and start time: one that lives on
+        does not answer, and is ended, so that its run is restored.
+        """
         sys.path[:] = [*sys.path, *(p for p in path if p not in sys.path)]
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
         # One that is not root only reads and plans.
-        report = _restore_patiently(self.roots) if is_root() else RestoreReport()
-        return {"pid": os.getpid(), "restored": asdict(report), "complete": report.complete}
+        report = _restore_patiently(self.roots, predecessor) if is_root() else RestoreReport()
+        hung = [run for run in report.live if run.is_of(predecessor)]
+        me = ProcessId.me()
+        return {
+            "process": [me.pid, me.start],
+            "restored": asdict(report),
+            "troubles": [*report.troubles, *(run.describe() for run in hung)],
+        }
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""
@@ -121,12 +265,12 @@ class Agent:
         checked = Plan.model_validate(plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
-            checked, facts, roots=self.roots, on_wait=self._on_wait
+            checked, facts, roots=self.roots, on_wait=self._on_wait, confirm=self._confirm
         )
         return self.deployment.facts.model_dump(mode="json")
 
     def _on_live(self, counts: LiveCounts) -> None:
-        self.channel.send(json.dumps({"event": "live", "counts": counts.model_dump(mode="json")}))
+        self._send({"event": "live", "counts": counts.model_dump(mode="json")})
 
     def call_run_trial(self, spec: dict[str, Any], follow: bool = False) -> Any:
         """Run a trial of the deployed scenario; `follow` sends its counts meanwhile."""
@@ -171,6 +315,7 @@ class Agent:
             roots=self.roots,
             watch=self._watch,
             on_wait=self._on_wait,
+            confirm=self._confirm,
         )
         return result.model_dump(mode="json")
 
@@ -185,13 +330,19 @@ class Agent:
         return deployment.teardown() if deployment is not None else []
 
 
-def _restore_patiently(roots: HostRoots) -> RestoreReport:
+def _restore_patiently(roots: HostRoots, predecessor: Sequence[int] = ()) -> RestoreReport:
     """Undo what dead runs left; a guardian that is at it already is waited for."""
     reports: list[RestoreReport] = []
 
     def restored() -> bool:
         reports.append(restore(roots))
-        busy = any(live.role == "guardian" for live in reports[-1].live)
+        live = reports[-1].live
+        hung = [run.pid for run in live if run.role == "agent" and run.is_of(predecessor)]
+        for pid in hung:
+            log.warning("agent %d does not answer and is ended", pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        busy = hung or any(run.role != "agent" for run in live)
         return bool(reports[-1].restored) or not busy
 
     what = "a guardian that restores this machine"
@@ -199,19 +350,32 @@ def _restore_patiently(roots: HostRoots) -> RestoreReport:
     return reports[-1]
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Any) -> None:
     """Entry point of the agent's process."""
     # Ctrl-C reaches the whole foreground group; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
-    ROOT.addHandler(
-        ForwardingHandler(
-            lambda record: channel.send(json.dumps({"event": "log", "record": record}))
-        )
-    )
+    line = Line(channel)
+    ROOT.addHandler(ForwardingHandler(_log_to(line)))
     ROOT.setLevel(logging.DEBUG)
-    Agent(channel).serve()
+    Agent(line).serve()
+    if line.silent:
+        # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
+        why = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"
+        with contextlib.suppress(ControllerGoneError):
+            line.send(json.dumps({"event": "farewell", "why": why}))
+        line.flush()
+        os._exit(0)
+    line.flush()
+
+
+def _log_to(line: Line) -> Callable[[Any], None]:
+    def send(record: Any) -> None:
+        with contextlib.suppress(ControllerGoneError):
+            line.send(json.dumps({"event": "log", "record": record}))
+
+    return send
 
 
 def _on_sigterm(number: int, frame: object) -> None:
-    raise EOFError(f"signal {number}")
+    raise ControllerGoneError(f"signal {number}")

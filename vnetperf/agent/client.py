@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.host.linux import ProcessId
 from vnetperf.host.log import replay_record
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
@@ -27,11 +28,37 @@ _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
 PATIENCE_S = 120.0
 #: Longest wait for an agent to clean up after its controller has closed the channel, seconds.
 FAREWELL_S = 20.0
+#: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of agent.py.
+BEAT_S = 5.0
+RESTORED = "the machine has been restored"
 Event = Callable[[dict[str, Any]], None]
 
 
 class _AgentDiedError(Exception):
     """The agent's process has ended, or does not answer any more."""
+
+
+class _Heartbeat:
+    """Tells the agent every few seconds that its controller lives, from a thread of its own.
+
+    A controller that is stopped (Ctrl-Z, SIGSTOP), or whose machine is, falls silent by that.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._over = threading.Event()
+        threading.Thread(target=self._beat, name="vnetperf-heartbeat", daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_S):
+            try:
+                self._channel.send(json.dumps({"beat": True}))
+            except OSError:  # the agent has gone, which the next call finds
+                return
+
+    def end(self) -> None:
+        """No more beats."""
+        self._over.set()
 
 
 def _last_line(error: Exception) -> str:
@@ -53,6 +80,9 @@ class AgentClient:
 
     Attributes:
         follow: True requests events "live" with the counts of trials that are going on.
+        restored: What was restored of runs that died, one report for each agent that did.
+        process: Pid and start time of the agent, of the last one when it is gone.
+        troubles: What of dead runs could not be undone, one sentence each.
     """
 
     def __init__(
@@ -63,8 +93,9 @@ class AgentClient:
         self.on_event = on_event or (lambda event: None)
         self.follow = False
         self.restored: list[dict[str, Any]] = []
-        self.pid = 0
-        self.restore_complete = True
+        self.process: tuple[int, ...] = ()
+        self.troubles: tuple[str, ...] = ()
+        self._heartbeat: _Heartbeat | None = None
         self._group: Any = None
         self._channel: Any = None
 
@@ -77,17 +108,19 @@ class AgentClient:
         try:
             gateway = self._group.makegateway(self._specification())
             self._channel = gateway.remote_exec(_AGENT_PROGRAM)
+            self._heartbeat = _Heartbeat(self._channel)
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
             raise self._cannot_start(error) from error
         path = [p for p in sys.path if p] if self.testbed.agent.transport == "local" else []
         try:
-            answer = self._exchange("hello", 0.0, {"path": path, "plugins": registry.registered()})
+            hello = {"path": path, "plugins": registry.registered(), "predecessor": self.process}
+            answer = self._exchange("hello", 0.0, hello)
         except _AgentDiedError as error:
             self.abort()
             raise self._cannot_start(error) from None
-        self.pid = int(answer["pid"])
-        self.restore_complete = bool(answer["complete"])
+        self.process = tuple(answer["process"])
+        self.troubles = tuple(answer["troubles"])
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel
@@ -135,10 +168,16 @@ class AgentClient:
                     break
                 if answer["event"] == "log":
                     replay_record(answer["record"])
+                elif answer["event"] == "confirm":
+                    channel.send(json.dumps({"confirm": answer["number"]}))
+                elif answer["event"] == "farewell":
+                    raise _AgentDiedError(answer["why"])
                 else:
                     self.on_event(answer)
         except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
-            raise _AgentDiedError(_last_line(error)) from None
+            raise _AgentDiedError(_farewell(channel) or _last_line(error)) from None
+        except _AgentDiedError:
+            raise
         except BaseException:  # Ctrl-C in the middle of a call: the agent must clean up now
             self.abort()
             raise
@@ -151,11 +190,8 @@ class AgentClient:
         self.abort()
         try:
             self._connect()  # a new agent waits for guardians and restores what they did not
-            restored = (
-                "the machine has been restored"
-                if self.restore_complete
-                else "the machine is not fully restored"
-            )
+            left = "; ".join(self.troubles)
+            restored = f"the machine is not fully restored: {left}" if left else RESTORED
         except errors.VnetperfError as trouble:
             restored = f"the machine may not be restored: {trouble}"
         return errors.HostError(
@@ -210,11 +246,14 @@ class AgentClient:
     def abort(self) -> None:
         """Close the connection in the middle of a call, and wait until the agent has cleaned up."""
         self._drop()
-        if self.testbed.agent.transport == "local" and self.pid:
-            there = Path(f"/proc/{self.pid}")
-            wait_at_most(lambda: not there.exists(), FAREWELL_S, "the agent's end", poll_s=0.05)
+        if self.testbed.agent.transport == "local" and self.process:
+            agent = ProcessId(*self.process)
+            wait_at_most(lambda: not agent.alive(), FAREWELL_S, "the agent's end", poll_s=0.05)
 
     def _drop(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.end()
+            self._heartbeat = None
         group, self._group, self._channel = self._group, None, None
         if group is not None:
             with contextlib.suppress(Exception):  # a dying gateway may raise anything
@@ -227,6 +266,16 @@ class AgentClient:
                 self.teardown()
             finally:
                 self.abort()
+
+
+def _farewell(channel: Any) -> str:
+    """Why an agent has gone, when it gave a reason before it went; "" otherwise."""
+    with contextlib.suppress(EOFError, OSError, channel.RemoteError, channel.TimeoutError):
+        while True:
+            message = json.loads(channel.receive(timeout=0.1))
+            if message.get("event") == "farewell":
+                return str(message["why"])
+    return ""
 
 
 def _rebuild_error(error: dict[str, str]) -> errors.VnetperfError:

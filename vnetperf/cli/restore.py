@@ -26,6 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     report = restore(on_run=lambda run_id: print(f"run {run_id}:"))
     for live in report.live:
         print(f"left alone: {live.describe()}")
+    for text in report.foreign:
+        print(f"left alone: {text}")
     for undone in report.restored:
         for step in undone.undone:
             print(f"  undone: {step.what} ({step.outcome})")

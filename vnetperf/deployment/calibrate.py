@@ -10,6 +10,7 @@ from statistics import median
 from vnetperf import registry
 from vnetperf.deployment import deploy
 from vnetperf.deployment.deploy import MACHINE_LOCK, OnWait
+from vnetperf.host.journal import Confirm
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
@@ -56,6 +57,7 @@ def calibrate(
     roots: HostRoots | None = None,
     watch: Callable[[], None] = lambda: None,
     on_wait: OnWait | None = None,
+    confirm: Confirm | None = None,
 ) -> Calibration:
     """Calibrate a generator, briefly for what is no benchmark; the machine is then as before."""
     with HostRun.open(
@@ -63,6 +65,7 @@ def calibrate(
         roots=roots,
         timeout_s=plan.testbed.lock_timeout_s,
         on_wait=on_wait,
+        confirm=confirm,
     ) as run:
         machine = Machine(run, facts)
         deploy.dedicate_cores(machine, plan)

@@ -14,6 +14,7 @@ from vnetperf import registry
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.host import cpu, threads
+from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
@@ -174,6 +175,7 @@ class LiveDeployment:
         *,
         roots: HostRoots | None = None,
         on_wait: OnWait | None = None,
+        confirm: Confirm | None = None,
     ) -> LiveDeployment:
         """Deploy a plan; when anything fails, the machine is as it was."""
         run = HostRun.open(
@@ -181,6 +183,7 @@ class LiveDeployment:
             roots=roots,
             timeout_s=plan.testbed.lock_timeout_s,
             on_wait=on_wait,
+            confirm=confirm,
         )
         began = time.monotonic()
         with contextlib.ExitStack() as on_error:
@@ -412,4 +415,4 @@ class LiveDeployment:
             self._stop_backends()  # what does not stop is ended with the run's processes
         finally:
             report = self.run.close()
-        return [f"{step.what}: {step.outcome}" for step in report.failed]
+        return list(report.troubles)

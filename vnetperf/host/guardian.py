@@ -17,15 +17,21 @@ from pathlib import Path
 
 import vnetperf
 from vnetperf.host import locks
-from vnetperf.host.journal import Journal, guardian_log
+from vnetperf.host.cpu import PROC_MOUNTS
+from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
 from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
-from vnetperf.host.paths import make_private, remove_if_empty
+from vnetperf.host.paths import open_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
 GUARDIAN_START_S, DISMISS_S = 120.0, 30.0
+#: By these Jenkins and GitHub's runner find what a job left, and kill it.
+CI_MARKS = (
+    *("BUILD_ID", "JENKINS_NODE_COOKIE", "JENKINS_SERVER_COOKIE", "HUDSON_SERVER_COOKIE"),
+    "RUNNER_TRACKING_ID",
+)
 
 
 class GuardianClient:
@@ -42,12 +48,12 @@ class GuardianClient:
 
         To be called before the journal exists, so that no change is ever unguarded.
         """
-        make_private(journal.parent)
         written = guardian_log(journal)
         pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
         ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
         agent = os.pidfd_open(os.getpid())
-        output = os.open(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = open_private(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        locks.try_lock(output)  # the guardian's for as long as it lives: the log is no leftover
         fds = {
             "--lock-fd": lock.fd,
             "--pipe-fd": pipe_read,
@@ -103,8 +109,9 @@ class GuardianClient:
 
 
 def _guardian_environment() -> dict[str, str]:
-    """The agent's environment, without the mark of a run's processes, able to import us."""
-    environment = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
+    """The agent's environment, without marks by which processes are ended, able to import us."""
+    marks = (RUN_ID_VARIABLE, *CI_MARKS)
+    environment = {key: value for key, value in os.environ.items() if key not in marks}
     package_root = str(Path(vnetperf.__file__).resolve().parent.parent)
     paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -135,6 +142,7 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):
         # Memory running out is one way for an agent to die: the guardian must not go with it.
         Path("/proc/self/oom_score_adj").write_text("-900")
+    _leave_groups()
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)
@@ -155,6 +163,19 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if clean else 1
 
 
+def _leave_groups(*, mounts: Path = PROC_MOUNTS) -> None:
+    """Move to the top of the hierarchies by which services are stopped: cgroup v2 and systemd's.
+
+    Who stops the agent's unit, session or job with all that is in it must not stop this process,
+    which ends by itself once the machine is restored.
+    """
+    for line in mounts.read_text().splitlines():
+        _, where, kind, options, *_ = line.split()
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            with contextlib.suppress(OSError):  # read-only, or a container's
+                Path(where, "cgroup.procs").write_text("0")
+
+
 def _undo_journal(path: Path) -> bool:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(UtcFormatter("%(asctime)s %(message)s"))
@@ -163,10 +184,11 @@ def _undo_journal(path: Path) -> bool:
     ROOT.setLevel(logging.INFO)
     log.info("the agent is gone, undoing %s", path.name)
     try:
-        return Journal.open(path).undo().complete
+        with Journal.open(path, wait_s=UNDO_LOCK_S) as journal:
+            return journal.undo().complete
+    except FileNotFoundError:  # another process has undone it
+        return True
     except HostError as error:
-        if not path.exists():  # another process has undone it
-            return True
         log.error("%s", error)
         return False
 

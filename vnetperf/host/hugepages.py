@@ -177,27 +177,31 @@ def undo_hugepages(data: UndoData) -> str:
 
     What other journals still claim stays, so a second undo finds nothing to take, and neither does
     that of a change that was announced and never made. When somebody without a journal raised the
-    pool during the run, only as many go as the run added.
+    pool during the run, only as many go as the run added. Surplus pages block nothing: they are not
+    the pool's, the kernel frees each with its last user, and the run's own processes have ended.
     """
     directory = Path(data["directory"])
     with pool_lock(directory):
         lowest = lowest_total(data, directory)
+        surplus = _read_number(directory / "surplus_hugepages")
         now = _persistent(directory)
         target = min(now, max(lowest, now - pages_claimed(data)))
         if now > target:
             _write_total(directory, target)
         after = _persistent(directory)
-        in_use = _read_number(directory / "surplus_hugepages") - int(data["surplus"])
-    if after > target or in_use > 0:
-        # The kernel keeps pages in use as surplus and frees them when their user ends.
+        # What somebody uses of the pages that are taken away becomes surplus.
+        in_use = _read_number(directory / "surplus_hugepages") - surplus
+    if after > target:
         raise HostError(
-            f"{max(in_use, after - target)} pages above {target} are still in use",
+            f"{after - target} pages above {target} are still there",
             where=str(directory),
-            cure="end the processes that still use the pages, then run `vnetperf restore`",
+            cure="see dmesg, then run `vnetperf restore`",
         )
     if now == target:
         return f"already {now}"
     note = f" (not {lowest}: somebody else raised it too)" if target > lowest else ""
+    if in_use > 0:
+        note += f"; others still use {in_use} of them, which go with their users"
     return f"{now} -> {target}{note}"
 
 

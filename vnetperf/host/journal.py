@@ -1,7 +1,8 @@
 """The journal: a change is on disk before it is made, and is undone from there.
 
 One checked JSON record a line, written with fsync: an unreadable last line announces a change
-that was never made, an unreadable line before others is damage and reported.
+that was never made, an unreadable line before others is damage and reported. Who may undo it is a
+question of its lock alone: the run holds it for as long as it lives.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import json
 import logging
 import os
+import secrets
 import sys
 import threading
 import time
@@ -19,17 +21,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+from vnetperf import __version__
 from vnetperf.host import locks
-from vnetperf.host.linux import ProcessId, boot_id, check_run_id, user_name
-from vnetperf.host.paths import HostRoots, open_private, remove_if_empty
+from vnetperf.host.linux import ProcessId, boot_id, check_run_id, machine_id, user_name
+from vnetperf.host.paths import HostRoots, list_files, open_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
 
 UndoData = Mapping[str, Any]
 UndoFunction = Callable[[UndoData], str]
+#: Given a change that was made, makes sure that the controller still hears us; raises otherwise.
+Confirm = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,14 @@ class ChangeKind:
             guardian starts fast.
         volatile: A reboot undoes it: nothing is to be done (and nothing written) after one.
         first: Undone before all others: processes, which hold on to everything else.
+        confirmed: It may cut off who controls the run, and is undone at once unless that confirms
+            that it still hears this machine.
     """
 
     function: str
     volatile: bool = True
     first: bool = False
+    confirmed: bool = False
 
     def load(self) -> UndoFunction:
         """Import the function that undoes this kind."""
@@ -58,7 +67,7 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "processes": ChangeKind("vnetperf.host.processes:undo_processes", first=True),
     "value": ChangeKind("vnetperf.host.kernel:undo_value"),
     "hugepages": ChangeKind("vnetperf.host.hugepages:undo_hugepages"),
-    "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver"),
+    "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver", confirmed=True),
     "link": ChangeKind("vnetperf.host.links:undo_link"),
     "netdev": ChangeKind("vnetperf.host.nic.netdev:undo_netdev"),
     "eswitch": ChangeKind("vnetperf.host.nic.eswitch:undo_mode"),
@@ -120,13 +129,17 @@ class UndoReport:
         """Whether the machine is known to be as it was before the run."""
         return not self.failed and not self.damaged
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What may still be on the machine, one sentence each."""
+        return (*(f"{step.what}: {step.outcome}" for step in self.failed), *self.damaged)
+
     def raise_if_incomplete(self) -> None:
         """Turn what could not be undone into one error."""
         if self.complete:
             return
-        troubles = [f"{step.what}: {step.outcome}" for step in self.failed] + list(self.damaged)
         raise HostError(
-            "not all changes to this machine could be undone: " + "; ".join(troubles),
+            "not all changes to this machine could be undone: " + "; ".join(self.troubles),
             where=f"journal of run {self.run_id}",
             cure="remove the cause, then run `vnetperf restore`",
         )
@@ -167,12 +180,34 @@ def decode_record(line: bytes) -> Record | None:
         whole = outer["crc"] == _checksum(body)
     except (ValueError, KeyError, TypeError):
         return None
-    return record if whole and isinstance(record, dict) else None
+    return record if whole and isinstance(record, dict) and _has_fields(record) else None
+
+
+#: Fields without which a record cannot be used, by its type.
+_FIELDS: Mapping[Any, Mapping[str, type]] = {
+    "header": {"version": int},
+    "change": {"n": int, "kind": str, "what": str, "boot": str, "data": dict},
+    "undone": {"n": int},
+}
+
+
+def _has_fields(record: Record) -> bool:
+    fields = _FIELDS.get(record.get("t"), {})
+    return all(isinstance(record.get(name), kind) for name, kind in fields.items())
+
+
+def header_of(content: JournalContent) -> Record:
+    """The header; empty where there is none."""
+    return next((record for record in content.records if record.get("t") == "header"), {})
 
 
 def read_journal(path: Path) -> JournalContent:
     """Read a journal, whatever state it is in."""
-    data = path.read_bytes()
+    return parse_journal(path.read_bytes(), path.name)
+
+
+def parse_journal(data: bytes, name: str) -> JournalContent:
+    """The content of a journal's octets; the name is for what is reported of it."""
     records: list[Record] = []
     damage: list[str] = []
     torn_at: int | None = None
@@ -185,7 +220,7 @@ def read_journal(path: Path) -> JournalContent:
         elif last:
             torn_at = offset
         else:
-            damage.append(f"line {number} of {path.name} is unreadable ({len(line)} bytes)")
+            damage.append(f"line {number} of {name} is unreadable ({len(line)} bytes)")
         offset += len(line)
     open_line = torn_at is None and bool(data) and not data.endswith(b"\n")
     return JournalContent(tuple(records), tuple(damage), torn_at, open_line)
@@ -224,6 +259,83 @@ def sync_directory(directory: Path) -> None:
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
+
+
+class JournalHeldError(HostError):
+    """The run that owns a journal lives, or somebody is undoing it now."""
+
+
+class ForeignJournalError(HostError):
+    """A journal of another machine, in a directory that machines share."""
+
+
+def check_origin(content: JournalContent, path: Path) -> None:
+    """Refuse a journal whose changes are not this machine's, or not known to this version."""
+    header = header_of(content)
+    if not content.records and not content.damage:
+        return  # nothing was announced
+    where = str(path)
+    version, writer = header.get("version"), header.get("tool", "an unknown version of vnetperf")
+    if not header:
+        raise HostError(
+            "the journal has no readable header: nothing of it is undone, since neither its "
+            "version nor its machine are known",
+            where=where,
+            cure="read it and undo what it lists by hand, then remove it",
+        )
+    if version != FORMAT_VERSION:
+        raise HostError(
+            f"the journal has format {version}, written by {writer}: nothing of it is undone",
+            where=where,
+            accepted=f"format {FORMAT_VERSION}",
+            cure="run `vnetperf restore` of the version that wrote it",
+        )
+    if header.get("boot") != boot_id() and header.get("machine") != machine_id():
+        raise ForeignJournalError(
+            f"the journal is of another machine ({header.get('host', 'unknown')})",
+            where=where,
+            cure="run `vnetperf restore` there; state directories need not be shared",
+        )
+
+
+#: Ending of a journal that is being begun.
+DRAFT = ".new"
+
+
+def _begin_file(path: Path, header: Record) -> int:
+    """Make a journal that has its header and its lock from the moment it has its name.
+
+    Raises FileExistsError when the name is taken.
+    """
+    while True:
+        draft = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{DRAFT}")
+        fd = open_private(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND)
+        try:
+            if locks.try_lock(fd):
+                append_record(fd, header)  # on disk before it has its name
+                os.link(draft, path)
+                sync_directory(path.parent)
+                return fd
+            os.close(fd)
+        except FileNotFoundError:  # it was taken for a leftover before it was locked
+            os.close(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def remove_stale_drafts(roots: HostRoots) -> None:
+    """Remove journals whose owners died before they had a name: nothing was changed by then."""
+    for draft in list_files(roots.journals, f".*{DRAFT}"):
+        with contextlib.suppress(OSError):
+            fd = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if locks.try_lock(fd):
+                    draft.unlink(missing_ok=True)
+            finally:
+                os.close(fd)
 
 
 RETRY_AFTER_S = 0.3
@@ -267,7 +379,8 @@ def _is_undone_first(record: Record) -> bool:
         return False
 
 
-FORMAT_VERSION = 1
+#: 2 has machine and tool in its header, and is locked by its owner.
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +400,8 @@ class Journal:
     """The append-only record of one run's changes on this machine.
 
     Use `changing` around every lasting change. One journal belongs to one process (the agent);
-    its threads may share it. Others only read it, or undo it once the agent is dead.
+    its threads may share it. It holds the file's lock until `close`, and whoever would undo the
+    journal takes that lock: the kernel gives it back with the last of the owner's threads.
     """
 
     def __init__(self, path: Path, run_id: str, fd: int, next_number: int) -> None:
@@ -295,6 +409,8 @@ class Journal:
         self.run_id = run_id
         self._fd = fd
         self._next = next_number
+        self._finished = False
+        self.confirm: Confirm | None = None
         self._lock = threading.RLock()
 
     @classmethod
@@ -308,8 +424,24 @@ class Journal:
     ) -> Journal:
         """Begin the journal of a new run; the caller becomes its owner."""
         path = roots.journal(check_run_id(run_id))
+        owner = ProcessId.me()
+        header = {
+            "t": "header",
+            "version": FORMAT_VERSION,
+            "tool": f"vnetperf {__version__}",
+            "run_id": run_id,
+            "machine": machine_id(),
+            "host": os.uname().nodename,
+            "boot": boot_id(),
+            "owner": [owner.pid, owner.start],
+            "guardian": [guardian.pid, guardian.start] if guardian else None,
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+            "testbed": testbed,
+            "argv": sys.argv[:20],
+            "user": user_name(),
+        }
         try:
-            fd = open_private(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND)
+            return cls(path, run_id, _begin_file(path, header), 1)
         except FileExistsError:
             raise HostError(
                 f"run {run_id} already has a journal",
@@ -318,34 +450,39 @@ class Journal:
             ) from None
         except OSError as error:
             raise _cannot_write_journal(path, error) from error
-        journal = cls(path, run_id, fd, 1)
-        owner = ProcessId.me()
-        journal.append(
-            {
-                "t": "header",
-                "version": FORMAT_VERSION,
-                "run_id": run_id,
-                "boot": boot_id(),
-                "owner": [owner.pid, owner.start],
-                "guardian": [guardian.pid, guardian.start] if guardian else None,
-                "since": datetime.now(UTC).isoformat(timespec="seconds"),
-                "testbed": testbed,
-                "argv": sys.argv[:20],
-                "user": user_name(),
-            }
-        )
-        sync_directory(path.parent)
-        return journal
 
     @classmethod
-    def open(cls, path: Path) -> Journal:
-        """Open the journal of a dead run, to undo it."""
+    def open(cls, path: Path, *, wait_s: float = 0.0) -> Journal:
+        """Take the journal of a dead run, to undo it.
+
+        Raises FileNotFoundError when it is gone, since somebody else has undone it;
+        JournalHeldError when it stays locked; HostError when it must not be undone from here.
+        """
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-            records = read_journal(path).records
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise _cannot_write_journal(path, error) from error
-        numbers = [int(record["n"]) for record in records if record.get("t") == "change"]
+        try:
+            locks.lock_file(
+                fd,
+                wait_s,
+                lambda: JournalHeldError(
+                    "the run that owns this journal lives, or somebody is undoing it"
+                    + (f", for {wait_s:.0f} s already" if wait_s else ""),
+                    where=str(path),
+                    cure="wait for it, or find and end it",
+                ),
+            )
+            if not locks.is_current_file(fd, path):
+                raise FileNotFoundError(path)
+            content = parse_journal(_read_all(fd), path.name)
+            check_origin(content, path)
+        except BaseException:
+            os.close(fd)
+            raise
+        numbers = [int(record["n"]) for record in content.records if record.get("t") == "change"]
         return cls(path, path.stem, fd, max(numbers, default=0) + 1)
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -390,15 +527,24 @@ class Journal:
         change = self.intend(kind, what, data)
         try:
             yield change
+            if kind_of(kind).confirmed:
+                self.require_heard(what)
         except BaseException:
             with contextlib.suppress(HostError):
                 change.undo()
             raise
 
+    def require_heard(self, what: str) -> None:
+        """Have whoever controls the run confirm that it hears us after a change; else raise."""
+        if self.confirm is not None:
+            self.confirm(what)
+
     def undo_one(self, number: int) -> str:
         """Undo one change by its number; see `Change.undo`."""
-        with self._lock, self.exclusive():
-            pending = pending_changes(read_journal(self.path).records)
+        with self._lock:
+            if self._fd < 0:
+                return "already undone"
+            pending = pending_changes(self._content().records)
             for record in pending:
                 if record["n"] == number:
                     outcome = undo_record(record)
@@ -411,20 +557,30 @@ class Journal:
         """Undo all that is not undone yet: processes first, then the latest change first.
 
         An error stops only its own step. When all is undone the journal is removed from disk;
-        a journal with unreadable lines is kept beside as ``.damaged``.
+        a journal with unreadable lines is kept beside as ``.damaged``. One that lost its name is
+        undone from the open file, and reported: who removed it may have undone things too.
         """
-        with self._lock, self.exclusive():
-            if not self.path.exists():  # another process has undone it while we waited
-                self.close()
+        with self._lock:
+            if self._finished:
                 return UndoReport(self.run_id)
-            content = read_journal(self.path)
+            if self._fd < 0:
+                raise HostError(
+                    "the journal was closed before its changes were undone",
+                    where=str(self.path),
+                    cure="run `vnetperf restore`",
+                )
+            content = self._content()
             truncate_torn_line(self._fd, content)
+            damage = content.damage
+            named = locks.is_current_file(self._fd, self.path)
+            if not named:
+                damage += (f"{self.path} was removed or replaced while its run lived",)
             undone, failed = self._undo_all(pending_changes(content.records))
-            report = UndoReport(self.run_id, tuple(undone), tuple(failed), content.damage)
-            for line in content.damage:
+            report = UndoReport(self.run_id, tuple(undone), tuple(failed), damage)
+            for line in damage:
                 log.error("damaged journal: %s", line)
             if not failed:
-                self._finish(damaged=bool(report.damaged))
+                self._finish(damaged=bool(content.damage), named=named)
             return report
 
     def _undo_all(self, left: list[Record]) -> tuple[list[UndoStep], list[UndoStep]]:
@@ -458,37 +614,41 @@ class Journal:
                 os.close(self._fd)
                 self._fd = -1
 
-    @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Hold the journal against other processes that would undo it at the same time."""
-        if self._fd < 0:
-            yield
-            return
-        fd = self._fd
-        locks.lock_file(
-            fd,
-            UNDO_LOCK_S,
-            lambda: HostError(
-                f"another process has been undoing this journal for {UNDO_LOCK_S:.0f} s",
-                where=str(self.path),
-                cure="wait for it, or find and end it",
-            ),
-        )
-        try:
-            yield
-        finally:
-            if self._fd == fd:
-                locks.unlock_file(fd)
+    def __enter__(self) -> Self:
+        return self
 
-    def _finish(self, *, damaged: bool) -> None:
-        if damaged:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _content(self) -> JournalContent:
+        return parse_journal(_read_all(self._fd), self.path.name)
+
+    def _finish(self, *, damaged: bool, named: bool) -> None:
+        if damaged and named:
             self.path.replace(self.path.with_suffix(".damaged"))
-        else:
+        elif named:
             self.path.unlink(missing_ok=True)
             guardian_log(self.path).unlink(missing_ok=True)
-        sync_directory(self.path.parent)
+        with contextlib.suppress(FileNotFoundError):  # empty now, and another run has removed it
+            sync_directory(self.path.parent)
+        self._finished = True
         self.close()
         remove_if_empty(self.path.parent, self.path.parent.parent)
+
+
+def _read_all(fd: int) -> bytes:
+    """The whole file, wherever its position is."""
+    pieces = []
+    offset = 0
+    while piece := os.pread(fd, 1 << 20, offset):
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces)
 
 
 def guardian_log(journal: Path) -> Path:

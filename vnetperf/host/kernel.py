@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import shlex
@@ -19,6 +20,8 @@ from vnetperf.host.facts import is_unknown
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import KernelModule
+
+log = logging.getLogger(__name__)
 
 # A CPU mask is padded and split into groups of eight by the kernel; a CPU list ("0,2") is not one.
 _CPU_MASK = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{8})*")
@@ -128,6 +131,8 @@ KALLSYMS = Path("/proc/kallsyms")
 MODULES = Path("/lib/modules")
 SYS_MODULE = Path("/sys/module")
 PROC_MODULES = Path("/proc/modules")
+#: Alias of a module that has a kind of link: `ip link add ... type KIND` loads it by that.
+LINK_ALIAS = "rtnl-link-"
 
 
 def module_loaded(name: str) -> bool:
@@ -209,31 +214,75 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
 
 
 def undo_modules(data: UndoData) -> str:
-    """Unload the modules that the run loaded, those that need others first."""
-    unloaded = []
+    """Unload the modules that the run loaded, as far as nobody else can have begun to use them.
+
+    Those that need others go first. What stays is no error: a loaded module changes nothing, and
+    unloading one takes links and devices of others away without a word.
+    """
+    unloaded, left = [], []
     for module in reversed(data["modules"]):
         if not module_loaded(module):
             continue
-        _unload_module(module)
-        unloaded.append(module)
-    return f"unloaded {' '.join(unloaded)}" if unloaded else "already gone"
+        if why := _why_left_loaded(module) or _unload_module(module):
+            left.append(f"{module} ({why})")
+        else:
+            unloaded.append(module)
+    if left:
+        log.warning("modules left loaded: %s", "; ".join(left))
+    parts = [f"unloaded {' '.join(unloaded)}"] if unloaded else []
+    parts += [f"left loaded: {'; '.join(left)}"] if left else []
+    return "; ".join(parts) or "already gone"
 
 
-def _unload_module(module: str) -> None:
+def _why_left_loaded(module: str) -> str:
+    """Why unloading a module may take something of others away; "" when it cannot.
+
+    The kernel counts no reference for a link: a module that has a kind of them deletes every
+    link of that kind in every namespace, and who may see them all is never certain. Nor does it for
+    a device that a driver has and nobody has open.
+    """
+    aliases = MODULES / os.uname().release / "modules.alias"
+    try:
+        lines = [line.split() for line in aliases.read_text().splitlines()]
+    except OSError as error:
+        return f"what it would take along is not known: {aliases}: {error.strerror}"
+    kinds = [
+        words[1].removeprefix(LINK_ALIAS)
+        for words in lines
+        if len(words) == 3
+        and words[1].startswith(LINK_ALIAS)
+        and _module_name(words[2]) == _module_name(module)
+    ]
+    if kinds:
+        return f"it would delete every {'/'.join(kinds)} link in every namespace"
+    drivers = (SYS_MODULE / _module_name(module) / "drivers").glob("*")
+    held = [
+        device.name
+        for driver in drivers
+        for device in driver.iterdir()
+        if device.is_symlink() and device.name != "module"
+    ]
+    return f"its driver has {', '.join(sorted(held))}" if held else ""
+
+
+def _unload_module(module: str) -> str:
+    """Unload a module; what keeps it, when others use it."""
     for attempt in range(10):
         try:
             linux.delete_module(module)
-            return
+            return ""
         except OSError as error:
             if error.errno == errno.ENOENT:
-                return
-            if error.errno not in (errno.EBUSY, errno.EAGAIN) or attempt == 9:
+                return ""
+            if error.errno not in (errno.EBUSY, errno.EAGAIN):
                 raise HostError(
                     f"cannot be unloaded: {error.strerror}",
                     where=f"module {module}",
-                    cure="end what uses it (see lsmod), then run `vnetperf restore`",
+                    cure="see dmesg, then run `vnetperf restore`",
                 ) from error
-            time.sleep(0.1)  # references of dead processes and links go a little later
+            if attempt < 9:
+                time.sleep(0.1)  # references of dead processes and links go a little later
+    return "others use it, see lsmod"
 
 
 def _modprobe(command: list[str], name: str) -> str:

@@ -118,6 +118,7 @@ def _delete_module_number() -> int:
 
 
 PROC = Path("/proc")
+MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 #: Environment variable of every process of a run.
 RUN_ID_VARIABLE = "VNETPERF_RUN_ID"
 RUN_ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -166,6 +167,15 @@ def _proc_stat(pid: int) -> list[str] | None:
 def boot_id() -> str:
     """Identity of this boot of the kernel."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def machine_id() -> str:
+    """Identity of this machine, for what outlives a boot: machine-id(5), else its host name."""
+    for path in MACHINE_ID:
+        with contextlib.suppress(OSError):
+            if text := path.read_text().strip():
+                return text
+    return f"host {os.uname().nodename}"
 
 
 def user_name() -> str:

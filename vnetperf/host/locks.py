@@ -21,7 +21,7 @@ from vnetperf.model.errors import HostError, TestbedBusyError
 
 def lock_file(fd: int, timeout_s: float, busy: Callable[[], HostError]) -> None:
     """Take the lock; closing the file, or `release`, gives it back."""
-    wait_for(lambda: _try_lock(fd), timeout_s, "the lock of a file", error=busy)
+    wait_for(lambda: try_lock(fd), timeout_s, "the lock of a file", error=busy)
 
 
 def unlock_file(fd: int) -> None:
@@ -154,7 +154,7 @@ class TestbedLock:
 def release_testbed_lock(fd: int, path: Path) -> None:
     """Remove the lock's file, if it is still the one held, then close it."""
     # Removed while held: whoever opened the old file meanwhile sees that its name is gone.
-    if _is_current_file(fd, path):
+    if is_current_file(fd, path):
         path.unlink(missing_ok=True)
     os.close(fd)
     remove_if_empty(path.parent, path.parent.parent)
@@ -180,7 +180,8 @@ def remove_stale_locks(roots: HostRoots) -> None:
                 os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
+    """Take the lock of an open file, unless somebody has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -189,10 +190,10 @@ def _try_lock(fd: int) -> bool:
 
 
 def _try_flock(fd: int, path: Path) -> bool:
-    return _try_lock(fd) and _is_current_file(fd, path)
+    return try_lock(fd) and is_current_file(fd, path)
 
 
-def _is_current_file(fd: int, path: Path) -> bool:
+def is_current_file(fd: int, path: Path) -> bool:
     """Whether the open file is the one that the path names now."""
     try:
         named = path.stat()

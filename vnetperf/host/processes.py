@@ -1,4 +1,8 @@
-"""Processes of a run: started with a death signal, logged, found by run id, ended for certain."""
+"""Processes of a run: started with a death signal, logged, ended for certain.
+
+They are found by the run's id in their environment, by pid, and by the run's scope: a cgroup of its
+own, where cgroup v2 is writable, which no daemon leaves by forking or by clearing its environment.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.cpu import PROC_MOUNTS, cgroup_root, undo_cgroup
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.linux import (
     PROC,
@@ -42,14 +47,18 @@ def find_processes(run_id: str) -> list[int]:
 
 
 def end_processes(
-    run_id: str, known: Iterable[ProcessId] = (), *, grace_s: float = TERM_GRACE_S
+    run_id: str,
+    known: Iterable[ProcessId] = (),
+    *,
+    scope: Path | None = None,
+    grace_s: float = TERM_GRACE_S,
 ) -> list[int]:
     """End every process of a run: SIGTERM, a short wait, SIGKILL."""
     known = tuple(known)
     ended: set[int] = set()
     begin = time.monotonic()
     while True:
-        targets = _open_pidfds(run_id, known)
+        targets = _open_pidfds(run_id, known, scope)
         try:
             if not targets:
                 return sorted(ended)
@@ -63,6 +72,9 @@ def end_processes(
             ended.update(target.pid for target in targets)
             # Processes born between two looks get SIGKILL once the grace of all is over.
             gentle = waited < grace_s
+            if scope is not None and not gentle:
+                with contextlib.suppress(OSError):  # gone, or a kernel before 5.14
+                    (scope / "cgroup.kill").write_text("1")  # what forks faster than we look too
             for target in targets:
                 target.signal(signal.SIGTERM if gentle else signal.SIGKILL)
             _wait_ended(targets, grace_s - waited if gentle else 0.5)
@@ -74,8 +86,41 @@ def end_processes(
 def undo_processes(data: UndoData) -> str:
     """End the processes of a run."""
     known = [ProcessId(pid, start) for pid, start in data.get("known", ())]
-    ended = end_processes(data["run_id"], known)
+    scope = Path(data["scope"]) if data.get("scope") else None
+    ended = end_processes(data["run_id"], known, scope=scope)
+    for group in reversed(_groups(scope)):
+        undo_cgroup({"path": str(group)})
     return f"ended {len(ended)} processes" if ended else "none left"
+
+
+def _groups(scope: Path | None) -> list[Path]:
+    """The scope and all groups below it, each before those in it; none when it is gone."""
+    if scope is None or not scope.is_dir():
+        return []
+    return [Path(where) for where, _, _ in os.walk(scope)]
+
+
+def _pids_in(scope: Path | None) -> set[int]:
+    """Processes of the scope and of groups below it."""
+    found: set[int] = set()
+    for group in _groups(scope):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            found |= {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+    return found - {0, os.getpid()}  # 0 is a process of a pid namespace that is not ours
+
+
+def _scope_of(run_id: str, mounts: Path, proc: Path) -> Path | None:
+    """Where a run's scope can be: below our own group, so that no controller treats it otherwise.
+
+    None without cgroup v2.
+    """
+    top = cgroup_root(mounts)
+    with contextlib.suppress(OSError):
+        for line in (proc / "self/cgroup").read_text().splitlines():
+            if top is not None and line.startswith("0::"):
+                here = top / line.removeprefix("0::").lstrip("/")
+                return here / f"vnetperf-{run_id}" if os.access(here, os.W_OK) else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +133,24 @@ class _PidFd:
             signal.pidfd_send_signal(self.fd, number)
 
 
-def _open_pidfds(run_id: str, known: tuple[ProcessId, ...]) -> list[_PidFd]:
+def _open_pidfds(
+    run_id: str, known: tuple[ProcessId, ...], scope: Path | None = None
+) -> list[_PidFd]:
     """Handles of the processes to end, each checked *after* its handle was opened.
 
     A pid could be reused between finding and signalling; a pidfd that was checked cannot.
     """
     me = os.getpid()
     candidates = set(find_processes(run_id)) | {who.pid for who in known if who.pid != me}
+    candidates |= _pids_in(scope)
     targets = []
     for pid in candidates:
         try:
             fd = os.pidfd_open(pid)
         except OSError:
             continue
-        if belongs_to_run(pid, run_id) or ProcessId.of(pid) in known:
+        ours = belongs_to_run(pid, run_id) or ProcessId.of(pid) in known
+        if ours or pid in _pids_in(scope):
             targets.append(_PidFd(pid, fd))
         else:
             os.close(fd)
@@ -143,6 +192,7 @@ class SpawnRequest:
         output: File descriptor for stdout and stderr.
         cpus: CPUs it may run on; None leaves the caller's.
         netns: File of the network namespace to start in; None is the caller's.
+        scope: The run's cgroup, which it joins before it is the program.
     """
 
     argv: Sequence[str]
@@ -151,6 +201,7 @@ class SpawnRequest:
     output: int
     cpus: frozenset[int] | None = None
     netns: Path | None = None
+    scope: Path | None = None
 
 
 class _SpawnThread:
@@ -198,7 +249,7 @@ def _popen(request: SpawnRequest) -> subprocess.Popen[bytes]:
         if request.cpus is not None:
             os.sched_setaffinity(0, request.cpus)
         return subprocess.Popen(
-            [*_death_signal_prefix(), *request.argv],
+            [*_scope_prefix(request.scope), *_death_signal_prefix(), *request.argv],
             env=dict(request.env),
             stdin=request.stdin,
             stdout=request.output,
@@ -211,6 +262,14 @@ def _popen(request: SpawnRequest) -> subprocess.Popen[bytes]:
         if request.netns is not None:
             set_namespace(home_netns)
         os.close(home_netns)
+
+
+def _scope_prefix(scope: Path | None) -> list[str]:
+    """A command that joins a scope, then becomes the program: nothing it starts is outside."""
+    if scope is None:
+        return []
+    script = '{ echo 0 >"$0"; } 2>/dev/null; exec "$@"'
+    return ["/bin/sh", "-c", script, str(scope / "cgroup.procs")]
 
 
 def _death_signal_prefix() -> list[str]:
@@ -348,12 +407,17 @@ class ManagedProcess:
 class Processes:
     """The processes of one run."""
 
-    def __init__(self, journal: Journal, log_dir: Path) -> None:
+    def __init__(
+        self, journal: Journal, log_dir: Path, *, mounts: Path = PROC_MOUNTS, proc: Path = PROC
+    ) -> None:
         self._journal = journal
         self._log_dir = log_dir
         self._started: list[ManagedProcess] = []
+        scope = _scope_of(journal.run_id, mounts, proc)
+        self._undo = {"run_id": journal.run_id, "scope": str(scope) if scope else ""}
         # Once a run is enough: undoing ends all that carry its id, whoever started them.
-        journal.intend("processes", "start processes", {"run_id": journal.run_id})
+        journal.intend("processes", "start processes", self._undo)
+        self.scope = _made(scope)
 
     def spawn(
         self,
@@ -391,6 +455,7 @@ class Processes:
                     output=output,
                     cpus=cpus,
                     netns=netns,
+                    scope=self.scope,
                 )
             )
         except OSError as error:
@@ -421,7 +486,7 @@ class Processes:
         """Journal the pid too, for programs that overwrite their environment (setproctitle)."""
         identity = ProcessId.of(pid)
         if identity is not None:
-            data = {"run_id": self._journal.run_id, "known": [[identity.pid, identity.start]]}
+            data = {**self._undo, "known": [[identity.pid, identity.start]]}
             self._journal.intend("processes", f"process {pid}", data)
 
     def _new_log(self, name: str) -> Path:
@@ -430,6 +495,19 @@ class Processes:
             if not log.exists():
                 return log
         raise HostError(f"{name} was started too often in one run", where=str(self._log_dir))
+
+
+def _made(scope: Path | None) -> Path | None:
+    """The scope, made; None where the kernel refuses it, or has no processes in such a group."""
+    try:
+        if scope is not None:
+            scope.mkdir()
+            if (scope / "cgroup.type").read_text().strip() == "domain":
+                return scope
+            scope.rmdir()
+    except OSError as error:
+        log.info("no scope for the run's processes: %s", error)
+    return None
 
 
 def _place(cpus: Iterable[int] | None, netns: Path | None) -> str:

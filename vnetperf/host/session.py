@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,14 @@ from vnetperf.host import journal as journal_file
 from vnetperf.host import locks
 from vnetperf.host.files import create_tree, ensure_directory
 from vnetperf.host.guardian import GuardianClient
-from vnetperf.host.journal import Journal, UndoReport
-from vnetperf.host.linux import ProcessId, boot_id, check_run_id
+from vnetperf.host.journal import (
+    Confirm,
+    ForeignJournalError,
+    Journal,
+    JournalHeldError,
+    UndoReport,
+)
+from vnetperf.host.linux import ProcessId, check_run_id
 from vnetperf.host.locks import OnWait, TestbedLock
 from vnetperf.host.paths import HostRoots, check_private, list_files, remove_if_empty
 from vnetperf.host.processes import Processes
@@ -60,15 +66,17 @@ class RunDir:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A run whose journal was left alone, because a process still answers for it.
+    """A run whose journal was left alone, because its lock is held.
 
     Attributes:
         run_id: Identity of the run.
         testbed: The testbed that it holds.
         user: Account that it runs for.
         since: Its start, ISO 8601, UTC.
-        pid: The living process.
-        role: ``agent`` or ``guardian`` (which is restoring right now).
+        pid: The living process, 0 where it is not known.
+        start: Its start time in clock ticks since boot, 0 where it is not known.
+        role: ``agent``, ``guardian`` (which is restoring right now) or ``restore`` (somebody else
+            is).
     """
 
     run_id: str
@@ -77,10 +85,19 @@ class LiveRun:
     since: str
     pid: int
     role: str
+    start: int = 0
+
+    def is_of(self, process: Sequence[int]) -> bool:
+        """Whether it is a process, given by pid and start time."""
+        return self.pid > 0 and (self.pid, self.start) == tuple(process)
 
     def describe(self) -> str:
         """The run in one line, for a terminal."""
-        doing = "is running" if self.role == "agent" else "is being restored by its guardian"
+        doing = {
+            "agent": "is running",
+            "guardian": "is being restored by its guardian",
+            "restore": "is being restored by another process",
+        }[self.role]
         return f"run {self.run_id} of {self.user} {doing} (pid {self.pid}, since {self.since})"
 
 
@@ -93,64 +110,78 @@ class RestoreReport:
         live: Runs that were left alone.
         unreadable: Journals that could not even be opened, with why.
         damaged: Journals kept earlier because some lines were unreadable, for a human to read.
+        foreign: Journals of other machines that share the directory, left alone.
     """
 
     restored: tuple[UndoReport, ...] = ()
     live: tuple[LiveRun, ...] = ()
     unreadable: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether nothing of any dead run is left on this machine."""
-        return not self.unreadable and all(report.complete for report in self.restored)
+        return not self.troubles
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What of dead runs may still be on this machine, one sentence each."""
+        left = [text for report in self.restored for text in report.troubles]
+        return (*left, *self.unreadable)
 
 
 def restore(
     roots: HostRoots | None = None, *, on_run: Callable[[str], None] | None = None
 ) -> RestoreReport:
-    """Undo the journals whose agent and guardian are both dead. Safe to call at any time."""
+    """Undo the journals that nobody holds. Safe to call at any time.
+
+    A run holds its journal's lock from the moment that the journal has a name until it is closed;
+    process ids decide nothing here.
+    """
     roots = roots or HostRoots()
     restored: list[UndoReport] = []
     live: list[LiveRun] = []
     unreadable: list[str] = []
+    foreign: list[str] = []
     for path in _list_journals(roots):
         try:
-            owner = living_owner(path)
-            if owner is not None:
-                live.append(owner)
-                continue
-            if on_run is not None:
-                on_run(path.stem)
-            log.info("undoing what dead run %s left", path.stem)
-            restored.append(Journal.open(path).undo())
+            with Journal.open(path) as journal:
+                if on_run is not None:
+                    on_run(path.stem)
+                log.info("undoing what dead run %s left", path.stem)
+                restored.append(journal.undo())
+        except FileNotFoundError:
+            continue  # its owner has just ended in order
+        except JournalHeldError:
+            live += _owner_of(path)
+        except ForeignJournalError as error:
+            foreign.append(str(error))
         except (HostError, OSError) as error:
             if path.exists():
                 unreadable.append(str(error))
     locks.remove_stale_locks(roots)
     damaged = tuple(path.name for path in list_files(roots.journals, "*.damaged"))
+    journal_file.remove_stale_drafts(roots)
     _remove_orphan_logs(roots)
     remove_if_empty(roots.journals, roots.locks, roots.state)
-    return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged)
+    return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged, tuple(foreign))
 
 
-def living_owner(path: Path) -> LiveRun | None:
-    """The process that still answers for a journal, or None when all are dead."""
-    records = journal_file.read_journal(path).records
-    header = next((record for record in records if record.get("t") == "header"), None)
-    if header is None or header["boot"] != boot_id():
-        return None
-    for role, key in (("agent", "owner"), ("guardian", "guardian")):
-        if header[key] and ProcessId(*header[key]).alive():
-            return LiveRun(
-                run_id=path.stem,
-                testbed=header["testbed"],
-                user=header["user"],
-                since=header["since"],
-                pid=header[key][0],
-                role=role,
-            )
-    return None
+def _owner_of(path: Path) -> list[LiveRun]:
+    """Who holds a journal, of whatever version, as its header has it; none when it is gone."""
+    try:
+        header = journal_file.header_of(journal_file.read_journal(path))
+    except FileNotFoundError:
+        return []
+    role, pid, start = "restore", 0, 0
+    for name, key in (("agent", "owner"), ("guardian", "guardian")):
+        with contextlib.suppress(KeyError, TypeError):  # of another version
+            if ProcessId(*header[key]).alive():
+                role, (pid, start) = name, header[key]
+                break
+    names = {key: str(header.get(key, "unknown")) for key in ("testbed", "user", "since")}
+    return [LiveRun(run_id=path.stem, pid=pid, start=start, role=role, **names)]
 
 
 def _list_journals(roots: HostRoots) -> list[Path]:
@@ -165,12 +196,20 @@ def _list_journals(roots: HostRoots) -> list[Path]:
 
 
 def _remove_orphan_logs(roots: HostRoots) -> None:
-    """Remove logs of guardians that never saw a journal: nothing was changed by those runs."""
+    """Remove logs of guardians that never saw a journal: nothing was changed by those runs.
+
+    A guardian that lives holds the lock of its log.
+    """
     for log in list_files(roots.journals, "*.log"):
         journals = (log.with_suffix(".jsonl"), log.with_suffix(".damaged"))
-        with contextlib.suppress(FileNotFoundError):  # its guardian has removed it
-            if log.stat().st_size == 0 and not any(journal.exists() for journal in journals):
-                log.unlink()
+        with contextlib.suppress(OSError):  # its guardian has removed it
+            fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                empty = os.fstat(fd).st_size == 0 and not any(map(Path.exists, journals))
+                if empty and locks.try_lock(fd):
+                    log.unlink()
+            finally:
+                os.close(fd)
 
 
 class HostRun:
@@ -210,8 +249,12 @@ class HostRun:
         roots: HostRoots | None = None,
         timeout_s: float = 0.0,
         on_wait: OnWait | None = None,
+        confirm: Confirm | None = None,
     ) -> HostRun:
-        """Take the testbed, restore what dead runs left, and begin a guarded run."""
+        """Take the testbed, restore what dead runs left, and begin a guarded run.
+
+        `confirm` is called after each change that may cut the controller off.
+        """
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
         with contextlib.ExitStack() as undo_on_error:
@@ -221,6 +264,8 @@ class HostRun:
             guard = GuardianClient.start(roots.journal(run_id), lock)
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)
+            journal.confirm = confirm
+            undo_on_error.callback(journal.close)  # what could not be undone is the guardian's
             undo_on_error.callback(journal.undo)
             run = cls(journal, lock, guard, RunDir.create(journal, roots), restored)
             undo_on_error.pop_all()
@@ -255,8 +300,7 @@ class HostRun:
         if error is None:
             report.raise_if_incomplete()
         elif not report.complete:
-            troubles = [f"{step.what}: {step.outcome}" for step in report.failed]
-            error.add_note("this machine was not fully restored: " + "; ".join(troubles))
+            error.add_note("this machine was not fully restored: " + "; ".join(report.troubles))
 
 
 def new_run_id() -> str:

@@ -72,4 +72,6 @@ def borrow_nic(
         pci.bind_driver(journal, address, pci.driver_of_module(wanted), isolated=isolated)
     else:
         netdev.journal_interface(journal, address, netns=netns)
-    return netdev.move_interface(address, netns, name=name)
+    moved = netdev.move_interface(address, netns, name=name)
+    journal.require_heard(f"interface {moved} of {address} moved away")
+    return moved
