@@ -43,6 +43,7 @@ from vnetperf.model.scenario import Variant, variant_id
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
+from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,
     BeginRecord,
@@ -463,7 +464,12 @@ def _results_of_round(
 
 
 def derive(records: Sequence[Record]) -> RunResults:
-    """Everything in a report, from a log."""
+    """Everything in a report, from a log; `LogError` where its records do not fit together."""
+    with foreign_log("deriving results"):
+        return _derive(records)
+
+
+def _derive(records: Sequence[Record]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
         raise LogError("the log has no run record", where="trial log", cure="measure again")

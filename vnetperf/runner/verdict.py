@@ -147,8 +147,12 @@ def write_captures(log: Path, trial: int, files: Mapping[str, bytes]) -> tuple[s
 
 def _write_private(path: Path, octets: bytes) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(octets)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(octets)
+    except OSError:
+        path.unlink(missing_ok=True)  # half a file would be read as all that was captured
+        raise
 
 
 def captures_summary(folder: Path) -> str:
