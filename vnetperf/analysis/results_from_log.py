@@ -242,8 +242,7 @@ def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
         warnings.append(
             f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
         )
-    disturbed = [(t.number, m.disturbances) for t in trials if (m := t.result.machine)]
-    disturbed = [(number, texts) for number, texts in disturbed if texts]
+    disturbed = [(t.number, texts) for t in trials if (texts := t.result.disturbances)]
     if disturbed:
         number, texts = disturbed[0]
         warnings.append(
@@ -414,7 +413,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         poll_gap_s=result.gaps.poll.max_s if result.gaps else None,
         send_gap_s=result.gaps.send.max_s if result.gaps else None,
         late=late,
-        disturbed=result.machine.disturbances if result.machine else (),
+        disturbed=result.disturbances,
     )
 
 

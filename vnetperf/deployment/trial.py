@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
@@ -31,11 +31,13 @@ from vnetperf.model.trial import (
     EventTimes,
     HopCounters,
     LiveCounts,
+    PortCounts,
     ThreadEvents,
     ThreadLoad,
     TrialResult,
     TrialSpec,
 )
+from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import UserPlane
 
 if TYPE_CHECKING:
@@ -335,6 +337,29 @@ class EventInjector:
         )
 
 
+#: Time between two looks at the tester's links in a trial, seconds.
+LINKS_EVERY_S = 1.0
+
+
+class LinkWatch:
+    """Links of the tester that were seen down in a trial.
+
+    Attributes:
+        down: Their names, in the order in which they were seen; the keys count.
+    """
+
+    def __init__(self, generator: TrafficGenerator) -> None:
+        self.down: dict[str, None] = {}
+        self._generator = generator
+        self._next = time.monotonic() + LINKS_EVERY_S
+
+    def look(self, *, now: bool = False) -> None:
+        """Look at the links, if it is time to."""
+        if now or time.monotonic() >= self._next:
+            self.down |= dict.fromkeys(self._generator.links_down())
+            self._next = time.monotonic() + LINKS_EVERY_S
+
+
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 LEARNED_SHARE = 0.7
@@ -362,9 +387,12 @@ def run_trial(
         *(spec.frame_size, spec.load_fps, spec.duration_s),
     )
     happening = EventInjector(deployment, spec.event) if spec.event else None
+    links = LinkWatch(deployment.generator)
 
     def watch_all() -> None:
         watch()
+        if happening is None:
+            links.look()
         if happening is not None:
             happening.poll()
         if happening is None or not happening.failed:
@@ -374,6 +402,9 @@ def run_trial(
 
     try:
         result = _send_and_count(deployment, spec, watch_all, happening)
+        if happening is None:
+            links.look(now=True)
+            result = result.model_copy(update={"links_down": tuple(links.down)})
     except TrialTimeoutError as error:
         result = TrialResult(directions=(), failed="timeout", failure=str(error))
     except GeneratorError as error:
@@ -409,12 +440,16 @@ def _send_and_count(
     before = settled_counters(deployment.counters)
     time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
     work, why_not = _datapath_work(deployment)
+    ports = {port.port: port for port in generator.port_counters()}
     collecting.start()
     try:
         result = generator.run(spec, watch)
     finally:
         collected = collecting.stop()
-    counted: dict[str, Any] = {"refusal_is_loss": deployment.plan.refusal_is_loss}
+    counted: dict[str, Any] = {
+        "refusal_is_loss": deployment.plan.refusal_is_loss,
+        "tester": _tester_counted(result, ports, generator.port_counters()),
+    }
     uncollected = result.uncollected | collected["uncollected"]
     began_anew = happening is not None and happening.resets_counters
     if not began_anew:
@@ -433,6 +468,17 @@ def _send_and_count(
             counter_difference(before.get(name), now) for name, now in after.items()
         )
     return result.model_copy(update={**collected, **counted, "uncollected": uncollected})
+
+
+def _tester_counted(
+    result: TrialResult, before: Mapping[int, PortCounts], after: Iterable[PortCounts]
+) -> tuple[PortCounts, ...]:
+    """What the tester's ports counted over a trial, with what it has counted by itself."""
+    own = {port.port: port for port in result.tester}
+    for now in after:
+        counted = now.since(before[now.port]) if now.port in before else PortCounts(port=now.port)
+        own[now.port] = own[now.port] + counted if now.port in own else counted
+    return tuple(own[number] for number in sorted(own))
 
 
 def _datapath_work(deployment: LiveDeployment) -> tuple[dict[str, DatapathWork], str]:

@@ -383,12 +383,17 @@ class Engine:
         return parse_reply(
             EngineInfo,
             reply,
-            ports=tuple(map(self._port_info, range(reply["ports"]))),
+            ports=self.ports(reply["ports"]),
             workers=tuple(
                 parse_reply(WorkerInfo, worker, number=number)
                 for number, worker in enumerate(self._ask_all("worker", workers))
             ),
         )
+
+    def ports(self, count: int) -> tuple[PortInfo, ...]:
+        """Describe the first ports, as they are now."""
+        replies = self._ask_all("port", [{"port": number} for number in range(count)])
+        return tuple(parse_reply(PortInfo, r, number=n) for n, r in enumerate(replies))
 
     def _port_info(self, number: int) -> PortInfo:
         return parse_reply(PortInfo, self._ask("port", port=number), number=number)

@@ -165,6 +165,12 @@ class PortInfo:
     """Frames sent to neighbours since the start: answers and announcements."""
     rx_descriptors: int | None = None
     """Frames of each receive ring, as the driver has set it up."""
+    rx_missed: int | None = None
+    """Frames since the start that the receive ring had no room for, as the driver counts them;
+    None: it keeps no statistics. So do the next two."""
+    rx_errors: int | None = None
+    rx_no_mbufs: int | None = None
+    """Times that no buffer was free for a received frame."""
 
 
 @dataclass(frozen=True)
