@@ -55,7 +55,7 @@ PATH_TRIAL = TrialSpec(
 )
 
 
-def check_path(deployment: LiveDeployment) -> dict[str, Any]:
+def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> dict[str, Any]:
     """Send a few frames each way until all of them come back.
 
     Links need a moment after they are plugged in, so the check is repeated until it passes.
@@ -76,7 +76,7 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
 
     wait_for(
         frames_come_back,
-        max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
+        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
         "frames through the deployment",
         error=lambda: _path_error(deployment, *tries[-1]),
     )
@@ -87,6 +87,30 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
         "tries": len(tries),
         "seconds": round(time.monotonic() - began, 3),
     }
+
+
+#: Longest wait for a way through after a trial from which nothing came back, seconds.
+SILENT_S = 5.0
+
+
+def check_way_through(deployment: LiveDeployment, result: TrialResult) -> None:
+    """Tell a DUT that drops every frame of a load from one that does nothing any more.
+
+    A guest that hangs, or a VNF that nobody can ask, forwards no frame at any load.
+    """
+    silent = [str(d.direction) for d in result.directions if d.sent and not d.received]
+    if not silent:
+        return
+    which = f"nothing came back in direction {' and '.join(silent)}"
+    log.warning("%s: looking for a way through", which)
+    try:
+        check_path(deployment, SILENT_S)
+    except DutError as error:
+        raise DutError(
+            f"{which}, and nothing does at a low load either: {error.what}",
+            where=error.where,
+            cure=error.cure,
+        ) from None
 
 
 def _path_error(
@@ -397,6 +421,7 @@ def run_trial(
             happening.poll()
         if happening is None or not happening.failed:
             deployment.check_alive()
+        deployment.generator.check_alive()
         if on_live is not None and (counts := deployment.generator.live()) is not None:
             on_live(counts)
 
@@ -404,6 +429,7 @@ def run_trial(
         result = _send_and_count(deployment, spec, watch_all, happening)
         if happening is None:
             links.look(now=True)
+            check_way_through(deployment, result)
             result = result.model_copy(update={"links_down": tuple(links.down)})
     except TrialTimeoutError as error:
         result = TrialResult(directions=(), failed="timeout", failure=str(error))

@@ -258,6 +258,13 @@ class TrafficGenerator(Backend):
             Names of the ports; empty when every port is up.
         """
 
+    def check_alive(self) -> None:
+        """Raise when it has ended, or is stopped. Called often while a trial runs.
+
+        Raises:
+            GeneratorError: With the log's tail.
+        """
+
     def port_counters(self) -> tuple[PortCounts, ...]:
         """What its ports have counted since their start besides frames of streams.
 

@@ -476,6 +476,10 @@ class Loadgen(TrafficGenerator):
         ports = self._running().ports(len(self._ports))
         return tuple(f"tester port {p.number}" for p in ports if not p.link_up)
 
+    def check_alive(self) -> None:
+        """Raise when the engine has ended, or is stopped."""
+        self._running().expect_running()
+
     def port_counters(self) -> tuple[PortCounts, ...]:
         """What drivers count, and the kernel of interfaces that are its own."""
         # Of a tap the driver is the other side: what the kernel counts there is the DUT's.
