@@ -13,10 +13,12 @@ from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program, Testbed
 
 LOG_LINES = 15
+#: What is wrong with a process that lives and does nothing.
+IS_STOPPED = "is stopped: it got SIGSTOP or SIGTSTP, or a debugger holds it"
 
 
 def check_process(process: ManagedProcess | None, program: str) -> None:
-    """Raise when a process of the DUT has ended.
+    """Raise when a process of the DUT has ended, or is stopped.
 
     Args:
         process: The process; None when it has not been started, or was stopped.
@@ -31,6 +33,8 @@ def check_process(process: ManagedProcess | None, program: str) -> None:
             + process.log_tail(LOG_LINES),
             where=program,
         )
+    if process is not None and process.stopped:
+        raise DutError(f"{program} (pid {process.pid}) {IS_STOPPED}", where=program)
 
 
 class Requirements:

@@ -144,6 +144,7 @@ class MachineSampler:
         self._threads: list[int] = []
         self._before = _MachineCounters()
         self._mhz: float | None = None
+        self._clock_source = ""
         self._began = 0.0
 
     def start(self) -> None:
@@ -153,6 +154,7 @@ class MachineSampler:
             for poller, thread in busy_threads(self._pollers)
         ]
         self._before, self._mhz = self._counters(), self._frequency()
+        self._clock_source = self._text(_CLOCK_SOURCE).strip()
         self._began = time.monotonic()
 
     def stop(self) -> MachineLoad:
@@ -178,6 +180,9 @@ class MachineSampler:
             busy_threads=len(self._threads),
             processors=len(now.steal) or os.cpu_count() or 0,
             context_switches_per_s=None if switches is None else round(switches / wall, 1),
+            clock_sources=tuple(
+                name for name in (self._clock_source, self._text(_CLOCK_SOURCE).strip()) if name
+            ),
         )
 
     def _counters(self) -> _MachineCounters:
@@ -233,6 +238,7 @@ class _MachineCounters:
     quota_us: int | None = None
 
 
+_CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 #: Place of the time that a hypervisor took, among the values of a line of /proc/stat.
 _STEAL = 7
 

@@ -41,7 +41,9 @@ def test_what_differs_is_named_and_no_trial_is_run(
 
 
 def test_what_does_not_set_rates_may_change(tmp_path: Path) -> None:
-    Bench(tmp_path, FakeAgent(facts=facts(record=RECORD))).throughput()
+    first = Bench(tmp_path, FakeAgent(facts=facts(record=RECORD)))
+    first.throughput()
+    first.die()
     other = RECORD | {"cpu": {"model": "A", "flags": "y"}, "hostname": "elsewhere"}
     assert Bench(tmp_path, FakeAgent(facts=facts(record=other))).throughput(1518).goals
 

@@ -299,7 +299,8 @@ def test_a_run_killed_after_any_trials_ends_as_if_it_had_not_been(
         for kill in sorted(kills):
             agent = Killed(kill - done)
             with pytest.raises(KeyboardInterrupt):
-                finish(short(Path(folder), agent))
+                finish(killed := short(Path(folder), agent))
+            killed.die()
             assert agent.trials == specs[done:kill]
             done = kill
         agent = Killed(-1)
@@ -351,6 +352,7 @@ def test_a_run_killed_right_after_it_asked_for_what_has_no_result_is_read(tmp_pa
         False,
     )
     assert "RFC 9004" in missing.why
+    bench.die()
     with pytest.raises(NoResultError):  # and is resumed
         short(tmp_path).measure("back_to_back")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from vnetperf.results.log import LOG_NAME
 
 
 def test_what_differs_is_named_with_both_values(tmp_path: Path) -> None:
-    Bench(tmp_path).throughput()
+    first = Bench(tmp_path)
+    first.throughput()
+    first.die()
     before = (tmp_path / LOG_NAME).read_bytes()
     preset = PRESET.model_copy(update={"min_load_fps": 2000.0, "goals": (NDR,)})
     with pytest.raises(ConfigError) as caught:
@@ -27,7 +30,9 @@ def test_what_differs_is_named_with_both_values(tmp_path: Path) -> None:
 
 
 def test_many_differences_are_counted(tmp_path: Path) -> None:
-    Bench(tmp_path).throughput()
+    first = Bench(tmp_path)
+    first.throughput()
+    first.die()
     goals = tuple(
         NDR.__class__(name=str(n), final_trial_s=1, duration_sum_s=n + 1.0) for n in range(9)
     )
@@ -37,7 +42,9 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Bench(tmp_path).throughput()
+    first = Bench(tmp_path)
+    first.throughput()
+    first.die()
     monkeypatch.setattr("vnetperf.runner.run.__version__", "99.9")
     with pytest.raises(ConfigError, match=r"tool was 'vnetperf .*', is 'vnetperf 99\.9'"):
         Bench(tmp_path)
@@ -84,3 +91,23 @@ def test_a_log_that_lost_its_opening_is_not_continued(tmp_path: Path) -> None:
     (tmp_path / LOG_NAME).write_bytes(b"\n")
     with pytest.raises(LogError, match="no run record"):
         Bench(tmp_path)
+
+
+@pytest.mark.parametrize("years", [-1, 1])
+def test_a_calibration_is_not_used_again_after_the_clock_was_set(
+    tmp_path: Path, years: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path)
+    first.throughput()
+    first.run.close()
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return super().now(tz) + timedelta(days=365 * years)
+
+    monkeypatch.setattr("vnetperf.runner.calibration_cache.datetime", Clock)
+    again = Bench(tmp_path, name="again.jsonl")
+    again.throughput()
+    assert "calibrate 64,1518" in again.agent.calls
+    again.die()

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult, Verdict
+from vnetperf.model.trial import (
+    DirectionCounts,
+    EventTimes,
+    Gaps,
+    MachineLoad,
+    PortCounts,
+    TrialGaps,
+    TrialResult,
+    Verdict,
+)
 from vnetperf.runner.verdict import is_finding, judge, offerable_load
 
 TOLERANCE = 0.001
@@ -203,3 +212,88 @@ def test_the_weaker_direction_sets_the_new_maximum() -> None:
 
 def test_nothing_sent_gives_no_new_maximum() -> None:
     assert offerable_load(TrialResult(directions=(counts(sent=0, tx_seconds=0.0),))) is None
+
+
+# --- what the tester and the machine did to the counts ---------------------------------------
+
+
+def test_frames_that_came_too_late_to_be_told_from_copies_are_no_loss() -> None:
+    got, why = verdict(counts(sent=1000, received=900, late=100))
+    assert got is Verdict.INCONSISTENT
+    assert "100 frames came back too late" in why
+
+
+TENTH_LOST = TrialResult(directions=(counts(sent=10_000, received=9_000), counts(1)))
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [
+        (PortCounts(port=1, missed=900), Verdict.TESTER_STALLED),
+        (PortCounts(port=1, missed=60, errors=60), Verdict.TESTER_STALLED),
+        (PortCounts(port=1, missed=100), Verdict.VALID),  # a tenth: the rest is the DUT's
+        (PortCounts(port=1, missed=0), Verdict.VALID),
+        (PortCounts(port=1), Verdict.VALID),
+        (PortCounts(port=1, no_buffers=9), Verdict.VALID),
+    ],
+)
+def test_a_loss_that_the_testers_own_ports_dropped_is_not_the_duts(
+    port: PortCounts, expected: Verdict
+) -> None:
+    result = TENTH_LOST.model_copy(update={"tester": (PortCounts(port=0, missed=0), port)})
+    got, why = judge(result, TOLERANCE)
+    assert got is expected
+    assert bool(why) == (expected is not Verdict.VALID)
+    if why:
+        assert why.startswith("1000 frames lost, and tester port 1: ")
+    # Whatever the verdict, a reader learns of it.
+    assert bool(result.disturbances) == bool(port.dropped or port.no_buffers)
+
+
+def test_drops_of_the_tester_without_a_loss_spoil_nothing() -> None:
+    """What it dropped was not of the trial: a DUT's chatter."""
+    whole = TrialResult(directions=(counts(),), tester=(PortCounts(port=0, missed=5),))
+    assert judge(whole, TOLERANCE) == (Verdict.VALID, "")
+
+
+FLAPS = [{"tester": (PortCounts(port=1, carrier_changes=2),)}, {"links_down": ("tester port 1",)}]
+
+
+@pytest.mark.parametrize("update", FLAPS)
+def test_a_link_that_went_down_during_a_trial_makes_it_inconsistent(
+    update: dict[str, object],
+) -> None:
+    got, why = judge(TENTH_LOST.model_copy(update=update), TOLERANCE)
+    assert got is Verdict.INCONSISTENT
+    assert "tester port 1" in why
+    assert not is_finding(TENTH_LOST.model_copy(update=update))
+    event = EventTimes(what="link phy0", began_s=1, ended_s=2)
+    of_purpose = TENTH_LOST.model_copy(update={**update, "event": event})
+    assert judge(of_purpose, TOLERANCE)[0] is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ((), "VALID"),
+        (("tsc", "tsc"), "VALID"),
+        (("kvm-clock", "kvm-clock"), "VALID"),
+        (("tsc", "hpet"), "INCONSISTENT"),
+    ],
+)
+def test_a_clock_source_that_changed_makes_a_trial_inconsistent(
+    sources: tuple[str, ...], expected: str
+) -> None:
+    machine = MachineLoad(clock_sources=sources)
+    got, why = judge(TENTH_LOST.model_copy(update={"machine": machine}), TOLERANCE)
+    assert got == expected
+    assert ("from tsc to hpet" in why) == (expected == "INCONSISTENT")
+
+
+def test_counts_of_a_port_are_those_since_the_trial_began() -> None:
+    before = PortCounts(port=0, missed=5, carrier_changes=2)
+    now = PortCounts(port=0, missed=9, errors=1, carrier_changes=2)
+    assert now.since(before) == PortCounts(port=0, missed=4, carrier_changes=0)
+    assert PortCounts(port=0, missed=1) + now == PortCounts(
+        port=0, missed=10, errors=1, carrier_changes=2
+    )

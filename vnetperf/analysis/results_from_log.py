@@ -43,6 +43,7 @@ from vnetperf.model.scenario import Variant, variant_id
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
+from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,
     BeginRecord,
@@ -241,8 +242,7 @@ def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
         warnings.append(
             f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
         )
-    disturbed = [(t.number, m.disturbances) for t in trials if (m := t.result.machine)]
-    disturbed = [(number, texts) for number, texts in disturbed if texts]
+    disturbed = [(t.number, texts) for t in trials if (texts := t.result.disturbances)]
     if disturbed:
         number, texts = disturbed[0]
         warnings.append(
@@ -413,7 +413,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         poll_gap_s=result.gaps.poll.max_s if result.gaps else None,
         send_gap_s=result.gaps.send.max_s if result.gaps else None,
         late=late,
-        disturbed=result.machine.disturbances if result.machine else (),
+        disturbed=result.disturbances,
     )
 
 
@@ -463,7 +463,12 @@ def _results_of_round(
 
 
 def derive(records: Sequence[Record]) -> RunResults:
-    """Everything in a report, from a log."""
+    """Everything in a report, from a log; `LogError` where its records do not fit together."""
+    with foreign_log("deriving results"):
+        return _derive(records)
+
+
+def _derive(records: Sequence[Record]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
         raise LogError("the log has no run record", where="trial log", cure="measure again")

@@ -10,6 +10,7 @@ from vnetperf.cli import read_records
 
 if TYPE_CHECKING:
     from vnetperf.analysis.reanalysis import Reanalysis, WantedGoal
+    from vnetperf.results.records import Record
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run's folder, its name, or its trials.jsonl (default: results/latest)",
     )
     parser.add_argument("--output", help="folder for the reports (default: the run's)")
+    parser.add_argument(
+        "--up-to-damage",
+        action="store_true",
+        help="of a log that was damaged or edited, use the records before the first such line",
+    )
     goals = parser.add_argument_group(
         "other goals",
         "answered from the trials that are there; what a goal leaves out is as in "
@@ -54,23 +60,42 @@ def run(arguments: argparse.Namespace) -> int:
             where="report",
             cure="add --goals, e.g. --goals 0.001",
         )
-    given, records = read_records(arguments.folder)
+    given, records, notes = _records_of(arguments)
     folder = given.parent if given.is_file() else given
     if arguments.goals is not None:
         answered = answer_goals(records, goals_of(arguments))
-        print_results(answered.results)
-        _print_missing(answered)
         results = answered.results
+        results = results.model_copy(update={"warnings": (*notes, *results.warnings)})
+        print_results(results)
+        _print_missing(answered)
         if arguments.output is None:
             return 0  # the run's own reports say what it was measured for
     else:
         results = derive(records)
+        results = results.model_copy(update={"warnings": (*notes, *results.warnings)})
         print_results(results)
     output = Path(arguments.output) if arguments.output else folder
     output.mkdir(parents=True, exist_ok=True)
     for path in write_all(results, output):
         print(path)
     return 0
+
+
+def _records_of(arguments: argparse.Namespace) -> tuple[Path, list[Record], tuple[str, ...]]:
+    """The run or log, its records, and what a reader must know of them."""
+    if not arguments.up_to_damage:
+        return *read_records(arguments.folder), ()
+    from vnetperf.analysis.runs import find_run
+    from vnetperf.results.folder import read_up_to_damage
+
+    given = find_run(arguments.folder, Path("results"))
+    records, damage = read_up_to_damage(given)
+    notes = tuple(
+        f"the log is damaged, and only the records before that line are used: {error.where}: "
+        f"{error.what}"
+        for error in damage
+    )
+    return given, records, notes
 
 
 def goals_of(arguments: argparse.Namespace) -> list[WantedGoal]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
@@ -31,11 +31,13 @@ from vnetperf.model.trial import (
     EventTimes,
     HopCounters,
     LiveCounts,
+    PortCounts,
     ThreadEvents,
     ThreadLoad,
     TrialResult,
     TrialSpec,
 )
+from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import UserPlane
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ PATH_TRIAL = TrialSpec(
 )
 
 
-def check_path(deployment: LiveDeployment) -> dict[str, Any]:
+def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> dict[str, Any]:
     """Send a few frames each way until all of them come back.
 
     Links need a moment after they are plugged in, so the check is repeated until it passes.
@@ -74,7 +76,7 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
 
     wait_for(
         frames_come_back,
-        max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
+        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
         "frames through the deployment",
         error=lambda: _path_error(deployment, *tries[-1]),
     )
@@ -85,6 +87,30 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
         "tries": len(tries),
         "seconds": round(time.monotonic() - began, 3),
     }
+
+
+#: Longest wait for a way through after a trial from which nothing came back, seconds.
+SILENT_S = 5.0
+
+
+def check_way_through(deployment: LiveDeployment, result: TrialResult) -> None:
+    """Tell a DUT that drops every frame of a load from one that does nothing any more.
+
+    A guest that hangs, or a VNF that nobody can ask, forwards no frame at any load.
+    """
+    silent = [str(d.direction) for d in result.directions if d.sent and not d.received]
+    if not silent:
+        return
+    which = f"nothing came back in direction {' and '.join(silent)}"
+    log.warning("%s: looking for a way through", which)
+    try:
+        check_path(deployment, SILENT_S)
+    except DutError as error:
+        raise DutError(
+            f"{which}, and nothing does at a low load either: {error.what}",
+            where=error.where,
+            cure=error.cure,
+        ) from None
 
 
 def _path_error(
@@ -335,6 +361,29 @@ class EventInjector:
         )
 
 
+#: Time between two looks at the tester's links in a trial, seconds.
+LINKS_EVERY_S = 1.0
+
+
+class LinkWatch:
+    """Links of the tester that were seen down in a trial.
+
+    Attributes:
+        down: Their names, in the order in which they were seen; the keys count.
+    """
+
+    def __init__(self, generator: TrafficGenerator) -> None:
+        self.down: dict[str, None] = {}
+        self._generator = generator
+        self._next = time.monotonic() + LINKS_EVERY_S
+
+    def look(self, *, now: bool = False) -> None:
+        """Look at the links, if it is time to."""
+        if now or time.monotonic() >= self._next:
+            self.down |= dict.fromkeys(self._generator.links_down())
+            self._next = time.monotonic() + LINKS_EVERY_S
+
+
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 LEARNED_SHARE = 0.7
@@ -362,18 +411,26 @@ def run_trial(
         *(spec.frame_size, spec.load_fps, spec.duration_s),
     )
     happening = EventInjector(deployment, spec.event) if spec.event else None
+    links = LinkWatch(deployment.generator)
 
     def watch_all() -> None:
         watch()
+        if happening is None:
+            links.look()
         if happening is not None:
             happening.poll()
         if happening is None or not happening.failed:
             deployment.check_alive()
+        deployment.generator.check_alive()
         if on_live is not None and (counts := deployment.generator.live()) is not None:
             on_live(counts)
 
     try:
         result = _send_and_count(deployment, spec, watch_all, happening)
+        if happening is None:
+            links.look(now=True)
+            check_way_through(deployment, result)
+            result = result.model_copy(update={"links_down": tuple(links.down)})
     except TrialTimeoutError as error:
         result = TrialResult(directions=(), failed="timeout", failure=str(error))
     except GeneratorError as error:
@@ -409,12 +466,16 @@ def _send_and_count(
     before = settled_counters(deployment.counters)
     time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
     work, why_not = _datapath_work(deployment)
+    ports = {port.port: port for port in generator.port_counters()}
     collecting.start()
     try:
         result = generator.run(spec, watch)
     finally:
         collected = collecting.stop()
-    counted: dict[str, Any] = {"refusal_is_loss": deployment.plan.refusal_is_loss}
+    counted: dict[str, Any] = {
+        "refusal_is_loss": deployment.plan.refusal_is_loss,
+        "tester": _tester_counted(result, ports, generator.port_counters()),
+    }
     uncollected = result.uncollected | collected["uncollected"]
     began_anew = happening is not None and happening.resets_counters
     if not began_anew:
@@ -433,6 +494,17 @@ def _send_and_count(
             counter_difference(before.get(name), now) for name, now in after.items()
         )
     return result.model_copy(update={**collected, **counted, "uncollected": uncollected})
+
+
+def _tester_counted(
+    result: TrialResult, before: Mapping[int, PortCounts], after: Iterable[PortCounts]
+) -> tuple[PortCounts, ...]:
+    """What the tester's ports counted over a trial, with what it has counted by itself."""
+    own = {port.port: port for port in result.tester}
+    for now in after:
+        counted = now.since(before[now.port]) if now.port in before else PortCounts(port=now.port)
+        own[now.port] = own[now.port] + counted if now.port in own else counted
+    return tuple(own[number] for number in sorted(own))
 
 
 def _datapath_work(deployment: LiveDeployment) -> tuple[dict[str, DatapathWork], str]:

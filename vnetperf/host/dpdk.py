@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,16 +98,25 @@ def mbuf_pool_mib(buffers: int, mtu: int) -> int:
 
 #: DPDK's own limit of a request, octets; it cuts off what is longer without a word.
 MAX_TELEMETRY_REQUEST = 1023
+#: Time between two looks at a program whose answer is waited for, seconds.
+CHECK_S = 1.0
 MAX_TELEMETRY_GREETING = 16384
 #: Requests under way at most: the socket's buffers hold them and their answers.
 REQUEST_WINDOW = 8
 
 
 class DpdkTelemetry:
-    """A connection to one program."""
+    """A connection to one program.
+
+    Attributes:
+        path: The socket.
+        check: Called every second while an answer is waited for; raises when none will come.
+    """
 
     def __init__(self, path: Path, timeout_s: float = 5.0) -> None:
         self.path = path
+        self.check: Callable[[], None] = lambda: None
+        self._timeout_s = patient(timeout_s)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             self._socket.settimeout(patient(timeout_s))
@@ -150,7 +160,7 @@ class DpdkTelemetry:
 
     def _receive(self, name: str) -> Any:
         try:
-            answer = self._socket.recv(self._max_answer + 1024)
+            answer = self._wait()
             if not answer:
                 raise HostError("the program closed its telemetry socket", where=str(self.path))
             return json.loads(answer)[name]
@@ -159,6 +169,26 @@ class DpdkTelemetry:
             raise HostError(f"no answer to {name} in time", where=str(self.path)) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HostError(f"no answer to {name}: {error}", where=str(self.path)) from error
+
+    def _wait(self) -> bytes:
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                self._socket.settimeout(max(0.001, min(CHECK_S, left)))
+                try:
+                    return self._socket.recv(self._max_answer + 1024)
+                except TimeoutError:
+                    if left <= CHECK_S:
+                        raise
+                try:
+                    self.check()
+                except BaseException:
+                    self.close()  # a late answer would be taken for the next one
+                    raise
+        finally:
+            with contextlib.suppress(OSError):  # closed
+                self._socket.settimeout(self._timeout_s)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

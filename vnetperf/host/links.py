@@ -81,6 +81,7 @@ class Link:
         up: Administratively up.
         carrier: The other end is there.
         promiscuous: Takes frames for all addresses.
+        carrier_changes: Times that its carrier has come or gone; None: the kernel keeps no count.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Link:
     up: bool
     carrier: bool
     promiscuous: bool
+    carrier_changes: int | None = None
 
 
 def links(netns: Path | None = None) -> tuple[Link, ...]:
@@ -265,6 +267,7 @@ def _read_links() -> tuple[Link, ...]:
             up=bool(message["flags"] & IFF_UP),
             carrier=bool(message.get_attr("IFLA_CARRIER")),
             promiscuous=bool(message["flags"] & IFF_PROMISC),
+            carrier_changes=message.get_attr("IFLA_CARRIER_CHANGES"),
         )
         for message in messages
     )

@@ -155,6 +155,12 @@ class ProcessId:
         return ProcessId.of(self.pid) == self
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal (SIGSTOP, SIGTSTP), or held by a debugger."""
+    stat = _proc_stat(pid)
+    return stat is not None and stat[0] in "Tt"
+
+
 def _proc_stat(pid: int) -> list[str] | None:
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")

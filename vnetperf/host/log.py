@@ -68,8 +68,9 @@ class RunLog(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)  # what a full disk refuses is not kept
         path.chmod(0o600)
+        self._unwritten = 0
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self._failed = False
         self.setFormatter(UtcFormatter(LINE))
@@ -81,11 +82,21 @@ class RunLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         text = self.format(record)
-        self._file.write(text + "\n")
-        self._file.flush()
+        self._write(text)
         self._failed = self._failed or record.levelno >= logging.ERROR
         if record.levelno >= logging.INFO and not self._failed:
             self._last.append(record.getMessage())
+
+    def _write(self, text: str) -> None:
+        """Write a line; one that cannot be written stops nothing, and is counted."""
+        if self._unwritten:
+            text = f"\n({self._unwritten} records before could not be written)\n{text}"
+        line = f"{text}\n".encode(errors="backslashreplace")
+        try:
+            whole = self._file.write(line) == len(line)
+        except (OSError, ValueError):  # no space, or closed
+            whole = False
+        self._unwritten = 0 if whole else self._unwritten + 1
 
     def forget_lines(self) -> None:
         """Begin something new: `last_lines` are of what follows."""

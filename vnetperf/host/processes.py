@@ -29,6 +29,7 @@ from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
     ProcessId,
     belongs_to_run,
+    is_stopped,
     set_namespace,
 )
 from vnetperf.host.wait import wait_for
@@ -316,6 +317,11 @@ class ManagedProcess:
         return self._popen.poll() is None
 
     @property
+    def stopped(self) -> bool:
+        """Whether it lives but is stopped, so that it does nothing."""
+        return self.alive() and is_stopped(self.pid)
+
+    @property
     def returncode(self) -> int | None:
         """Exit code, minus the signal's number when a signal ended it, None while it runs."""
         return self._popen.poll()
@@ -348,6 +354,8 @@ class ManagedProcess:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
         self._popen.terminate()  # nothing happens when it has ended already
+        if self.stopped:  # what is stopped takes no other signal
+            self._popen.kill()
         code = self._wait(timeout_s)
         if code is None:
             self._popen.kill()

@@ -388,6 +388,9 @@ class MachineLoad(Frozen):
         busy_threads: Busy threads of the deployment, which are among them.
         processors: Processors that are online.
         context_switches_per_s: Context switches of the whole machine, 1/s.
+        clock_sources: The kernel's clock source at the beginning and at the end; empty: not
+            recorded. Leaving "tsc" means that the processors' counters disagree, which every
+            stamp of the tester is taken from.
     """
 
     steal: float | None = None
@@ -398,6 +401,15 @@ class MachineLoad(Frozen):
     busy_threads: int = 0
     processors: int = 0
     context_switches_per_s: float | None = None
+    clock_sources: tuple[str, ...] = ()
+
+    @property
+    def clock_change(self) -> str:
+        """What became of the kernel's clock source during the trial, in words; "": nothing."""
+        named = [name for name in self.clock_sources if name]
+        if len(set(named)) < 2:
+            return ""
+        return f"the kernel's clock source went from {named[0]} to {named[-1]}"
 
     @property
     def disturbances(self) -> tuple[str, ...]:
@@ -527,6 +539,63 @@ class TrialGaps(Frozen):
         )
 
 
+class PortCounts(Frozen):
+    """What a port of the tester counted besides frames of streams; None: not counted there.
+
+    Attributes:
+        port: Number of the port.
+        missed: Frames that came and that its receive ring, or the kernel before it, had no room
+            for (DPDK's imissed; receive drops of a kernel interface).
+        no_buffers: Times that no buffer was free, to receive or to send.
+        errors: Frames received with an error: a wrong checksum of the frame, a wrong length.
+        carrier_changes: Times that its link went down or up.
+    """
+
+    port: int
+    missed: int | None = None
+    no_buffers: int | None = None
+    errors: int | None = None
+    carrier_changes: int | None = None
+
+    def since(self, before: PortCounts) -> PortCounts:
+        """Compute what was counted since an earlier state of the same port.
+
+        Args:
+            before: The earlier state.
+
+        Returns:
+            The differences; None where one of the two is not known.
+        """
+        return self._with(before, -1)
+
+    def __add__(self, other: PortCounts) -> PortCounts:
+        """Both counts of a port; one that is not known adds nothing."""
+        return self._with(other, 1)
+
+    def _with(self, other: PortCounts, sign: int) -> PortCounts:
+        counts = {}
+        for name in ("missed", "no_buffers", "errors", "carrier_changes"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None:
+                counts[name] = mine + sign * theirs
+            elif sign > 0:
+                counts[name] = mine if theirs is None else theirs
+        return PortCounts(port=self.port, **counts)
+
+    @property
+    def dropped(self) -> int:
+        """Frames that came back and that the tester lost itself."""
+        return (self.missed or 0) + (self.errors or 0)
+
+    def __str__(self) -> str:
+        counts = (
+            (self.missed, "frames found no room in its receive ring"),
+            (self.errors, "frames came with an error"),
+            (self.no_buffers, "times no buffer was free"),
+        )
+        return f"tester port {self.port}: " + ", ".join(f"{n} {what}" for n, what in counts if n)
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -552,6 +621,8 @@ class TrialResult(Frozen):
         events: Events of the processor by thread.
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         machine: The machine as a whole; None: not recorded.
+        tester: What the tester's ports counted besides; empty: not recorded.
+        links_down: Links that were seen down during the trial, or at its end, without an event.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
@@ -579,12 +650,22 @@ class TrialResult(Frozen):
     events: tuple[ThreadEvents, ...] = ()
     datapath: tuple[DatapathWork, ...] = ()
     machine: MachineLoad | None = None
+    tester: tuple[PortCounts, ...] = ()
+    links_down: tuple[str, ...] = ()
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()
     event: EventTimes | None = None
     failure: str = ""
     failed: str = ""
+
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """What disturbed machine or tester during the trial, in words; empty: nothing known."""
+        of_machine = self.machine.disturbances if self.machine is not None else ()
+        return of_machine + tuple(
+            str(port) for port in self.tester if port.dropped or port.no_buffers
+        )
 
     def offered(self, d: DirectionCounts) -> int:
         """Frames of a direction that were put to the DUT.

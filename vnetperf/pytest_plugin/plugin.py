@@ -287,6 +287,9 @@ def pytest_runtest_makereport(
     from vnetperf.model.errors import VnetperfError
 
     error = call.excinfo.value
+    if _measures(item) and (trouble := session_of(item.config).log_trouble):
+        # What cannot be written down need not be measured.
+        item.session.shouldfail = f"vnetperf: {trouble}"
     if isinstance(error, VnetperfError) and item.config.option.tbstyle != "long":
         notes = getattr(error, "__notes__", [])
         report.longrepr = "\n".join([f"{type(error).__name__}: {error}", *notes])

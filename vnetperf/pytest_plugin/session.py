@@ -376,6 +376,11 @@ class BenchSession:
             self.expecting.attach(self._run)
         return self._run
 
+    @property
+    def log_trouble(self) -> str:
+        """Why the trial log takes no more records; "" while it does."""
+        return self._run.log.trouble if self._run is not None else ""
+
     def expect(self, comparisons: Sequence[Comparison]) -> None:
         """Note which comparisons the session's cases belong to."""
         from vnetperf.pytest_plugin.cases import check_variants

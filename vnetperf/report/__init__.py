@@ -20,6 +20,7 @@ from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import print_results, terminal_text
+from vnetperf.results.log import foreign_log
 
 #: A list of numbers, one a line: in JSON no string holds a line break, so it is never text.
 _NUMBERS = re.compile(r"\[\n\s+(-?\d[\d.eE+-]*(?:,\n\s+-?\d[\d.eE+-]*)*)\n\s+\]")
@@ -70,7 +71,9 @@ def write_all(results: RunResults, directory: Path) -> list[Path]:
     written = []
     for name, render in REPORTS.items():
         path = directory / name
-        write_atomically(path, render(results))
+        with foreign_log(f"writing {name}"):
+            text = render(results)
+        write_atomically(path, text)
         written.append(path)
     return written
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.results.log import LOG_NAME, lines_of, read_log
+from vnetperf.results.log import LOG_NAME, lines_of, lock_log, read_log, read_undamaged
 from vnetperf.results.records import (
     BeginRecord,
     MergedRecord,
@@ -81,33 +83,72 @@ def run_log(log: Path) -> Path:
 
 def read_run(folder: Path) -> list[Record]:
     """All records of a run, those of pytest-xdist workers that were never merged too."""
+    return _read_logs(folder, read_log)
+
+
+def read_up_to_damage(run: Path) -> tuple[list[Record], list[LogError]]:
+    """The records of a run, or of a log, as far as each log is as it was written.
+
+    Returns:
+        The records, and the damage of each log that has any.
+    """
+    damage: list[LogError] = []
+
+    def read(log: Path) -> list[Record]:
+        records, error = read_undamaged(log)
+        damage.extend([error] if error is not None else [])
+        return records
+
+    return (read(run) if run.is_file() else _read_logs(run, read)), damage
+
+
+def _read_logs(folder: Path, read: Callable[[Path], list[Record]]) -> list[Record]:
     target = folder / LOG_NAME
     worker_logs = sorted(folder.glob("trials-*.jsonl"))
-    records = read_log(target) if target.exists() or not worker_logs else []
+    records = read(target) if target.exists() or not worker_logs else []
     merged = {name for r in records if isinstance(r, MergedRecord) for name in r.logs}
     for log in worker_logs:
         if log.name in merged:  # a merge was killed before it could take the log away
             continue
         trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
         searches = max((r.search for r in records if isinstance(r, BeginRecord)), default=0)
-        records += [_renumber(r, trials, searches) for r in read_log(log)]
+        records += [_renumber(r, trials, searches) for r in read(log)]
     return records
+
+
+@contextlib.contextmanager
+def _locked(logs: Iterable[Path]) -> Iterator[None]:
+    """Keep others from writing logs; raises `LogError` where a run that goes on does."""
+    with contextlib.ExitStack() as closing:
+        for log in logs:
+            fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+            closing.callback(os.close, fd)
+            lock_log(fd, log)
+        yield
 
 
 def merge_worker_logs(folder: Path) -> None:
     """Make one log of those of pytest-xdist workers; killed at any moment, it can be done again."""
     worker_logs = sorted(folder.glob("trials-*.jsonl"))
-    if not worker_logs:
-        return
+    if worker_logs:
+        with _locked(worker_logs):
+            _merge(folder, worker_logs)
+
+
+def _merge(folder: Path, worker_logs: list[Path]) -> None:
     # Which logs it holds is in the log itself: the two become true in one step.
     note = MergedRecord(logs=tuple(log.name for log in worker_logs))
     records = [*read_run(folder), note]
     temporary = folder / f".{LOG_NAME}.{os.getpid()}"
-    with temporary.open("wb") as file:
-        file.writelines(lines_of(records))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / LOG_NAME)
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(lines_of(records))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(folder / LOG_NAME)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     for log in worker_logs:
         log.unlink()
 

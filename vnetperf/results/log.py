@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -16,6 +20,8 @@ from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.results.records import LOG_VERSION, SEALED_SINCE, BeginRecord, Record, TrialRecord
 
 _DIGITS = 16
+#: Characters of what a damaged line calls itself that a message shows.
+_SHOWN = 60
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{%d})"\}$' % _DIGITS)
 
 
@@ -42,40 +48,128 @@ LOG_NAME = "trials.jsonl"
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
+log = logging.getLogger(__name__)
+
+
 class TrialLog:
-    """A log being written."""
+    """A log being written, by one process at a time: it holds a lock (flock) on the file.
+
+    Attributes:
+        path: The file.
+        trouble: Why a record could not be written; "" while all are.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        held = read_log(path) if path.exists() else []
+        self.trouble = ""
+        self._fd = _open(path)
+        try:
+            lock_log(self._fd, path)
+            held = read_log(path)
+            content = path.read_bytes()
+        except BaseException:
+            os.close(self._fd)
+            raise
         self._trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
         self._searches = max((r.search for r in held if isinstance(r, BeginRecord)), default=0)
-        mend_end(path)
-        self._digest = _last_digest(path)
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._end = _whole_octets(content)
+        last = content[: self._end].removesuffix(b"\n").rpartition(b"\n")[2]
+        self._digest = unseal(last)[1]
+        #: A last line that lacks nothing but its end is a record.
+        self._before = b"" if content[: self._end].endswith(b"\n") or not last else b"\n"
 
     def next_trial(self) -> int:
-        """Number for the next trial."""
-        self._trials += 1
-        return self._trials
+        """Number for the next trial; it is taken once that is written."""
+        return self._trials + 1
 
     def next_search(self) -> int:
-        """Number for the next search."""
-        self._searches += 1
-        return self._searches
+        """Number for the next search; it is taken once that is written."""
+        return self._searches + 1
 
     def append(self, record: Record) -> None:
-        """Write a record."""
-        line, self._digest = seal(record.model_dump_json().encode(), self._digest)
-        os.write(self._fd, line + b"\n")  # one write: a line is whole or cut, never mixed
-        os.fdatasync(self._fd)
+        """Write a record; one that cannot be written leaves the log as it was before it.
+
+        Raises:
+            LogError: It cannot be written; what is in the log stays, and more can be appended once
+                the cause is gone.
+        """
+        line, digest = seal(record.model_dump_json().encode(), self._digest)
+        octets = self._before + line + b"\n"
+        try:
+            if os.fstat(self._fd).st_size != self._end:  # of a line that was cut
+                os.ftruncate(self._fd, self._end)
+            rest = memoryview(octets)
+            while rest:  # a full disk takes a part of a write, and refuses the next one
+                rest = rest[os.write(self._fd, rest) :]
+            os.fdatasync(self._fd)
+        except OSError as error:
+            with contextlib.suppress(OSError):  # the next record tries again
+                os.ftruncate(self._fd, self._end)
+            self.trouble = f"the trial log cannot be written: {error.strerror}"
+            raise LogError(
+                self.trouble,
+                where=str(self.path),
+                cure="remove the cause, then go on with `pytest --resume "
+                f"{self.path.parent}`: the {self._trials} trials before it are in the log",
+            ) from error
+        self._digest, self._before = digest, b""
+        self._end += len(octets)
+        self.trouble = ""
+        if isinstance(record, TrialRecord):
+            self._trials = record.number
+        elif isinstance(record, BeginRecord):
+            self._searches = record.search
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let others write it."""
         if self._fd >= 0:
-            os.fsync(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            try:
+                os.fsync(fd)
+            except OSError as error:  # each record has been on the disk when it was written
+                log.warning("%s: %s", self.path, error)
+            finally:
+                os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LogError(
+            f"the trial log cannot be opened: {error.strerror}",
+            where=str(path),
+            cure="check that its folder is there and that you may write to it",
+        ) from error
+
+
+def lock_log(fd: int, path: Path) -> None:
+    """Take the one right to write a log; it ends with the file's being closed.
+
+    Raises:
+        LogError: Another process, or another `TrialLog` of this one, writes it.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            log.warning("%s is not locked against another run: %s", path, error.strerror)
+            return
+        raise LogError(
+            "a run that is still going on writes this log",
+            where=str(path),
+            cure="wait for its end, or end it; then continue it with --resume",
+        ) from None
+
+
+def _whole_octets(content: bytes) -> int:
+    """Octets of a log without a last line that was cut."""
+    last = content.rpartition(b"\n")[2]
+    try:
+        _RECORD.validate_json(unseal(last)[0])
+    except (ValueError, VnetperfError, RecursionError):
+        return len(content) - len(last)
+    return len(content)
 
 
 def lines_of(records: Iterable[Record]) -> Iterator[bytes]:
@@ -93,6 +187,17 @@ def read_log(path: Path) -> list[Record]:
     is no record is damage, and so is a line that is not as it was written.
     """
     return list(_read(path))
+
+
+def read_undamaged(path: Path) -> tuple[list[Record], LogError | None]:
+    """Read a log as far as it is as it was written; and what its damage is, None without any."""
+    records: list[Record] = []
+    try:
+        for record in _read(path):
+            records.append(record)
+    except LogError as error:
+        return records, error
+    return records, None
 
 
 def _read(path: Path) -> Iterator[Record]:
@@ -113,12 +218,41 @@ def _read(path: Path) -> Iterator[Record]:
             if is_sealed and digest != digest_of(body, before):
                 raise _changed(content, where)
             record = _RECORD.validate_python(content)
-        except (json.JSONDecodeError, UnicodeDecodeError, ValidationError, ConfigError) as error:
+        # ValueError: no JSON, no UTF-8, no record, and integers of thousands of digits.
+        except (ValueError, RecursionError, ConfigError) as error:
             if torn:
                 return
             raise _no_record(error, written, where) from None
         before = digest
         yield record
+
+
+#: What code meets that was made for other values. Not OSError: that is the machine's.
+_OF_RECORDS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RecursionError, TypeError, ValueError),
+)
+
+
+@contextlib.contextmanager
+def foreign_log(doing: str) -> Iterator[None]:
+    """Make one error of whatever a log leads to whose lines are records that do not fit together.
+
+    Such a log was put together by hand, or is damaged where no checksum is; or what uses it is
+    wrong: then the error's cause has the traceback.
+    """
+    try:
+        yield
+    except VnetperfError:
+        raise
+    except _OF_RECORDS as error:
+        text = (str(error).splitlines() or [""])[0][:200]
+        raise LogError(
+            f"{doing} fails on records of the log that do not fit together: "
+            f"{type(error).__name__}: {text}",
+            cure="where the log is as vnetperf wrote it, this is a fault of vnetperf: report it "
+            "with the log, `vnetperf redact` makes a copy to give away",
+        ) from error
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -151,11 +285,13 @@ def _changed(content: Any, where: str) -> LogError:
     kind = content.get("type") if isinstance(content, dict) else None
     number = content.get("number") if isinstance(content, dict) else None
     what = f"trial {number}" if kind == "trial" else f"the record {kind!r}"
+    what = what if len(what) < _SHOWN else f"{what[:_SHOWN]}..."
     return LogError(
         f"{what} is not as it was written: its checksum does not match; the line was edited, or "
         "one before it was edited, taken away, put in or moved",
         where=where,
-        cure="restore the log from a copy, or measure again; no number of it is used",
+        cure="restore the log from a copy, or measure again; no number of it is used, but by "
+        "`vnetperf report --up-to-damage`, which takes the records before that line",
     )
 
 
@@ -171,26 +307,6 @@ def _no_record(error: Exception, written: int, where: str) -> LogError:
     return LogError(
         f"this line is no record: {detail}",
         where=where,
-        cure="the log was damaged or edited; restore it from a copy, or measure again",
+        cure="the log was damaged or edited; restore it from a copy, measure again, or have the "
+        "records before that line by `vnetperf report --up-to-damage`",
     )
-
-
-def _last_digest(path: Path) -> str:
-    """Digest of the last line, for the next one to go on from."""
-    content = path.read_bytes() if path.exists() else b""
-    return unseal(content.removesuffix(b"\n").rpartition(b"\n")[2])[1]
-
-
-def mend_end(path: Path) -> None:
-    """Make a log ready to be appended to: end its last line, or take it away if it was cut."""
-    content = path.read_bytes() if path.exists() else b""
-    if not content or content.endswith(b"\n"):
-        return
-    with path.open("r+b") as file:
-        try:
-            _RECORD.validate_json(unseal(content.rpartition(b"\n")[2])[0])
-        except (ValidationError, VnetperfError):
-            file.truncate(content.rfind(b"\n") + 1)
-        else:  # only its end is missing: `read_log` takes it for a record
-            file.seek(0, os.SEEK_END)
-            file.write(b"\n")

@@ -15,6 +15,9 @@ from vnetperf.model.testbed import MachineFacts
 
 #: A stored calibration that is older is measured anew.
 MAX_AGE = timedelta(hours=12)
+#: One that is younger than nothing was stored before a clock was set back; the agent's clock, which
+#: it has its time from, may be this much before the controller's.
+CLOCKS_DIFFER = timedelta(minutes=5)
 #: Counted up when a calibration is made in another way, so that older ones are not used.
 _METHOD = 2
 
@@ -58,7 +61,7 @@ class CalibrationCache:
             age = datetime.now(UTC) - datetime.fromisoformat(held.when)
         except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
             return None
-        return held if age < MAX_AGE else None
+        return held if -CLOCKS_DIFFER < age < MAX_AGE else None
 
     def add(self, key: str, calibration: Calibration) -> Calibration:
         """Store a calibration; frame sizes held already are kept unless measured anew."""

@@ -5,6 +5,7 @@ And who follows its progress.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shlex
 import subprocess
@@ -238,11 +239,15 @@ class Run:
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
         record = run_record(configuration, shlex.join(argv or sys.argv), resumed=resumed)
-        if resumed:
-            self.resumed = ResumedRun.read(log_path, record)
-        self.log = TrialLog(log_path)
-        self.log.append(record)
-        self.run_log = RunLog(run_log(log_path))
+        self.log = TrialLog(log_path)  # first: from here on nobody else writes it
+        try:
+            if resumed:
+                self.resumed = ResumedRun.read(log_path, record)
+            self.log.append(record)
+            self.run_log = RunLog(run_log(log_path))
+        except BaseException:
+            self.log.close()
+            raise
         log.info("vnetperf %s: %s", __version__, record.identity.command)
 
     def _on_event(self, event: dict[str, object]) -> None:
@@ -404,12 +409,16 @@ class Run:
         """End the run in order."""
         try:
             self.release()
-            if exit_status in _CHECKED_EXITS:
+            if exit_status in _CHECKED_EXITS and not self.log.trouble:
                 self.check_calibrations()
         finally:
-            self.client.close()
-            spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
-            self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))
-            self.log.close()
-            log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
-            self.run_log.close()
+            with contextlib.ExitStack() as at_the_end:
+                at_the_end.callback(self.run_log.close)
+                at_the_end.callback(self.log.close)
+                at_the_end.callback(self._log_end, exit_status)
+                self.client.close()
+
+    def _log_end(self, exit_status: int) -> None:
+        spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
+        log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
+        self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))

@@ -28,6 +28,8 @@ def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
         return Verdict.INCONSISTENT, why
     if why := _shortfall(result, tolerance):
         return Verdict.GENERATOR_LIMITED, why
+    if why := _own_drops(result):
+        return Verdict.TESTER_STALLED, why
     for counts in result.directions:
         if why := _stall(result, counts):
             return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
@@ -40,9 +42,23 @@ def _inconsistency(result: TrialResult) -> str:
     for counts in result.directions:
         if reason := _contradiction(counts):
             return f"direction {counts.direction}: {reason}"
+    if reason := _changed_underway(result):
+        return reason
     if result.corrupted:
         return f"{result.corrupted} frames came back with a stream or number that was never sent"
     return ""
+
+
+def _changed_underway(result: TrialResult) -> str:
+    """What the counts are of before and not after, so that their sum is of neither.
+
+    What a trial's event does to links is its purpose.
+    """
+    if result.event is None:
+        changes = [f"that of tester port {p.port}" for p in result.tester if p.carrier_changes]
+        if links := [*changes, *result.links_down]:
+            return f"a link went down or came up during the trial: {', '.join(links)}"
+    return result.machine.clock_change if result.machine is not None else ""
 
 
 def _shortfall(result: TrialResult, tolerance: float) -> str:
@@ -54,6 +70,15 @@ def _shortfall(result: TrialResult, tolerance: float) -> str:
                 f"than intended ({counts.unsent} frames unsent, {counts.refused} refused)"
             )
     return ""
+
+
+def _own_drops(result: TrialResult) -> str:
+    """Why a loss may be what the tester's ports dropped of what came back; "" where it cannot."""
+    lost = sum(max(0, result.lost(counts)) for counts in result.directions)
+    dropping = [port for port in result.tester if port.dropped]
+    if sum(port.dropped for port in dropping) <= STALL_SHARE * lost or not lost:
+        return ""
+    return f"{lost} frames lost, and {'; '.join(map(str, dropping))}"
 
 
 def _stall(result: TrialResult, counts: DirectionCounts) -> str:
@@ -89,6 +114,11 @@ def _contradiction(counts: DirectionCounts) -> str:
         return f"{counts.intended} frames intended but {accounted} accounted for"
     if counts.received > counts.sent:  # what the wire refused cannot have come back
         return f"{counts.received - counts.sent} more frames received than sent"
+    if counts.late:
+        return (
+            f"{counts.late} frames came back too late to tell a copy from a new frame: they are "
+            "neither received nor lost"
+        )
     if counts.misrouted:
         return f"{counts.misrouted} frames came back at the wrong port"
     return ""
@@ -147,8 +177,12 @@ def write_captures(log: Path, trial: int, files: Mapping[str, bytes]) -> tuple[s
 
 def _write_private(path: Path, octets: bytes) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(octets)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(octets)
+    except OSError:
+        path.unlink(missing_ok=True)  # half a file would be read as all that was captured
+        raise
 
 
 def captures_summary(folder: Path) -> str:

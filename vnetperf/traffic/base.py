@@ -16,7 +16,7 @@ from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKin
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import LiveCounts, PortCounts, TrialResult, TrialSpec
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 
 
@@ -257,6 +257,21 @@ class TrafficGenerator(Backend):
         Returns:
             Names of the ports; empty when every port is up.
         """
+
+    def check_alive(self) -> None:
+        """Raise when it has ended, or is stopped. Called often while a trial runs.
+
+        Raises:
+            GeneratorError: With the log's tail.
+        """
+
+    def port_counters(self) -> tuple[PortCounts, ...]:
+        """What its ports have counted since their start besides frames of streams.
+
+        Returns:
+            One entry for each port; empty where it counts nothing of the kind.
+        """
+        return ()
 
     @abstractmethod
     def prepare(

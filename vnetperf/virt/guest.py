@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.linux import ProcessId, is_stopped
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
@@ -251,10 +251,12 @@ class Guest:
         return self._process.pid if self._process is not None else 0
 
     def check_alive(self) -> None:
-        """Raise when it has ended. Cheap for a guest of this run."""
+        """Raise when it has ended, or is stopped. Cheap for a guest of this run."""
         if not self._alive():
             panic = PANIC.search(self._console())
             raise self.error(f"panicked: {panic[1].strip()}" if panic else "has ended")
+        if self.pid and is_stopped(self.pid):
+            raise self.error(f"does not run: QEMU (pid {self.pid}) is stopped by a signal")
 
     def error(self, what: str, *, cure: str = "") -> DutError:
         """An error of this guest, with the tail of its console and of QEMU's log."""

@@ -23,7 +23,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import CaptureSpec, LiveCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import CaptureSpec, LiveCounts, PortCounts, TrialResult, TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
 from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
@@ -473,8 +473,35 @@ class Loadgen(TrafficGenerator):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        ports = self._running().info().ports
+        ports = self._running().ports(len(self._ports))
         return tuple(f"tester port {p.number}" for p in ports if not p.link_up)
+
+    def check_alive(self) -> None:
+        """Raise when the engine has ended, or is stopped."""
+        self._running().expect_running()
+
+    def port_counters(self) -> tuple[PortCounts, ...]:
+        """What drivers count, and the kernel of interfaces that are its own."""
+        # Of a tap the driver is the other side: what the kernel counts there is the DUT's.
+        netdevs = ["" if port.resets else port.netdev for port in self._ports]
+        kernel = self.machine.link_statistics() if any(netdevs) else {}
+        links = {link.name: link for link in self.machine.all_links()} if any(netdevs) else {}
+        found = []
+        for port, netdev in zip(self._running().ports(len(netdevs)), netdevs, strict=True):
+            counted = PortCounts(
+                port=port.number,
+                missed=port.rx_missed,
+                errors=port.rx_errors,
+                no_buffers=port.rx_no_mbufs,
+            )
+            if netdev in kernel and netdev in links:
+                counted += PortCounts(
+                    port=port.number,
+                    missed=kernel[netdev].rx_dropped,
+                    carrier_changes=links[netdev].carrier_changes,
+                )
+            found.append(counted)
+        return tuple(found)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
+from vnetperf.backend import IS_STOPPED
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
@@ -328,6 +329,7 @@ class Engine:
             socket = connect_engine(process, run_dir, timeout_s)
             undo_on_error.callback(socket.close)
             made = cls(process, socket)
+            socket.watch(made.expect_running)
             protocol = made._ask("info")["protocol"]
             if protocol != PROTOCOL:
                 raise GeneratorError(
@@ -357,6 +359,8 @@ class Engine:
         """Run a command with each row of parameters, without waiting for each reply."""
         if not rows:
             return []
+        if self._process.stopped:  # no need to wait for an answer
+            self.expect_running()
         try:
             return self._socket.ask_all(f"/loadgen/{command}", rows)
         except GeneratorError as error:
@@ -372,6 +376,13 @@ class Engine:
         except HostError as error:
             raise GeneratorError(error.what, where=error.where, cure=error.cure) from cause
 
+    def expect_running(self) -> None:
+        """Raise `GeneratorError` when the engine has ended, or is stopped by a signal."""
+        with host_failures():
+            self._process.expect_alive()
+        if self._process.stopped:
+            raise GeneratorError(f"the engine (pid {self.pid}) {IS_STOPPED}", where="loadgen")
+
     def _wait_for(self, predicate: Callable[[], bool], timeout_s: float, what: str) -> None:
         with host_failures():
             self._process.wait_for(predicate, timeout_s, what, POLL_S)
@@ -383,12 +394,17 @@ class Engine:
         return parse_reply(
             EngineInfo,
             reply,
-            ports=tuple(map(self._port_info, range(reply["ports"]))),
+            ports=self.ports(reply["ports"]),
             workers=tuple(
                 parse_reply(WorkerInfo, worker, number=number)
                 for number, worker in enumerate(self._ask_all("worker", workers))
             ),
         )
+
+    def ports(self, count: int) -> tuple[PortInfo, ...]:
+        """Describe the first ports, as they are now."""
+        replies = self._ask_all("port", [{"port": number} for number in range(count)])
+        return tuple(parse_reply(PortInfo, r, number=n) for n, r in enumerate(replies))
 
     def _port_info(self, number: int) -> PortInfo:
         return parse_reply(PortInfo, self._ask("port", port=number), number=number)

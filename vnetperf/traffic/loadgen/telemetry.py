@@ -10,7 +10,7 @@ import logging
 import struct
 import time
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -66,6 +66,10 @@ class EngineSocket:
         with host_failures():
             values = self._telemetry.ask_all(requests)
         return [_accepted(command.partition(",")[0], value) for value in values]
+
+    def watch(self, check: Callable[[], None]) -> None:
+        """Have something checked while a reply is waited for; it raises when none will come."""
+        self._telemetry.check = check
 
     def close(self) -> None:
         """Close the connection; may be called again."""
@@ -165,6 +169,12 @@ class PortInfo:
     """Frames sent to neighbours since the start: answers and announcements."""
     rx_descriptors: int | None = None
     """Frames of each receive ring, as the driver has set it up."""
+    rx_missed: int | None = None
+    """Frames since the start that the receive ring had no room for, as the driver counts them;
+    None: it keeps no statistics. So do the next two."""
+    rx_errors: int | None = None
+    rx_no_mbufs: int | None = None
+    """Times that no buffer was free for a received frame."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
     Latency,
+    PortCounts,
     Timeline,
     TrialGaps,
     TrialResult,
@@ -329,6 +330,8 @@ def run_trial(
     spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
     began = time.monotonic()
     result = _run_to_end(engine, spec, trial.duration_s, watch)
+    if result.aborted:
+        raise GeneratorError("the engine ended the trial before its time", where="loadgen")
     sent_s = result.tx_end_ns / 1e9 if trial.burst and result.tx_end_ns else trial.duration_s
     if trial.full_drain:
         sleep_watching(began + sent_s + trial.drain_s, watch)
@@ -343,6 +346,7 @@ def run_trial(
         verified=sum(p.verified for p in result.ports),
         answered=sum(p.answered for p in result.ports),
         stale=sum(p.stale for p in result.ports),
+        tester=tuple(PortCounts(port=p.port, no_buffers=p.no_mbufs) for p in result.ports),
         max_burst=max((p.max_burst for p in result.ports), default=0),
         max_lag_s=max((p.lag_max_ns for p in result.ports), default=0) / 1e9,
         mean_lag_s=max((p.lag_mean_ns or 0.0 for p in result.ports), default=0.0) / 1e9,

@@ -273,11 +273,11 @@ class PrivateOvs:
 
     def stop(self) -> None:
         """Stop both daemons, the switch first; what it made goes with it."""
-        if self.switch_process is not None and self.switch_process.alive():
+        running = self.switch_process
+        if running is not None and running.alive() and not running.stopped:
             with contextlib.suppress(DutError):  # it may be dying; SIGTERM does the rest
                 self.appctl("exit", "--cleanup")  # a datapath in the kernel would stay
-                ended, what = self.switch_process, "the end of ovs-vswitchd"
-                wait_at_most(lambda: not ended.alive(), EXIT_S, what)
+                wait_at_most(lambda: not running.alive(), EXIT_S, "the end of ovs-vswitchd")
         self._control.close()
         for process in (self.switch_process, self.db_process):
             if process is not None:

@@ -52,6 +52,7 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 {
 	struct rte_ether_addr mac = {{0}};
 	struct rte_eth_link link = {0};
+	struct rte_eth_stats stats = {0};
 	char text[32];
 	uint16_t port, mtu = 0;
 
@@ -76,6 +77,11 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 	tel_dict_uint(d, "answers", answers_sent(port));
 	rte_tel_data_add_dict_int(d, "nic_time", engine.port[port].rxq[0].nic_time);
 	tel_dict_uint(d, "nic_time_error_ns", cycles_to_ns(engine.port[port].rxq[0].clock.error));
+	if (rte_eth_stats_get(port, &stats) == 0) {
+		tel_dict_uint(d, "rx_missed", stats.imissed);
+		tel_dict_uint(d, "rx_errors", stats.ierrors);
+		tel_dict_uint(d, "rx_no_mbufs", stats.rx_nombuf);
+	}
 	tel_dict_uint(d, "rx_queues", engine.port[port].n_rxq);
 	tel_dict_uint(d, "rx_descriptors", engine.port[port].rx_desc);
 	tel_dict_uint(d, "tx_queues", engine.port[port].n_txq);
