@@ -14,10 +14,13 @@ import signal
 import sys
 from base64 import b64encode
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol
 
 from vnetperf import registry
 from vnetperf.agent.inventory import take_inventory
+from vnetperf.agent.launcher import refuse_plugins, refuse_scenario, refuse_testbed
+from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
@@ -49,15 +52,39 @@ class Channel(Protocol):
         """Whether the controller has gone."""
 
 
+#: What a controller may call; nothing else of the agent is reached by a message.
+CALLS = frozenset(
+    [
+        "hello",
+        "inventory",
+        "deploy",
+        "run_trial",
+        "captured",
+        "users_transfer",
+        "transfer",
+        "calibrate",
+        "teardown",
+    ]
+)
+
+
 class ControllerGoneError(Exception):
     """The controller went away in the middle of a call."""
 
 
 class Agent:
-    """Answers calls; holds at most one deployment."""
+    """Answers calls; holds at most one deployment.
 
-    def __init__(self, channel: Channel, roots: HostRoots | None = None) -> None:
+    Attributes:
+        restricted: True when the controller may not choose what is started as root: the agent of
+            the launcher (docs/security.md).
+    """
+
+    def __init__(
+        self, channel: Channel, roots: HostRoots | None = None, *, restricted: bool = False
+    ) -> None:
         self.channel = channel
+        self.restricted = restricted
         self.roots = roots or HostRoots()
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
@@ -75,6 +102,12 @@ class Agent:
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
+            if message["call"] not in CALLS:
+                raise errors.HostError(
+                    "the agent has no such call",
+                    where=str(message["call"]),
+                    accepted=", ".join(sorted(CALLS)),
+                )
             return {"ok": getattr(self, f"call_{message['call']}")(**message["args"])}
         except errors.VnetperfError as error:
             notes = getattr(error, "__notes__", [])
@@ -97,7 +130,11 @@ class Agent:
 
     def call_hello(self, path: list[str], plugins: dict[Any, dict[str, str]]) -> dict[str, Any]:
         """Learn the controller's import path and plugins."""
-        sys.path[:] = [*sys.path, *(p for p in path if p not in sys.path)]
+        if self.restricted:
+            refuse_plugins(plugins)
+            path, plugins = [], {}
+        # From a folder that others may write to, nothing is imported as root.
+        sys.path += [p for p in path if p not in sys.path and not why_untrusted(Path(p))]
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
@@ -107,7 +144,10 @@ class Agent:
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""
-        facts = take_inventory(Testbed.model_validate(testbed))
+        seen = Testbed.model_validate(testbed)
+        if self.restricted:
+            refuse_testbed(seen)
+        facts = take_inventory(seen)
         builds = {
             name: registry.load("traffic", name).identity() for name in registry.names("traffic")
         }
@@ -118,7 +158,7 @@ class Agent:
     def call_deploy(self, plan: dict[str, Any]) -> Any:
         """Deploy a plan; an earlier deployment is taken away first."""
         self.call_teardown()
-        checked = Plan.model_validate(plan)
+        checked = self._checked(plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
             checked, facts, roots=self.roots, on_wait=self._on_wait
@@ -162,7 +202,7 @@ class Agent:
     ) -> Any:
         """Loop the generator to itself and measure it."""
         self.call_teardown()
-        checked = Plan.model_validate(plan)
+        checked = self._checked(plan)
         result = calibrate(
             checked,
             self._facts(checked.testbed),
@@ -173,6 +213,13 @@ class Agent:
             on_wait=self._on_wait,
         )
         return result.model_dump(mode="json")
+
+    def _checked(self, plan: dict[str, Any]) -> Plan:
+        checked = Plan.model_validate(plan)
+        if self.restricted:
+            refuse_testbed(checked.testbed)
+            refuse_scenario(checked.scenario)
+        return checked
 
     def _facts(self, testbed: Testbed) -> MachineFacts:
         if self.facts is None:
@@ -199,8 +246,9 @@ def _restore_patiently(roots: HostRoots) -> RestoreReport:
     return reports[-1]
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Channel, *, restricted: bool = False) -> None:
     """Entry point of the agent's process."""
+    os.chdir("/")  # where it was started is the controller's
     # Ctrl-C reaches the whole foreground group; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
@@ -210,7 +258,7 @@ def serve(channel: Channel) -> None:
         )
     )
     ROOT.setLevel(logging.DEBUG)
-    Agent(channel).serve()
+    Agent(channel, restricted=restricted).serve()
 
 
 def _on_sigterm(number: int, frame: object) -> None:

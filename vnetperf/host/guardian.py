@@ -15,10 +15,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import vnetperf
 from vnetperf.host import locks
 from vnetperf.host.journal import Journal, guardian_log
-from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
+from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId, python_argv
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import make_private, remove_if_empty
@@ -57,7 +56,7 @@ class GuardianClient:
         try:
             popen = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "vnetperf.host.guardian"),
+                    *python_argv("vnetperf.host.guardian"),
                     *("--journal", str(journal), "--lock", str(lock.path)),
                     *(word for name, fd in fds.items() for word in (name, str(fd))),
                 ],
@@ -103,12 +102,8 @@ class GuardianClient:
 
 
 def _guardian_environment() -> dict[str, str]:
-    """The agent's environment, without the mark of a run's processes, able to import us."""
-    environment = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
-    package_root = str(Path(vnetperf.__file__).resolve().parent.parent)
-    paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    return environment
+    """The agent's environment, without the mark of a run's processes."""
+    return {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
 
 
 def _wait_readable(*fds: int, timeout_s: float | None = None) -> bool:

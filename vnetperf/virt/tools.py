@@ -30,7 +30,7 @@ VIRTME_LEAST = (1, 33)
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 INSTALL_CURE = "run scripts/install-deps lab (as root)"
 #: The very Python that runs this, so that a virtual environment's virtme-ng is found.
-VIRTME_RUN = (sys.executable, "-m", "virtme.commands.run")
+VIRTME_RUN = (sys.executable, "-P", "-m", "virtme.commands.run")
 
 
 def which(name: str) -> str | None:
