@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import pytest
 from tests.runner.support import Bench
 from vnetperf import cli
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.host import kernel
 from vnetperf.model.result import RunResults
+from vnetperf.model.testbed import AgentConfig
+from vnetperf.results import redaction
 from vnetperf.results.folder import read_run
 from vnetperf.results.log import LOG_NAME, lines_of, read_log
 from vnetperf.results.records import (
@@ -25,6 +30,57 @@ from vnetperf.results.records import (
 HOST, USER, TESTBED = "qx7-node3", "alicem", "acme-rack9"
 MAC, ADDRESS, SERIAL, COMPANY = "3c:fd:fe:9e:7a:01", "10.20.30.40", "CZJ0450QWE", "Quixotech"
 NOTES = f"measured by {USER}@acme.example in room 4.17"
+#: What a machine of a company may have anywhere, by what it is.
+CANARIES = {
+    "a path outside of home": "/data/users/jqdoe/acmewidget/tb.toml",
+    "a workspace": "/srv/jenkins/workspace/AcmeSecretProject",
+    "a host in the command": "gen7.lab.acmecorp.example.internal",
+    "a password": "hunter2secret",
+    "credentials in a URL": "https://ci-bot:tok3nABCDEF@git.acmecorp.internal/x",
+    "a login with a port": "labadmin@dut42q",
+    "another login": "jumpuser9",
+    "a program": "/nfs/tools_jqdoe/dpdk/testpmd",
+    "a folder of a client": "/mnt/acme-nas01/trex",
+    "a volume group": "vgacme",
+    "an NFS root": "10.20.30.41:/export/jqdoe",
+    "a host of systemd": "dut42q",
+    "an IQN": "iqn.2001-04.com.acmecorp:dut42",
+    "a CHAP user": "chapuser",
+    "a CHAP password": "chapS3cret",
+    "a PARTUUID": "5e2a77f1-02",
+    "a label": "ACMEROOT7",
+    "an option nobody knows": "acme.token",
+    "a MAC address as Cisco writes it": "a4bf.0112.3457",
+    "a MAC address without separators": "a4bf01123458",
+    "a MAC address in two halves": "a4bf01-123459",
+    "a GUID": "b8:ce:f6:03:00:9a:bc:de",
+    "an EUI-64": "b8cef603009abcdf",
+    "a WWN": "wwn-0x5000c500a1b2c3d4",
+    "a serial in a text": "CN0PJK3X7414",
+    "an asset": "ACME-12345",
+    "a PCI address": "0000:3b:00.1",
+    "a container": "4f5e6a7b8c9d0e1f2a3b4c5d6e7f80910a1b2c3d4e5f60718293a4b5c6d7e8f9",
+    "a machine-id": "0123456789abcdef0123456789abcdef",
+    "an FQDN in a failure": "nas01.acmecorp.com",
+    "a disk of a user": "/vm/jqdoe/golden.qcow2",
+    "an option in a guest": "acmekey",
+}
+PARTS = ("acmecorp", "jqdoe", "labadmin", "AcmeSecret", "acmewidget", "golden", "tok3nABC", "nas01")
+C = CANARIES
+COMMAND = (
+    "/usr/bin/pytest testcases/ -k pvp_dpdk --preset smoke "
+    f"--testbed {C['a path outside of home']} --results-dir {C['a workspace']} "
+    f"--trex-server {C['a host in the command']} "
+    f"-o password={C['a password']} --core apn={C['credentials in a URL']} "
+    f"--guest image={C['a disk of a user']}"
+)
+CMDLINE = (
+    f"BOOT_IMAGE=/vmlinuz root=/dev/mapper/{C['a volume group']}-root isolcpus=1-3 quiet "
+    f"nfsroot={C['an NFS root']}/root systemd.hostname={C['a host of systemd']} "
+    f"rd.iscsi.initiator={C['an IQN']} {C['an option nobody knows']}=1 "
+    f"netroot=iscsi:{C['a CHAP user']}:{C['a CHAP password']}@10.20.30.41::3260::x "
+    f"root=PARTUUID={C['a PARTUUID']} root=LABEL={C['a label']} hugepages=4"
+)
 PLANTED = (HOST, USER, TESTBED, MAC, ADDRESS, SERIAL, COMPANY, "room 4.17", "acme.example")
 
 
@@ -32,11 +88,20 @@ def with_names(record: Record) -> Record:
     """The record as a machine with names would have made it."""
     if isinstance(record, RunRecord):
         testbed = record.testbed.model_copy(
-            update={"name": TESTBED, "isolation": f"the lab network of {COMPANY} has no uplink"}
+            update={
+                "name": TESTBED,
+                "isolation": f"the lab network of {COMPANY} has no uplink",
+                "agent": AgentConfig(
+                    transport=f"ssh=-p 2222 -l {C['another login']} {C['a login with a port']}"
+                    f"//python={C['a program']}"
+                ),
+                "programs": {"testpmd": C["a program"]},
+                "trex": {"client": C["a folder of a client"], "server": ""},
+            }
         )
         identity = record.identity.model_copy(
             update={
-                "command": f"/home/{USER}/venv/bin/pytest --notes '{NOTES}' --testbed {TESTBED}",
+                "command": f"{COMMAND} --notes '{NOTES}' --config {TESTBED}",
                 "notes": NOTES,
                 "testbed": TESTBED,
                 "isolation": testbed.isolation,
@@ -45,6 +110,11 @@ def with_names(record: Record) -> Record:
         settings = record.settings | {
             "testbed": {"value": TESTBED, "source": f"/home/{USER}/vnetperf.toml"},
             "notes": {"value": NOTES, "source": "command line"},
+            "results_dir": {"value": C["a workspace"], "source": "command line"},
+            "guest": {
+                "value": [f"image={C['a disk of a user']}", f"cmdline={CMDLINE}"],
+                "source": "command line",
+            },
         }
         return record.model_copy(
             update={"testbed": testbed, "identity": identity, "settings": settings}
@@ -52,19 +122,40 @@ def with_names(record: Record) -> Record:
     if isinstance(record, EnvironmentRecord):
         facts: dict[str, Any] = {
             "hostname": HOST,
-            "firmware": {"serial": SERIAL},
-            "kernel": {"cmdline": f"root=/dev/{HOST}-vg/root ip={ADDRESS}", "release": "6.1.0.44"},
-            "nics": [{"pci": "0000:3b:00.0", "mac": MAC, "firmware": "218.0.152.0"}],
+            "firmware": {"serial": SERIAL, "asset": C["an asset"]},
+            "kernel": {"cmdline": CMDLINE, "release": "6.1.0.44"},
+            "nics": [
+                {
+                    "pci": "0000:3b:00.0",
+                    "mac": MAC,
+                    "firmware": "218.0.152.0",
+                    "mac_cisco": C["a MAC address as Cisco writes it"],
+                    "mac_plain": C["a MAC address without separators"],
+                    "mac_halves": C["a MAC address in two halves"],
+                    "node_guid": C["a GUID"],
+                    "eui": f"0x{C['an EUI-64']}",
+                    "wwn": C["a WWN"],
+                    "part": f"S/N: {C['a serial in a text']}",
+                    "slot": C["a PCI address"],
+                }
+            ],
+            "programs": {"testpmd": {"path": C["a program"], "build id": "4f5e" * 10}},
+            "container": f"docker-{C['a container']}.scope",
+            "machine": C["a machine-id"],
         }
         return record.model_copy(update={"facts": facts})
     if isinstance(record, ScenarioRecord):
         launch = f"ovs --db /home/{USER}/run --remote {ADDRESS}:6640 --host {HOST}"
-        facts = {"vswitch": {"launch line": launch, "ports": {MAC: "phy0"}}}
+        facts = {
+            "vswitch": {"launch line": launch, "ports": {MAC: "phy0"}},
+            "vnfs": [{"system": {"command line": f"ro {C['an option in a guest']}=1"}}],
+        }
         plan = record.facts.plan | {"testbed": {"name": TESTBED, "description": COMPANY}}
         told = record.facts.model_copy(update={"facts": facts, "plan": plan})
         return record.model_copy(update={"facts": told})
     if isinstance(record, TrialRecord) and record.number == 2:
-        result = record.result.model_copy(update={"failure": f"{HOST}: no answer from {ADDRESS}"})
+        failure = f"{HOST}: no answer from {ADDRESS}, {C['an FQDN in a failure']}"
+        result = record.result.model_copy(update={"failure": failure})
         update = {"result": result, "reason": f"{USER} was there", "captures": ("captures/a.pcap",)}
         return record.model_copy(update=update)
     return record
@@ -72,7 +163,11 @@ def with_names(record: Record) -> Record:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "run"
+    return make_run(tmp_path)
+
+
+def make_run(above: Path) -> Path:
+    folder = above / "run"
     folder.mkdir()
     bench = Bench(folder)
     bench.throughput(64, "pvp_dpdk")
@@ -115,9 +210,46 @@ def test_no_planted_name_survives_in_any_file(run: Path) -> None:
     assert not [name for name in written if HOST in name]
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return texts(redact(make_run(tmp_path_factory.mktemp("canaries"))))
+
+
+@pytest.mark.parametrize("what", CANARIES)
+def test_no_canary_leaves(what: str, copied: dict[str, str]) -> None:
+    canary = CANARIES[what].casefold()
+    found = {n for n, t in copied.items() for s in (t, unescape(t)) if canary in s.casefold()}
+    assert not found
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_of_a_canary_leaves(part: str, copied: dict[str, str]) -> None:
+    for name, text in copied.items():
+        places = [m.start() for m in re.finditer(part, text, re.IGNORECASE)]
+        assert [text[p - 60 : p + 40] for p in places] == [], name
+
+
+def test_what_bears_on_results_stays_in_command_lines(copied: dict[str, str]) -> None:
+    results = RunResults.model_validate_json(copied["results.json"])
+    assert results.run.command == (
+        "pytest testcases/ -k pvp_dpdk --preset smoke --testbed (redacted) "
+        "--results-dir (redacted) (redacted) (redacted) -o (redacted) --core (redacted) "
+        "--guest (redacted) "
+        "--notes (redacted) (redacted) (redacted)"
+    )
+    assert results.environment["kernel"]["cmdline"] == (
+        "(redacted) (redacted) isolcpus=1-3 quiet " + "(redacted) " * 7 + "hugepages=4"
+    )
+    assert results.environment["programs"]["testpmd"]["build id"] == "4f5e" * 10
+
+
+def test_known_options_of_the_kernel_are_those_that_the_facts_explain() -> None:
+    assert set(kernel.BOOT_OPTIONS) <= redaction.KERNEL_OPTIONS
+
+
 def test_planted_names_are_in_the_run_itself(run: Path) -> None:
     text = (run / LOG_NAME).read_text()
-    assert all(planted in text for planted in PLANTED)
+    assert all(planted in text for planted in (*PLANTED, *CANARIES.values(), *PARTS))
 
 
 def test_the_same_name_has_the_same_token_and_group_10_tells(run: Path) -> None:
@@ -125,10 +257,9 @@ def test_the_same_name_has_the_same_token_and_group_10_tells(run: Path) -> None:
     results = RunResults.model_validate_json((copy / "results.json").read_text())
     host = results.environment["hostname"]
     assert host.startswith("host-")
-    assert host in results.environment["kernel"]["cmdline"]
     assert host in results.scenarios[0].facts["vswitch"]["launch line"]
     assert results.redacted is not None
-    assert results.redacted.values["MAC address"] == 1
+    assert results.redacted.values["MAC address"] == 4
     assert {"captures/a.pcap", f"{host}.txt"} <= set(results.redacted.dropped)
     assert "removed by redaction" in (copy / "report.md").read_text()
 
@@ -158,7 +289,7 @@ def test_a_name_that_is_a_word_of_the_log_does_not_break_it(run: Path) -> None:
             records[n] = record.model_copy(update={"facts": record.facts | {"hostname": "dpdk"}})
     log.write_bytes(b"".join(lines_of(records)))
     results = RunResults.model_validate_json((redact(run) / "results.json").read_text())
-    assert results.environment["hostname"] == "host-1"
+    assert results.environment["hostname"].startswith("host-")
     assert results.results[0].scenario == "pvp_dpdk"
     assert results.redacted is not None
     assert results.redacted.limited

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.host import nic
+from vnetperf.host.linux import call_in_thread, unshare_network
 from vnetperf.host.nic import usage
 from vnetperf.host.nic.usage import (
     InterfaceUse,
@@ -16,6 +20,7 @@ from vnetperf.host.nic.usage import (
     established_addresses,
     find_uses,
 )
+from vnetperf.host.wait import wait_for
 
 ETH, BRIDGE, VLAN, BOND, FREE = (
     UsageInterface(2, "eth0"),
@@ -94,6 +99,154 @@ def test_connections_over_ipv6() -> None:
     assert established_addresses(text, {22}) == {"192.0.2.1", "2001:db8::1"}
 
 
+def test_a_login_over_a_link_local_address_is_a_session() -> None:
+    network = NetworkState((ETH, FREE), automatic={2: ("fe80::1",), 6: ("fe80::2",)})
+    found = find_uses(network, {"fe80::1"})
+    assert found == {"eth0": InterfaceUse(found["eth0"].reason, session=True)}
+    assert "SSH session" in found["eth0"].reason
+    assert find_uses(network, ()) == {}
+
+
+def test_connections_by_socket_whatever_their_port() -> None:
+    text = "head\n" + "".join(
+        f" {n}: 0{n}0200C0:08AE 05FEA8C0:C0DE 01 0:0 00:0 0 0 0 {inode} 4\n"
+        for n, inode in ((1, 4711), (2, 4712))
+    )
+    assert established_addresses(text, {22}) == set()
+    assert established_addresses(text, {22}, {"4711"}) == {"192.0.2.1"}
+
+
+def test_logins_on_another_port_behind_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sudo has dropped SSH_CONNECTION; sshd listens on 2222; one login came over link-local."""
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setattr(usage, "PROC", tmp_path)
+    sshd, shell = tmp_path / "900", tmp_path / str(os.getppid())
+    (sshd / "fd").mkdir(parents=True)
+    (sshd / "comm").write_text("sshd-session\n")
+    (sshd / "fd/4").symlink_to("socket:[4711]")
+    shell.mkdir()
+    (shell / "environ").write_bytes(
+        b"TERM=xterm\0SSH_CONNECTION=fe80::9%eth0 40000 fe80::1%eth0 2200\0"
+    )
+    (shell / "stat").write_text(f"{shell.name} (a) b) S 1 1 1")
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text(
+        "head\n 0: 010200C0:08AE 05FEA8C0:C0DE 01 0:0 00:0 0 0 0 4711 4\n"
+        " 1: 020200C0:08AE 05FEA8C0:C0DE 01 0:0 00:0 0 0 0 4712 4\n"
+    )
+    assert usage.ssh_addresses() == {"192.0.2.1", "fe80::1"}
+
+
+HOLDERS = {
+    "/dev/vfio/12": ("vfio-pci", 12, ""),
+    "/dev/vfio/noiommu-0": ("vfio-pci", 0, ""),
+    "/dev/vfio/devices/vfio3": ("vfio-pci", 5, "vfio-dev/vfio3"),
+    "/dev/uio0": ("igb_uio", None, "uio/uio0"),
+    "/dev/infiniband/uverbs1": ("mlx5_core", None, "infiniband_verbs/uverbs1"),
+}
+
+
+@pytest.mark.parametrize(("file", "device"), HOLDERS.items())
+def test_a_device_that_a_program_drives_is_in_use(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    device: tuple[str, int | None, str],
+) -> None:
+    driver, group, made = device
+    address = "0000:3b:00.0"
+    if made:
+        (tmp_path / "sys/bus/pci/devices" / address / made).mkdir(parents=True)
+    monkeypatch.setattr(usage, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(nic.pci, "SYS", tmp_path / "sys")
+    found = nic.pci.PciNic(address, "", "", driver, 0, ("ens1",), 0, 0, "", group)
+    assert nic._other_use(found) == ""
+    process = tmp_path / "proc/101"
+    (process / "fd").mkdir(parents=True)
+    (process / "comm").write_text("ovs-vswitchd\n")
+    (process / "fd/7").symlink_to(file)
+    assert nic._other_use(found) == f"process 101 (ovs-vswitchd) has it through {driver}"
+
+
+def _ip(*commands: str) -> None:
+    for command in commands:
+        subprocess.run(["ip", *command.split()], check=True)
+
+
+def _in_private_namespace(*commands: str) -> dict[str, InterfaceUse]:
+    """Uses in a network namespace of its own, with eth0 and eth1, after commands of `ip`."""
+
+    def look() -> dict[str, InterfaceUse]:
+        unshare_network()
+        _ip("link set lo up", "address add 10.1.1.1/32 dev lo")
+        for name in ("eth0", "eth1"):
+            _ip(f"link add {name} type veth peer name {name}p", f"link set {name}p up")
+            _ip(f"link set {name} addrgenmode none up", f"link set {name}p addrgenmode none")
+        assert not {"eth0", "eth1"} & set(find_uses(usage.read_network(), ()))
+        _ip(*commands)
+        return find_uses(usage.read_network(), ())
+
+    return call_in_thread(look)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize(
+    "commands",
+    [
+        (
+            "route add default src 10.1.1.1 nexthop via inet6 fe80::1 dev eth0 "
+            "nexthop via inet6 fe80::2 dev eth1",
+        ),
+        ("-6 route add default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1",),
+        (
+            "nexthop add id 1 via inet6 fe80::1 dev eth0 onlink",
+            "nexthop add id 2 via inet6 fe80::2 dev eth1 onlink",
+            "nexthop add id 3 group 1/2",
+            "route add default nhid 3",
+        ),
+    ],
+    ids=["ECMP", "ECMP of IPv6", "nexthop objects"],
+)
+def test_every_way_out_of_a_route_is_in_use(commands: tuple[str, ...]) -> None:
+    found = _in_private_namespace(*commands)
+    for name in ("eth0", "eth1"):
+        assert "carries the route" in found[name].reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+def test_routes_that_name_a_nexthop_object_and_no_interface() -> None:
+    def look() -> dict[str, InterfaceUse]:
+        unshare_network()
+        Path("/proc/sys/net/ipv4/nexthop_compat_mode").write_text("0")
+        _ip("link set lo up", "link add eth0 type veth peer name eth0p")
+        _ip("link set eth0 addrgenmode none up", "link set eth0p addrgenmode none up")
+        _ip("nexthop add id 7 via inet6 fe80::1 dev eth0 onlink", "nexthop add id 8 blackhole")
+        _ip("route add default nhid 7")
+        assert [number for number, _ in usage.read_nexthops()] == [7]
+        return find_uses(usage.read_network(), ())
+
+    assert call_in_thread(look)["eth0"].reason == "it carries the route of nexthop 7"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+def test_the_parent_of_a_containers_macvlan_is_in_use() -> None:
+    container = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    try:
+        mine = Path("/proc/self/ns/net").stat().st_ino
+        theirs = Path(f"/proc/{container.pid}/ns/net")
+        wait_for(lambda: theirs.stat().st_ino != mine, 10, "the container")
+        found = _in_private_namespace(
+            "link add mv0 link eth1 type macvlan mode bridge", f"link set mv0 netns {container.pid}"
+        )
+    finally:
+        container.kill()
+        container.wait()
+    assert "eth0" not in found  # its peer is no link on top of it
+    assert found["eth1"].reason.startswith(f"mv0 of process {container.pid} in a network namespace")
+
+
 def test_the_holder_of_a_device_is_named_though_processes_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,5 +263,5 @@ def test_the_holder_of_a_device_is_named_though_processes_end(
 
     monkeypatch.setattr(usage, "PROC", tmp_path)
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert usage.holder_of_vfio(5) == "process 34 (qemu)"
-    assert usage.holder_of_vfio(6) == ""
+    assert usage.holder_of(["/dev/vfio/5"]) == "process 34 (qemu)"
+    assert usage.holder_of(["/dev/vfio/6"]) == ""

@@ -23,6 +23,7 @@ class Api:
         said: Body of an answer that is no success.
         headers: Headers of every answer.
         slow_s: Time before an answer.
+        lost: Answers that the network loses, after the document was taken.
     """
 
     url: str = ""
@@ -30,6 +31,8 @@ class Api:
     said: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     slow_s: float = 0.0
+    lost: int = 0
+    keys: set[str] = field(default_factory=set)
     documents: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
 
@@ -48,8 +51,14 @@ def serve(context: ssl.SSLContext | None = None) -> Iterator[Api]:
             api.requests.append((self.command, self.path, dict(self.headers)))
             time.sleep(api.slow_s)
             status = api.answers.pop(0) if len(api.answers) > 1 else api.answers[0]
-            if status < 300:
+            key = self.headers.get("Idempotency-Key", "")
+            if status < 300 and key not in api.keys:
                 api.documents.append(json.loads(body))
+                api.keys |= {key} - {""}
+            if api.lost:
+                api.lost -= 1
+                self.close_connection = True
+                return
             text = (api.said if status >= 300 else '{"href": "/api/v1/results/1"}').encode()
             self.send_response(status)
             for name, value in api.headers.items():

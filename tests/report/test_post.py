@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
+import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,6 +121,97 @@ def test_one_that_is_not_there() -> None:
     assert "cannot be reached" in message
 
 
+def test_a_document_whose_answer_was_lost_is_taken_once(api: Api) -> None:
+    api.lost = 1
+    post_document(endpoint(api), DOCUMENT, lambda _: None)
+    post_document(endpoint(api), DOCUMENT)  # the whole run, published again
+    post_document(endpoint(api), DOCUMENT | {"criteria": "FAIL"})
+    assert len(api.requests) == 4
+    assert [d["criteria"] for d in api.documents] == ["PASS", "FAIL"]
+
+
+@contextmanager
+def answering(octets: bytes) -> Iterator[str]:
+    """A server that answers every request with these octets and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve_all() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(octets)
+
+        threading.Thread(target=serve_all, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("octets", "says"),
+    [
+        (b"HELLO\r\n\r\n", "no whole answer of HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", "no whole answer of HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", "no whole answer"),
+        (b"HTTP/1.1 500 x\r\n" + b"A" * 70000 + b"\r\n\r\n", "no whole answer of HTTP"),
+        (b"HTTP/1.1 400 x\r\nContent-Length: 100\r\n\r\nabc", "answers 400"),
+        (b"", "tried 2 times"),
+    ],
+    ids=["no HTTP", "cut body", "cut chunk", "long header", "cut refusal", "nothing"],
+)
+def test_every_fault_of_the_network_is_one_sentence(octets: bytes, says: str) -> None:
+    with answering(octets) as url:
+        message, _ = refused(PostEndpoint(url, token=TOKEN, timeout_s=5.0, tries=2))
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    "token", [f"{TOKEN}\rx", f"{TOKEN}\nsecond", f"{TOKEN}\u2019", f"{TOKEN} x", f"{TOKEN}\x0b"]
+)
+def test_a_token_that_is_no_header_is_in_no_traceback(api: Api, token: str) -> None:
+    with pytest.raises(PublishError, match="characters that no header may have") as caught:
+        post_document(endpoint(api, token=token), DOCUMENT)
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
+    assert api.requests == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host:abc/x",
+        "https://host:99999/x",
+        "http://127.0.0.1:1/a b",
+        "http://127.0.0.1:1/\u00fc",
+        "http://[::1/x",
+        "http://127.0.0.1:1/a\nb",
+    ],
+)
+def test_addresses_that_are_none(url: str) -> None:
+    message, _ = refused(PostEndpoint(url, token=TOKEN))
+    assert "that is no address" in message
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_time_that_is_none(api: Api, seconds: float) -> None:
+    assert "--timeout" in refused(endpoint(api, timeout_s=seconds))[0]
+
+
+def test_no_token_goes_to_a_proxy(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        post_document(endpoint(api), DOCUMENT)
+        there = PostEndpoint("http://results.invalid/x", token=TOKEN, insecure=True, tries=1)
+        assert "cannot be reached" in refused(there)[0]
+        assert proxy.requests == []
+        post_document(replace(there, token=""), DOCUMENT)
+        assert len(proxy.requests) == 1
+    assert len(api.documents) == 1
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -168,7 +263,7 @@ def test_certificates_are_checked(certificate: Path) -> None:
         assert pauses == []
         assert api.requests == []
         post_document(endpoint(api, ca_file=Path(f"{certificate}.crt")), DOCUMENT)
-        post_document(endpoint(api, insecure=True), DOCUMENT)
+        post_document(endpoint(api, insecure=True), DOCUMENT | {"again": 1})
         assert len(api.documents) == 2
 
 

@@ -24,8 +24,8 @@ def tokens(**names: str) -> Pseudonyms:
 
 def test_the_same_name_has_the_same_token_everywhere() -> None:
     made = tokens(hosts="Rack7-Node3")
-    text = made.plain("ssh Rack7-Node3; root=/dev/mapper/rack7--node3--vg-root; rack7-node3:4500")
-    assert text == "ssh host-1; root=/dev/mapper/host-1--vg-root; host-1:4500"
+    text = made.plain("ssh Rack7-Node3; vg rack7--node3--vg-root; rack7-node3:4500")
+    assert text == "ssh host-1; vg host-1--vg-root; host-1:4500"
     assert made.counts == {"host name": 1}
 
 
@@ -41,7 +41,7 @@ def test_a_short_name_is_no_part_of_a_word() -> None:
         ("3C-FD-FE-9E-7A-01", "02:5e:53:00:00:01"),
         ("enx3cfdfe9e7a01", "enx025e53000001"),
         ("02:76:61:00:00:01", "02:76:61:00:00:01"),  # the project's own
-        ("0000:3b:00.0", "0000:3b:00.0"),
+        ("0000:3b:00.0 at 3b:00.0, 5e53:00:01.0", "5e53:00:01.0 at 5e53:00:01.0, 5e53:00:01.0"),
         ("aa:bb:cc:dd:ee", "aa:bb:cc:dd:ee"),
         ("10.20.30.40:830", "203.0.113.1:830"),
         ("it has 10.20.30.40.", "it has 203.0.113.1."),
@@ -50,7 +50,42 @@ def test_a_short_name_is_no_part_of_a_word() -> None:
         ("2001:2::1", "2001:2::1"),
         ("std::vector 12:34:56", "std::vector 12:34:56"),
         ("2026-11-22T05:51:04+00:00", "2026-11-22T05:51:04+00:00"),
-        ("/home/alice/x /home/alice", "/home/user-1/x /home/user-1"),
+        ("/home/alice/x /home/alice", "/path-1 /path-2"),
+        (
+            "a4bf.0112.3456 A4-BF-01-12-34-56 a4bf01123456",
+            "02:5e:53:00:00:01 " * 2 + "02:5e:53:00:00:01",
+        ),
+        ("a4bf01-123456", "02:5e:53:00:00:01"),
+        ("b8:ce:f6:03:00:9a:bc:de 0xb8cef603009abcde", "serial-1 serial-2"),
+        ("wwn-0x5000c500a1b2c3d4 naa.5000c500a1b2c3d4", "serial-1 serial-2"),
+        (
+            "initiator=iqn.2001-04.com.acmecorp:dut42 nqn.2014-08.org.x:y",
+            "initiator=serial-1 serial-2",
+        ),
+        ("S/N: CN0PJK3X7414, serial number=X1", "S/N: serial-1, serial number=serial-2"),
+        ("0123456789abcdef0123456789abcdef", "serial-1"),
+        ("root=LABEL=ACMEROOT7 PARTUUID=5e2a77f1-02", "root=LABEL=serial-1 PARTUUID=serial-2"),
+        ("docker-" + "4f5e6a7b8c9d0e1f" * 4 + ".scope", "docker-serial-1.scope"),
+        (
+            "gen7.lab.acmecorp.example.internal:830, vnetperf.host.guardian",
+            "host-1:830, vnetperf.host.guardian",
+        ),
+        (
+            "osmo-ggsn.cfg net.ipv4.ip_forward results.json",
+            "osmo-ggsn.cfg net.ipv4.ip_forward results.json",
+        ),
+        (
+            "https://ci:tok@git.acme.internal/x http://127.0.0.1:8/x",
+            "https://(redacted) http://127.0.0.1:8/x",
+        ),
+        (
+            "unix:/run/vnetperf/2026-1/db.sock /usr/bin/ip",
+            "unix:/run/vnetperf/2026-1/db.sock /usr/bin/ip",
+        ),
+        ("/srv/acme/x: no such file, /srv/acme/x", "/path-1: no such file, /path-1"),
+        ("/sys/bus/pci/devices/0000:3b:00.1/x", "/sys/bus/pci/devices/5e53:00:01.0/x"),
+        ("session: /autogroup-18 ${directory}/x", "session: /autogroup-18 ${directory}/x"),
+        ("frames/s, 64/128 octets, rx/tx", "frames/s, 64/128 octets, rx/tx"),
         ("root=UUID=8b6d1cb6-12aa-4e3c-9d0e-0242ac120002", "root=UUID=serial-1"),
         ("mail bob@acme.example now", "mail user-1 now"),
         ("1.2.3 and 6.12.95+deb12", "1.2.3 and 6.12.95+deb12"),
@@ -58,6 +93,18 @@ def test_a_short_name_is_no_part_of_a_word() -> None:
 )
 def test_patterns(text: str, expected: str) -> None:
     assert Pseudonyms().plain(text) == expected
+
+
+@pytest.mark.parametrize("text", ["8b223755d7ea", "4f5e6a7b8c9d0e1f" * 4])
+def test_hashes_stay_where_hashes_stand(text: str) -> None:
+    assert Pseudonyms().plain(text, hashes=True) == text
+    assert Pseudonyms().plain(text) != text
+
+
+def test_a_redacted_text_stays_as_it_is() -> None:
+    made = Pseudonyms()
+    once = made.plain("/srv/x a4bf.0112.3456 0000:3b:00.1 LABEL=x git.acme.internal S/N: 7")
+    assert made.plain(once) == once
 
 
 def test_four_numbers_are_a_version_where_versions_stand() -> None:
@@ -77,7 +124,7 @@ def test_kinds_that_are_kept() -> None:
     made = Pseudonyms(kept=("macs", "addresses"))
     made.know("macs", "x")
     text = "3c:fd:fe:9e:7a:01 10.1.2.3 enx3cfdfe9e7a01 /home/alice"
-    assert made.plain(text) == text.replace("alice", "user-1")
+    assert made.plain(text) == text.replace("/home/alice", "/path-1")
 
 
 def test_what_survived_is_told_by_its_kind() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +62,9 @@ def test_only_what_is_missing_is_fetched(tmp_path: Path, programs: Programs) -> 
     there = one("dash")
     (folder / there.file).write_bytes(CONTENT)
     tools.download_packages([there, one()], folder, lambda _: None)
-    assert (tmp_path / "asked").read_text() == "download -qq kmod=1:30+x-1\n"
+    assert (tmp_path / "asked").read_text() == (
+        "download -qq -o APT::Get::AllowUnauthenticated=false kmod=1:30+x-1\n"
+    )
     tools.download_packages([there, one()], folder, lambda _: None)
     assert (tmp_path / "asked").read_text().count("\n") == 1
 
@@ -79,3 +83,82 @@ def test_a_fetch_that_brings_something_else_is_an_error(tmp_path: Path, programs
     programs({"apt-get": f'printf "evil" >"{one().file}"'})
     with pytest.raises(HostError, match="did not bring what it had promised"):
         tools.download_packages([one()], tmp_path, lambda _: None)
+
+
+class Repository:
+    """A made-up repository, as apt would list it."""
+
+    def __init__(self, lists: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lists, self.sources = lists / "lists", lists / "etc"
+        self.lists.mkdir()
+        (self.sources / "sources.list.d").mkdir(parents=True)
+        monkeypatch.setattr(tools, "APT_SOURCES", self.sources)
+        self.signed = self.lists / "mirror.example_pool_dists_stable_InRelease"
+        self.signed.write_bytes(b"signed")
+        self._programs = programs
+        self.listed()
+
+    def listed(self, trusted: str = "yes") -> None:
+        base = "http://mirror.example/pool/"
+        fields = (base, f"{base}dists/stable/", f"{self.lists}/mirror.example_Packages", trusted)
+        line = "\t".join((*fields, "Debian", "stable", "$(VERSION)"))
+        self._programs({"apt-get": f"cat <<'X'\n{line}\nX"})
+
+
+@pytest.fixture
+def repository(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    return Repository(tmp_path, programs, monkeypatch)
+
+
+PACKAGE = replace(one(), uri="http://mirror.example/pool/k/kmod.deb")
+
+
+def test_a_signed_repository_is_recorded(repository: Repository) -> None:
+    (repository.sources / "sources.list").write_text(
+        "# deb [trusted=yes] http://mirror.example/pool/ stable main\n"
+        "deb [trusted=yes] http://other.example/ stable main\n"
+        "deb [signed-by=/k] http://mirror.example/pool/ stable main\n"
+    )
+    digest = hashlib.sha256(b"signed").hexdigest()
+    assert tools.signed_repositories([PACKAGE, PACKAGE]) == [
+        {
+            "repository": "http://mirror.example/pool/dists/stable/",
+            "origin": "Debian",
+            "codename": "stable",
+            "signature": f"InRelease SHA256:{digest}",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda r: r.signed.unlink(), "has no signature"),
+        (lambda r: r.listed(trusted="no"), "does not trust"),
+        (
+            lambda r: (r.sources / "sources.list").write_text(
+                "deb [ arch=amd64 trusted=yes ] http://mirror.example/pool stable main\n"
+            ),
+            "trusted=yes",
+        ),
+        (
+            lambda r: (r.sources / "sources.list.d/x.sources").write_text(
+                "Types: deb\nURIs: http://mirror.example/pool/\nTrusted: yes\n"
+            ),
+            "trusted=yes",
+        ),
+    ],
+)
+def test_an_unsigned_repository_is_refused(
+    repository: Repository, spoil: Callable[[Repository], object], why: str
+) -> None:
+    spoil(repository)
+    with pytest.raises(HostError, match=why) as caught:
+        tools.signed_repositories([PACKAGE])
+    assert "runs as root" in str(caught.value)
+    assert "Signed-By" in caught.value.cure
+
+
+def test_a_package_of_no_repository_is_refused(repository: Repository) -> None:
+    with pytest.raises(HostError, match="no repository that is configured"):
+        tools.signed_repositories([replace(PACKAGE, uri="http://evil.example/kmod.deb")])

@@ -17,6 +17,7 @@ FILE = "linux-image-6.12-amd64_1_amd64.deb"
 SUM = hashlib.sha256(b"a kernel").hexdigest()
 #: Names the package's file and its sum, or brings it.
 APT = f"""case "$*" in
+indextargets*) printf 'mirror:/\tmirror:/d/\t%s/x\tyes\tDebian\t-\t-\n' "$LISTS";;
 *--print-uris*) echo "'mirror:/{FILE}' {FILE} 8 SHA256:{SUM}";;
 *) printf 'a kernel' >{FILE};;
 esac"""
@@ -29,9 +30,11 @@ def trees(lab_home: Path) -> list[str]:
 
 
 @pytest.fixture
-def debian(monkeypatch: pytest.MonkeyPatch) -> None:
+def debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "debian"})
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setenv("LISTS", str(tmp_path))
+    (tmp_path / "mirror:_d_InRelease").write_text("signed")
 
 
 @pytest.mark.usefixtures("debian")

@@ -20,10 +20,13 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol
 
 from vnetperf import registry
 from vnetperf.agent.inventory import take_inventory
+from vnetperf.agent.launcher import refuse_plugins, refuse_scenario, refuse_testbed
+from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
@@ -66,6 +69,22 @@ class Channel(Protocol):
 
     def confirmed(self, number: int, timeout_s: float) -> bool:
         """Wait until the controller has confirmed an event; False when it does not in time."""
+
+
+#: What a controller may call; nothing else of the agent is reached by a message.
+CALLS = frozenset(
+    [
+        "hello",
+        "inventory",
+        "deploy",
+        "run_trial",
+        "captured",
+        "users_transfer",
+        "transfer",
+        "calibrate",
+        "teardown",
+    ]
+)
 
 
 class ControllerGoneError(BaseException):
@@ -153,10 +172,18 @@ class Line:
 
 
 class Agent:
-    """Answers calls; holds at most one deployment."""
+    """Answers calls; holds at most one deployment.
 
-    def __init__(self, channel: Channel, roots: HostRoots | None = None) -> None:
+    Attributes:
+        restricted: True when the controller may not choose what is started as root: the agent of
+            the launcher (docs/security.md).
+    """
+
+    def __init__(
+        self, channel: Channel, roots: HostRoots | None = None, *, restricted: bool = False
+    ) -> None:
         self.channel = channel
+        self.restricted = restricted
         self.roots = roots or HostRoots()
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
@@ -178,6 +205,12 @@ class Agent:
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
+            if message["call"] not in CALLS:
+                raise errors.HostError(
+                    "the agent has no such call",
+                    where=str(message["call"]),
+                    accepted=", ".join(sorted(CALLS)),
+                )
             return {"ok": getattr(self, f"call_{message['call']}")(**message["args"])}
         except errors.VnetperfError as error:
             notes = getattr(error, "__notes__", [])
@@ -235,7 +268,11 @@ class Agent:
         A predecessor is this controller's earlier agent, by pid and start time: one that lives on
         does not answer, and is ended, so that its run is restored.
         """
-        sys.path[:] = [*sys.path, *(p for p in path if p not in sys.path)]
+        if self.restricted:
+            refuse_plugins(plugins)
+            path, plugins = [], {}
+        # From a folder that others may write to, nothing is imported as root.
+        sys.path += [p for p in path if p not in sys.path and not why_untrusted(Path(p))]
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
@@ -251,7 +288,10 @@ class Agent:
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""
-        facts = take_inventory(Testbed.model_validate(testbed))
+        seen = Testbed.model_validate(testbed)
+        if self.restricted:
+            refuse_testbed(seen)
+        facts = take_inventory(seen)
         builds = {
             name: registry.load("traffic", name).identity() for name in registry.names("traffic")
         }
@@ -262,7 +302,7 @@ class Agent:
     def call_deploy(self, plan: dict[str, Any]) -> Any:
         """Deploy a plan; an earlier deployment is taken away first."""
         self.call_teardown()
-        checked = Plan.model_validate(plan)
+        checked = self._checked(plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
             checked, facts, roots=self.roots, on_wait=self._on_wait, confirm=self._confirm
@@ -306,7 +346,7 @@ class Agent:
     ) -> Any:
         """Loop the generator to itself and measure it."""
         self.call_teardown()
-        checked = Plan.model_validate(plan)
+        checked = self._checked(plan)
         result = calibrate(
             checked,
             self._facts(checked.testbed),
@@ -318,6 +358,13 @@ class Agent:
             confirm=self._confirm,
         )
         return result.model_dump(mode="json")
+
+    def _checked(self, plan: dict[str, Any]) -> Plan:
+        checked = Plan.model_validate(plan)
+        if self.restricted:
+            refuse_testbed(checked.testbed)
+            refuse_scenario(checked.scenario)
+        return checked
 
     def _facts(self, testbed: Testbed) -> MachineFacts:
         if self.facts is None:
@@ -350,15 +397,16 @@ def _restore_patiently(roots: HostRoots, predecessor: Sequence[int] = ()) -> Res
     return reports[-1]
 
 
-def serve(channel: Any) -> None:
+def serve(channel: Any, *, restricted: bool = False) -> None:
     """Entry point of the agent's process."""
+    os.chdir("/")  # where it was started is the controller's
     # Ctrl-C reaches the whole foreground group; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
     line = Line(channel)
     ROOT.addHandler(ForwardingHandler(_log_to(line)))
     ROOT.setLevel(logging.DEBUG)
-    Agent(line).serve()
+    Agent(line, restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
         why = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"

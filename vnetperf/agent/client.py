@@ -11,6 +11,7 @@ import threading
 import time
 from base64 import b64decode
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from vnetperf import registry
@@ -24,6 +25,11 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec
 
 _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
+#: The same of this machine, whose isolated Python may not know where this package is.
+_PACKAGE = str(Path(__file__).parents[2])
+_LOCAL_PROGRAM = f"import sys; sys.path.append({_PACKAGE!r}); {_AGENT_PROGRAM}"
+#: What sudo may start without being able to start anything else: `vnetperf launcher`.
+LAUNCHER = Path("/usr/local/sbin/vnetperf-agent")
 #: Longest wait for a call's answer beyond its own known length, seconds.
 PATIENCE_S = 120.0
 #: Longest wait for an agent to clean up after its controller has closed the channel, seconds.
@@ -66,8 +72,10 @@ def _last_line(error: Exception) -> str:
 
 
 def _can_sudo() -> bool:
+    # "-l": whether sudo would start it, without starting it.
+    argv = ["sudo", "-n", *(["-l", str(LAUNCHER)] if LAUNCHER.exists() else ["true"])]
     try:
-        done = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False)
+        done = subprocess.run(argv, capture_output=True, check=False)
     except OSError:
         return False
     return done.returncode == 0
@@ -107,7 +115,8 @@ class AgentClient:
         self._group = execnet.Group()
         try:
             gateway = self._group.makegateway(self._specification())
-            self._channel = gateway.remote_exec(_AGENT_PROGRAM)
+            here = self.testbed.agent.transport == "local"
+            self._channel = gateway.remote_exec(_LOCAL_PROGRAM if here else _AGENT_PROGRAM)
             self._heartbeat = _Heartbeat(self._channel)
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
@@ -130,9 +139,10 @@ class AgentClient:
         if where == "local" and os.geteuid() and not _can_sudo():
             return errors.HostError(
                 "the agent cannot be started: it changes this machine as root, you are not root, "
-                "and `sudo -n true` fails",
+                "and `sudo -n` does not start it",
                 where=where,
-                cure="run as root, or allow this user sudo without a password",
+                cure="run as root, or have `vnetperf launcher --install` allow this user to start "
+                "it (docs/security.md)",
             )
         return errors.HostError(
             f"the agent cannot be started: {_last_line(error)}",
@@ -145,8 +155,11 @@ class AgentClient:
             return f"{self.testbed.agent.transport}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
         own = os.geteuid() == 0 or (self._read_only and not _can_sudo())
+        if not own and LAUNCHER.exists():
+            return f"popen//python=sudo -n {LAUNCHER}//execmodel=main_thread_only"
+        # Isolated: nothing is imported from the current directory or what variables name.
         sudo = "" if own else "sudo -n "
-        return f"popen//python={sudo}{sys.executable}//execmodel=main_thread_only"
+        return f"popen//python={sudo}{sys.executable} -I//execmodel=main_thread_only"
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         """Call the agent and wait for its answer."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
 from vnetperf import registry
@@ -19,6 +21,8 @@ from vnetperf.host.programs import (
     build_id,
     find_programs,
     linked_libraries,
+    owning_packages,
+    python_distributions,
     software_facts,
 )
 from vnetperf.host.threads import why_no_slices
@@ -80,8 +84,47 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         modules={name: kernel.module_problem(module) for name, module in modules.items()},
         nics=nic.inventory(),
         images=images.problems(),
-        record=collect() | {"software": software, "programs": _programs(paths, versions)},
+        record=collect()
+        | {
+            "software": software,
+            "programs": _programs(paths, versions),
+            "runs as root": attempt(lambda: _as_root(paths, versions)),
+        },
     )
+
+
+def _as_root(paths: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, object]:
+    """What of this machine's software a run executes as root, or may: a bill of materials.
+
+    Programs of users in guests and containers are not in it, nor libraries of programs.
+    """
+    files = {name: path for name, path in paths.items() if path.startswith("/")}
+    packages = owning_packages([sys.executable, *files.values()])
+    components: dict[str, object] = {}
+    for name, path in sorted(files.items()):
+        printed = versions.get(name, "").splitlines()[:1]
+        components[name] = ", ".join((path, *printed, packages.get(path, "of no Debian package")))
+    python = f"{os.path.realpath(sys.executable)}, {platform.python_version()}"
+    plugins = {
+        point.dist.name
+        for family in registry.FAMILIES
+        for point in entry_points(group=f"vnetperf.{family}")
+        if point.dist is not None
+    }
+    distributions: dict[str, str] = {}
+    for distribution in ("vnetperf", LIBVIRT_PYTHON, *sorted(plugins)):
+        distributions |= python_distributions(distribution)
+    return {
+        "kernel": platform.release(),
+        "python": f"{python}, {packages.get(sys.executable, 'of no Debian package')}",
+        "python package versions": distributions,
+        "built here with versions": {
+            name: build
+            for name in registry.names("traffic")
+            if (build := registry.load("traffic", name).identity())
+        },
+        "programs with versions": components,
+    }
 
 
 def _builds(programs: Iterable[Program], paths: Mapping[str, str]) -> dict[str, str]:

@@ -31,6 +31,7 @@ COMMANDS = {
     "redact": "copy a run without names, addresses and serials, to be given away",
     "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
     "image": "build, list and check the images that guests boot",
+    "launcher": "let users measure by sudo who may not become root",
     "restore": "undo what a run that died left on this machine",
 }
 

@@ -5,7 +5,9 @@ Where they are looked for, and how one is read into a model with one clear error
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +20,66 @@ from vnetperf.model.errors import ConfigError, did_you_mean
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def conf_dirs() -> tuple[Path, Path]:
+#: The machine's own configuration files, which root alone writes.
+SYSTEM = Path("/etc/vnetperf")
+SHIPPED = Path(__file__).parents[1] / "conf"
+
+
+def conf_dirs() -> tuple[Path, ...]:
     """Folders searched for configuration files, in order."""
-    return Path.cwd() / "conf", Path(__file__).parents[1] / "conf"
+    return Path.cwd() / "conf", SYSTEM, SHIPPED
+
+
+def why_untrusted(path: Path, *, only_root: bool = False) -> str:
+    """How others could replace a file, or put something into a directory; "" when they cannot.
+
+    The user, root and whoever called sudo count as oneself. Links are followed. A directory on the
+    way that anybody may write to counts unless it is sticky (/tmp): there, nobody replaces another
+    user's entries.
+
+    Args:
+        path: A file or a directory.
+        only_root: True refuses what any other user than root owns, or a group may write to.
+    """
+    users = {0} if only_root else {0, os.geteuid(), *_caller_of_sudo()}
+    forbidden = 0o022 if only_root else 0o002
+    end = path.absolute()
+    try:
+        end.stat()  # no link below leads to itself
+        for place in (*reversed(end.parents), end):
+            found = place.lstat()
+            if found.st_uid not in users:
+                return f"{place} belongs to user {found.st_uid}"
+            if stat.S_ISLNK(found.st_mode):
+                if why := why_untrusted(place.parent / place.readlink(), only_root=only_root):
+                    return why
+                continue
+            writers = found.st_mode & (forbidden if found.st_gid else 0o002)
+            if writers and (place == end or not found.st_mode & stat.S_ISVTX):
+                return f"{place} may be written to by others (mode {found.st_mode & 0o7777:04o})"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
+
+
+def _caller_of_sudo() -> tuple[int, ...]:
+    user = os.environ.get("SUDO_UID", "") if os.getuid() == 0 else ""
+    return (int(user),) if user.isdecimal() else ()
+
+
+def check_trusted(path: Path, what: str) -> None:
+    """Refuse a file that names what is started as root, and that others could have written."""
+    if path.resolve().is_relative_to(SHIPPED.resolve()):
+        return  # as trustworthy as this code, which is beside it
+    if why := why_untrusted(path):
+        raise ConfigError(
+            f"{what} is started as root, and {why}",
+            where=str(path),
+            accepted="a file that, with all folders above it, belongs to you or root and that "
+            "nobody else may write to",
+            cure=f"look at what is in it, then give it to yourself (chown, chmod o-w), or put it "
+            f"into {SYSTEM}",
+        )
 
 
 def find_file(kind: str, name: str) -> Path:

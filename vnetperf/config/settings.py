@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from vnetperf import registry
-from vnetperf.config.files import Model, find_file, load_model, read_toml, validate
+from vnetperf.config.files import Model, check_trusted, find_file, load_model, read_toml, validate
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.frames import TunnelKind
@@ -341,7 +341,10 @@ def read_testbed(name: str) -> Testbed:
     """A testbed file, with the sections that backends declare for it."""
     path = find_file("testbeds", name)
     content = read_toml(path)
-    if not content.get("programs") and set(content) <= set(Testbed.model_fields):
+    plain = not content.get("programs") and set(content) <= set(Testbed.model_fields)
+    if not plain or content.get("agent", {}) not in ({}, {"transport": "local"}):
+        check_trusted(path, "what this testbed file names")
+    if plain:
         return load_model(Testbed, path)
     whole = load_model(registry.testbed_model(), path)
     return Testbed.model_validate(whole.model_dump(exclude_unset=True))
@@ -363,7 +366,9 @@ def mobile_core_options(given: tuple[str, ...]) -> MobileCoreOptions:
 def mobile_core(given: tuple[str, ...]) -> MobileCore:
     """The mobile core that is configured."""
     name, _ = _name_and_pairs(given, "--core")
-    return load_model(MobileCore, find_file("stacks", name or DEFAULT_STACK))
+    path = find_file("stacks", name or DEFAULT_STACK)
+    check_trusted(path, "what this stack file names")
+    return load_model(MobileCore, path)
 
 
 def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str, ...]]:

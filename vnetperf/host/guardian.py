@@ -15,11 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import vnetperf
 from vnetperf.host import locks
 from vnetperf.host.cpu import PROC_MOUNTS
 from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
-from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
+from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId, python_argv
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import open_private, remove_if_empty
@@ -63,7 +62,7 @@ class GuardianClient:
         try:
             popen = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "vnetperf.host.guardian"),
+                    *python_argv("vnetperf.host.guardian"),
                     *("--journal", str(journal), "--lock", str(lock.path)),
                     *(word for name, fd in fds.items() for word in (name, str(fd))),
                 ],
@@ -109,13 +108,9 @@ class GuardianClient:
 
 
 def _guardian_environment() -> dict[str, str]:
-    """The agent's environment, without marks by which processes are ended, able to import us."""
+    """The agent's environment, without marks by which processes are ended."""
     marks = (RUN_ID_VARIABLE, *CI_MARKS)
-    environment = {key: value for key, value in os.environ.items() if key not in marks}
-    package_root = str(Path(vnetperf.__file__).resolve().parent.parent)
-    paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    return environment
+    return {key: value for key, value in os.environ.items() if key not in marks}
 
 
 def _wait_readable(*fds: int, timeout_s: float | None = None) -> bool:

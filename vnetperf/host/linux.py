@@ -7,6 +7,7 @@ import ctypes
 import os
 import pwd
 import re
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,25 @@ def _checked(result: int, what: str) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)
     return result
+
+
+#: Runs a module as `python -m` does, on the import path that it is given.
+_RUN_MODULE = (
+    "import runpy,sys\n"
+    "sys.path += [p for p in sys.argv[1].split(':') if p not in sys.path]\n"
+    "sys.argv[:] = sys.argv[2:]\n"
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)\n"
+)
+
+
+def python_argv(module: str, *arguments: str) -> list[str]:
+    """Command line of a module of ours in a process of its own, as whoever runs this process.
+
+    `python -m` imports from the current directory first and from PYTHONPATH: for a process of root
+    these are anybody's. The new one has this process's import path and nothing else.
+    """
+    path = ":".join(place for place in sys.path if place.startswith("/"))
+    return [sys.executable, "-I", "-c", _RUN_MODULE, path, module, *arguments]
 
 
 def set_namespace(namespace: int | Path) -> None:

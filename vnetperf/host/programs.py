@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,6 +166,7 @@ def _linked_version(pattern: str, path: Path) -> str:
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 NOT_INSTALLED = "not installed"
+_REQUIRED: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def software_facts(
@@ -184,6 +186,43 @@ def software_facts(
         else:
             facts[name] = NOT_INSTALLED
     return facts
+
+
+DPKG_INFO = Path("/var/lib/dpkg/info")
+
+
+def owning_packages(
+    paths: Iterable[str], *, info: Path = DPKG_INFO, status: Path = DPKG_STATUS
+) -> dict[str, str]:
+    """Debian package of each file that one has installed, with its version."""
+    wanted: dict[str, list[str]] = {}
+    for path in paths:
+        real = os.path.realpath(path)
+        # A package may list a file where it was before /bin became a link to /usr/bin.
+        for listed in {path, real, path.removeprefix("/usr"), real.removeprefix("/usr")}:
+            wanted.setdefault(listed, []).append(path)
+    owners: dict[str, str] = {}
+    for file in info.glob("*.list"):
+        with contextlib.suppress(OSError):
+            for line in wanted.keys() & set(file.read_text(errors="replace").splitlines()):
+                owners |= dict.fromkeys(wanted[line], file.stem.partition(":")[0])
+    versions = _debian_packages(status, set(owners.values()))
+    return {path: f"{owner} {versions.get(owner, '')}".strip() for path, owner in owners.items()}
+
+
+def python_distributions(name: str) -> dict[str, str]:
+    """A Python distribution and those it requires, directly or not, with their versions."""
+    found: dict[str, str] = {}
+    wanted = [name]
+    while wanted:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed = metadata.distribution(wanted.pop())
+            own = installed.metadata["Name"]
+            if own not in found:
+                found[own] = installed.version
+                plain = (r for r in installed.requires or () if "extra ==" not in r)
+                wanted += [match[0] for r in plain if (match := _REQUIRED.match(r))]
+    return dict(sorted(found.items(), key=lambda item: item[0].casefold()))
 
 
 def kvm_facts(*, dev: Path = Path("/dev")) -> dict[str, str]:

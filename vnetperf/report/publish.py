@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import ipaddress
 import json
 import re
@@ -9,6 +11,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -258,6 +261,9 @@ _RETRY_STATUS: Final = (408, 425, 429, 500, 502, 503, 504)
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 _SHOWN_OCTETS: Final = 200
+_READ_OCTETS: Final = 1 << 20
+#: Visible ASCII (RFC 9110, 5.5, without spaces, which no token has).
+_HEADER_VALUE: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class PublishError(VnetperfError):
@@ -288,7 +294,16 @@ class PostEndpoint:
 
     def check(self) -> None:
         """Refuse an address that cannot be posted to, or not with a secret."""
-        parts = urlsplit(self.url)
+        parts = _split_url(self.url)
+        if self.timeout_s <= 0:
+            raise PublishError("no answer can come in that time", where="--timeout", cure="above 0")
+        if self.token and not _HEADER_VALUE.fullmatch(self.token):
+            raise PublishError(
+                "the token has characters that no header may have (spaces, ends of lines, quotes "
+                "of word processors)",
+                where="--token-file",
+                cure=f"put the token alone into {TOKEN_VARIABLE}, or on the first line of the file",
+            )
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise PublishError(
                 f"{_shown_url(parts)!r} is no address to post to",
@@ -317,18 +332,23 @@ def post_document(
     endpoint.check()
     body = json.dumps(document, sort_keys=True).encode()
     opener = _opener(endpoint)
-    where, problem = _shown_url(urlsplit(endpoint.url)), ""
+    where, problem = _shown_url(_split_url(endpoint.url)), ""
     for attempt in range(1, max(1, endpoint.tries) + 1):
         pause = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
         try:
             with opener.open(_request(endpoint, body), timeout=endpoint.timeout_s) as answer:
-                return str(answer.read(_SHOWN_OCTETS).decode(errors="replace")).strip()
+                octets = answer.read(_READ_OCTETS)
+                if len(octets) < _READ_OCTETS and answer.length:
+                    raise http.client.IncompleteRead(octets, answer.length)
+                return str(octets[:_SHOWN_OCTETS].decode(errors="replace")).strip()
         except urllib.error.HTTPError as error:
             problem = _refusal_text(error, endpoint.token)
             if error.code not in _RETRY_STATUS:
                 raise PublishError(problem, where=where, cure=_cure(error.code)) from None
             pause = max(pause, _retry_after_s(error.headers))
-        except (urllib.error.URLError, TimeoutError, OSError) as error:
+        except http.client.HTTPException as error:
+            problem = f"the endpoint's answer is no whole answer of HTTP ({type(error).__name__})"
+        except OSError as error:
             problem = _unreachable_text(error, endpoint.timeout_s)
             if _is_certificate(error):
                 raise PublishError(
@@ -364,13 +384,24 @@ def _opener(endpoint: PostEndpoint) -> urllib.request.OpenerDirector:
     if endpoint.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    return urllib.request.build_opener(_NoRedirect(), urllib.request.HTTPSHandler(context=context))
+    parts = _split_url(endpoint.url)
+    # A proxy sees what goes over plain HTTP; and it has another machine for "localhost".
+    direct = _is_loopback(parts) or (parts.scheme == "http" and bool(endpoint.token))
+    return urllib.request.build_opener(
+        _NoRedirect(),
+        urllib.request.HTTPSHandler(context=context),
+        *([urllib.request.ProxyHandler({})] if direct else []),
+    )
 
 
 def _request(endpoint: PostEndpoint, body: bytes) -> urllib.request.Request:
     request = urllib.request.Request(endpoint.url, data=body, method="POST")  # noqa: S310 - checked
     request.add_header("Content-Type", "application/json")
     request.add_header("Accept", "application/json")
+    # The same for the same document, today and in a month: an endpoint that knows the header
+    # (draft-ietf-httpapi-idempotency-key-header) takes the document once.
+    key = uuid.uuid5(uuid.NAMESPACE_URL, f"{endpoint.url} {hashlib.sha256(body).hexdigest()}")
+    request.add_header("Idempotency-Key", f'"{key}"')
     if endpoint.token:
         bearer = endpoint.header.lower() == "authorization"
         # Unredirected: urllib then never copies it to another request.
@@ -383,7 +414,7 @@ def _request(endpoint: PostEndpoint, body: bytes) -> urllib.request.Request:
 def _refusal_text(error: urllib.error.HTTPError, token: str) -> str:
     try:
         body = error.read(_SHOWN_OCTETS).decode(errors="replace").strip()
-    except OSError:
+    except (OSError, http.client.HTTPException):
         body = ""
     if token:
         body = body.replace(token, "(token)")  # an endpoint may quote what it refuses
@@ -424,6 +455,22 @@ def _retry_after_s(headers: Message) -> float:
     """Seconds that the endpoint requires, no more than is reasonable."""
     text = headers.get("Retry-After", "")
     return min(float(text), _LONGEST_PAUSE_S) if text.isdecimal() else 0.0
+
+
+def _split_url(url: str) -> SplitResult:
+    """The parts of an address that can be posted to at all."""
+    try:
+        parts = urlsplit(url)
+        whole = (parts.port or 1) and url.isascii() and not re.search(r"[\s\x00-\x1f\x7f]", url)
+    except ValueError:
+        whole = False
+    if not whole:
+        raise PublishError(
+            "that is no address: its port, brackets or characters are wrong",
+            where="--testapi",
+            accepted="https://HOST[:PORT]/PATH; other characters than ASCII's as %XX",
+        )
+    return parts
 
 
 def _shown_url(parts: SplitResult) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import PurePath
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel
 
@@ -26,7 +27,18 @@ from vnetperf.results.records import (
 )
 
 Put = Callable[[re.Match[str]], str]
-Kind = Literal["hosts", "users", "testbeds", "macs", "serials", "addresses", "texts", "words"]
+Kind = Literal[
+    "hosts",
+    "users",
+    "testbeds",
+    "macs",
+    "serials",
+    "addresses",
+    "devices",
+    "paths",
+    "texts",
+    "words",
+]
 
 #: Kind -> what one value of it is called.
 KINDS: Final[Mapping[Kind, str]] = {
@@ -36,6 +48,8 @@ KINDS: Final[Mapping[Kind, str]] = {
     "macs": "MAC address",
     "serials": "serial number",
     "addresses": "IP address",
+    "devices": "PCI address",
+    "paths": "path",
     "texts": "text of the operator",
     "words": "word that was named",
 }
@@ -44,11 +58,15 @@ _PSEUDONYMS: Final[Mapping[Kind, str]] = {
     "users": "user-{}",
     "testbeds": "testbed-{}",
     "serials": "serial-{}",
+    "paths": "/path-{}",
     "texts": "(redacted text {})",
     "words": "word-{}",
 }
 #: The project's own (model/deployment.py): they are the same on every machine.
 _OWN_MAC: Final = "02:76:"
+#: Those of tokens, and other tokens: a copy of a copy has them as they are.
+_PSEUDO_MAC: Final = "02:5e:53:"
+_TOKEN: Final = re.compile(r"(?:host|user|testbed|serial|word)-\d+|/path-\d+")
 #: Ranges for benchmarks and documents, loopback, masks, multicast: none shows where a machine is.
 _PUBLIC: Final = tuple(
     ip_network(text)
@@ -60,18 +78,65 @@ _PUBLIC: Final = tuple(
 )
 _LONG_NAME: Final = 6
 _EDGE: Final = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
+#: A MAC address in every spelling: six groups, three (Cisco's), two, or none.
 _MAC: Final = re.compile(
-    _EDGE.format(r"[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4}"), re.I
+    _EDGE.format(
+        r"(?:[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}(?![:-][0-9a-f]{2}(?![0-9a-f]))"
+        r"|[0-9a-f]{4}([.-])[0-9a-f]{4}\2[0-9a-f]{4}"
+        r"|(?=[\d:-]*[a-f])[0-9a-f]{6}[:-][0-9a-f]{6})"
+    ),
+    re.I,
 )
 _LINK_BY_MAC: Final = re.compile(r"(?<=enx)[0-9a-f]{12}(?![0-9a-f])", re.I)
 _UUID: Final = re.compile(_EDGE.format(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), re.I)
+_EUI64: Final = re.compile(_EDGE.format(r"[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){6}"), re.I)
+#: Digits without a separator: MAC (12), EUI-64 and WWN (16), machine-id (32), container id (64).
+_DIGITS: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:0x)?(?=\d*[a-f])(?=[a-f]*\d)"
+    r"(?:[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})(?![A-Za-z0-9])",
+    re.I,
+)
 _MACHINE_ID: Final = re.compile(r"(?<=machine_id=)[0-9a-f]{32}", re.I)
+#: Names of storage: iSCSI (RFC 3720), NVMe, T10; World Wide Names.
+_STORAGE: Final = re.compile(
+    r"\b(?:iqn|nqn)\.\d{4}-\d\d\.[^\s\"',]+|\b(?:eui|naa)\.[0-9a-f]{16,32}\b"
+    r"|\bwwn-0x[0-9a-f]+",
+    re.I,
+)
+_STATED_SERIAL: Final = re.compile(
+    r"(?i)((?<![\w/])(?:s/n|sn|serial(?: ?(?:no\.?|number))?|asset(?: ?tag)?|service ?tag|p/n)"
+    r"\s*[:=#]\s*)([\w.-]+)"
+)
+_LABEL: Final = re.compile(r"\b((?:PART)?(?:LABEL|UUID)=)([^\s\"',]+)")
+_PCI: Final = re.compile(r"(?<![\w:.])(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I)
 _IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f:]*:[0-9a-f:]*:[0-9a-f:.]*(?![\w:])", re.I)
 _HOME: Final = re.compile(r"(?<=/home/)[^/\s'\"\\]+|(?<=/Users/)[^/\s'\"\\]+")
 _MAIL: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)")
+_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.I)
+_LOOPBACK_URL: Final = re.compile(r"[a-z]+://(?:localhost|127\.[\d.]+|\[::1\])(?=[:/]|$)", re.I)
+#: A name with dots counts as a host's by its last label: files and modules have dots too.
+_FQDN: Final = re.compile(
+    r"(?<![\w./-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|edu|gov|mil|int|info|biz|io|eu"
+    r"|internal|intranet|local|localdomain|lan|corp|home|private|lab|example|test|invalid|cloud|tech"
+    r"|de|uk|fr|it|nl|se|no|fi|dk|es|pt|ch|at|be|cz|hu|ro|ru|ua|tr|jp|cn|kr|in|au|nz|ca|us|br|mx|ar"
+    r"|za|il|ie|gr|sg|hk|tw|ai|dev|arpa)(?![\w-])(?!\.\w)",
+    re.I,
+)
+#: Paths that every machine has, and the project's own; whatever else is a path has a token.
+_SAME_PATHS: Final = (
+    r"(?:usr/(?:bin|sbin|lib|lib64|libexec|share|local/s?bin)|bin|sbin|lib|lib64|proc|sys"
+    r"|run/vnetperf|var/(?:lib|log)/vnetperf|etc/vnetperf|tmp/vnetperf|root/\.cache/vnetperf|autogroup-\d+|path-\d+"
+    r"|etc/(?:passwd|group|hosts|os-release|sudoers\.d)"
+    r"|dev/(?:vfio|uio\d*|hugepages|shm|kvm|net|null|zero|vhost-net|vhost-vsock|infiniband))"
+)
+_PATH: Final = re.compile(
+    rf"(?<![\w/.)%\]}}])/(?!{_SAME_PATHS}(?![\w.-]))[\w.+~@-]+(?:/[\w.+~@%:-]*)*(?<![.:])"
+)
 _BLOB: Final = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}")
 _HIDDEN: Final = "(redacted)"
+#: PCI domain of tokens: no machine has so many.
+_PSEUDO_DOMAIN: Final = "5e53"
 
 
 def names_in(text: str) -> Iterator[tuple[Kind, str]]:
@@ -82,6 +147,7 @@ def names_in(text: str) -> Iterator[tuple[Kind, str]]:
         for user, domain in _MAIL.findall(text):
             yield "users", user
             yield "hosts", domain
+    yield from (("hosts", name) for name in _FQDN.findall(text) if "." in name)
 
 
 class Pseudonyms:
@@ -91,7 +157,7 @@ class Pseudonyms:
         self.kept = frozenset(kept)
         self._held: dict[Kind, dict[str, str]] = {kind: {} for kind in KINDS}
         self._names: re.Pattern[str] | None = None
-        self._done: dict[tuple[str, bool], str] = {}
+        self._done: dict[tuple[str, bool, bool], str] = {}
         self._kind_of: dict[str, Kind] = {}
 
     @property
@@ -102,14 +168,14 @@ class Pseudonyms:
     def know(self, kind: Kind, name: str) -> None:
         """Have a name replaced wherever it stands."""
         name = name.strip()
-        if name and kind not in self.kept:
+        if name and kind not in self.kept and not _TOKEN.fullmatch(name):
             self._kind_of.setdefault(name.casefold(), kind)
             self._names = None
             self._done.clear()
 
     def token(self, kind: Kind, value: str) -> str:
         """The token of a value."""
-        if kind in self.kept:
+        if kind in self.kept or _TOKEN.fullmatch(value):
             return value
         held = self._held[kind]
         if value.casefold() not in held:
@@ -118,37 +184,47 @@ class Pseudonyms:
 
     def survivors(self, text: str) -> list[str]:
         """Values with a token that a text still holds: none, unless something went wrong."""
-        kinds: list[Kind] = ["hosts", "users", "testbeds", "macs", "serials", "words"]
-        values = {value: kind for kind in kinds for value in self._held[kind]}
-        values = {
-            value: kind
-            for value, kind in values.items()
-            if value in self._kind_of or kind in ("macs", "serials")
+        named: list[Kind] = ["hosts", "users", "testbeds", "words"]
+        values: dict[str, str] = {}
+        for kind in named:
+            values |= {_pattern(v): kind for v in self._held[kind] if v in self._kind_of}
+        values |= {_pattern(v): "serials" for v in self._held["serials"]}
+        values |= {_pattern(v): "devices" for v in self._held["devices"]}
+        values |= {
+            _EDGE.format("[:.-]?".join(v.replace(":", ""))): "macs" for v in self._held["macs"]
         }
-        if not values:
+        if not re.search("|".join(values) or "(?!)", text, re.IGNORECASE):
             return []
-        pattern = "|".join(map(_pattern, values))
-        found = {match.casefold() for match in re.findall(pattern, text, re.IGNORECASE)}
-        return sorted({KINDS[values[value]] for value in found if value in values})
+        found = (kind for v, kind in values.items() if re.search(v, text, re.IGNORECASE))
+        return sorted({KINDS[cast("Kind", kind)] for kind in found})
 
     def _make(self, kind: Kind, value: str, number: int) -> str:
         if kind == "macs":
             digits = f"{number:06x}"
             return f"02:5e:53:{digits[:2]}:{digits[2:4]}:{digits[4:]}"
+        if kind == "devices":
+            return f"{_PSEUDO_DOMAIN}:{number >> 5:02x}:{number & 31:02x}.0"
         if kind == "addresses":
             if ":" in value:
                 return f"2001:db8::{number:x}"
             return f"203.0.113.{number}" if number < 255 else f"(address {number})"
         return _PSEUDONYMS[kind].format(number)
 
-    def plain(self, text: str, *, versions: bool = False) -> str:
-        """A text without what must not be published."""
-        if (text, versions) not in self._done:  # thread and port names stand in every trial
+    def plain(self, text: str, *, versions: bool = False, hashes: bool = False) -> str:
+        """A text without what must not be published.
+
+        Args:
+            text: The text.
+            versions: True where four numbers with dots are a version.
+            hashes: True where long hexadecimal numbers identify a build or an octet string.
+        """
+        key = text, versions, hashes
+        if key not in self._done:  # thread and port names stand in every trial
             made = self._known(text)
-            for pattern, put in self._patterns(versions):
+            for pattern, put in self._patterns(versions, hashes):
                 made = pattern.sub(put, made)
-            self._done[text, versions] = _BLOB.sub(self._blob, made)
-        return self._done[text, versions]
+            self._done[key] = _BLOB.sub(self._blob, made)
+        return self._done[key]
 
     def _known(self, text: str) -> str:
         """Replace known names, the longest first."""
@@ -162,24 +238,60 @@ class Pseudonyms:
         name = found if found in self._kind_of else found.replace("--", "-")
         return self.token(self._kind_of[name], name)
 
-    def _patterns(self, versions: bool) -> list[tuple[re.Pattern[str], Put]]:
+    def _patterns(self, versions: bool, hashes: bool) -> list[tuple[re.Pattern[str], Put]]:
         found: list[tuple[re.Pattern[str], Put]] = [
+            (_STORAGE, self._serial),
+            (_URL, self._url),
+            (_LABEL, lambda match: match[1] + self._of_serial(match[2])),
+            (_STATED_SERIAL, lambda match: match[1] + self._of_serial(match[2])),
+            (_PATH, self._path),
+            (_EUI64, self._serial),
             (_MAC, self._mac),
             (_LINK_BY_MAC, self._link),
-            (_UUID, lambda match: self.token("serials", match[0])),
-            (_MACHINE_ID, lambda match: self.token("serials", match[0])),
+            (_UUID, self._serial),
+            (_MACHINE_ID, self._serial),
             (_HOME, lambda match: self._user(match[0])),
             (_MAIL, lambda match: self.token("users", match[0])),
+            (_FQDN, lambda match: self.token("hosts", match[0])),
+            (_PCI, self._device),
             (_IPV6, self._address),
         ]
+        if not hashes:
+            found.append((_DIGITS, self._digits))
         return found if versions else [*found, (_IPV4, self._address)]
+
+    def _serial(self, match: re.Match[str]) -> str:
+        return self.token("serials", match[0])
+
+    def _of_serial(self, value: str) -> str:
+        made = value in self._held["serials"].values()
+        return value if made or value == _HIDDEN else self.token("serials", value)
+
+    def _digits(self, match: re.Match[str]) -> str:
+        return self._mac(match) if len(match[0]) == 12 else self._serial(match)
+
+    def _device(self, match: re.Match[str]) -> str:
+        if match[0].startswith(_PSEUDO_DOMAIN):
+            return match[0]
+        whole = match[0] if match[0].count(":") == 2 else f"0000:{match[0]}"
+        return match[0] if "devices" in self.kept else self.token("devices", whole)
+
+    def _path(self, match: re.Match[str]) -> str:
+        return match[0] if "paths" in self.kept else self.token("paths", match[0])
+
+    def _url(self, match: re.Match[str]) -> str:
+        if _LOOPBACK_URL.match(match[0]) or "hosts" in self.kept:
+            return match[0]
+        scheme = match[0].partition("://")[0]
+        return f"{scheme}://{_HIDDEN}"
 
     def _user(self, name: str) -> str:
         return name if name in self._held["users"].values() else self.token("users", name)
 
     def _mac(self, match: re.Match[str]) -> str:
-        plain = match[0].replace("-", ":").lower()
-        if plain.startswith(_OWN_MAC) or plain in self._held["macs"].values():
+        digits = re.sub("[^0-9a-f]", "", match[0].lower())
+        plain = ":".join(digits[n : n + 2] for n in range(0, 12, 2))
+        if plain.startswith((_OWN_MAC, _PSEUDO_MAC)) or plain in self._held["macs"].values():
             return match[0]
         return match[0] if "macs" in self.kept else self.token("macs", plain)
 
@@ -220,12 +332,57 @@ EVERYWHERE: Final = ("localhost", "vnetperf-lab", "root", "local", "lab", "teste
 NO_FINGERPRINT: Final = "redacted"
 _VERSIONS: Final = re.compile(r"version|firmware|release|microcode|software|model", re.IGNORECASE)
 _SERIALS: Final = re.compile(r"serial|uuid|asset", re.IGNORECASE)
+_HASHES: Final = re.compile(
+    r"\b(git|build|builds|hash|sha\d*|digest|checksum|identity|image)\b", re.I
+)
+_KERNEL_LINE: Final = ("cmdline", "command line", "kernel command line")
 _FREE: Final = re.compile(r"(^| )notes( value)?$|testbed (description|isolation)$")
 _SHORTEST: Final = 3
 _SHORTEST_TEXT: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_SSH: Final = re.compile(r"^ssh=(?:(?P<user>[^@\s/]+)@)?(?P<host>[^\s/]+)")
+#: ssh's options that have a value as their next word.
+_SSH_VALUED: Final = frozenset("-" + letter for letter in "BbcDEeFIiJLlmOopQRSWw")
 _SERVER: Final = re.compile(r"^(?:tcp://)?(?P<host>[A-Za-z][\w.-]*)(?::\d+)?$")
+
+
+def _set_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+#: Options of pytest and vnetperf whose names are the project's; values are looked at word by word.
+_OPTIONS: Final = _set_of("""
+    -k -q -v -vv -x -s -n -m -o -p -ra --plan --preset --presets --tests --test --traffic
+    --flows --frame-sizes --time-budget --vnf --vnf-mode --vnf-placement --vnfs --switch --set
+    --guest --core --forwarding --rules --tunnel --generator --wire --endpoint-tool
+    --endpoint-server --message-sizes --instances --pcap --results-dir --notes --testbed
+    --repeat --interleave --resume --expect --live --retry-failed --tb --durations
+    --collect-only --maxfail
+""")
+#: Words of command lines that are nobody's name, besides those of the log.
+_WORDS: Final = _set_of("""
+    and or not no yes true false auto all pytest python python3 vnetperf testcases py
+    cacheprovider smoke quick mlr csit strict mrr ndr pdr rfc2544 rfc2889 rfc9004 soak tst009
+    single flow multi imix vloop vepc vm container process loadgen trex pktgen veth memif nic
+    local lab
+""")
+_NUMBER_WORD: Final = re.compile(r"\d+(?:\.\d+)?[a-zA-Z%]{0,2}")
+#: Options of the kernel that bear on results, and those that many machines have. Values of others,
+#: and unknown options, are hidden: they name disks, hosts and secrets.
+KERNEL_OPTIONS: Final = _set_of("""
+    amd_iommu amd_pstate audit clocksource console cpufreq.default_governor cpuidle.governor
+    cpuidle.off default_hugepagesz elevator hpet hugepages hugepagesz idle intel_idle.max_cstate
+    intel_iommu intel_pstate iommu iommu.passthrough iommu.strict irqaffinity isolcpus kthread_cpus
+    kvm-amd.nested kvm-intel.nested l1tf mce mds mitigations nmi_watchdog no_timer_check nohz
+    nohz_full nokaslr nopti nosmt nosmap nosmep nosoftlockup noibrs noibpb nospectre_v1
+    nospectre_v2 nowatchdog numa numa_balancing panic pci pcie_acs_override pcie_aspm
+    pcie_port_pm preempt processor.max_cstate pti quiet rcu_nocb_poll rcu_nocbs retbleed ro rw
+    rcupdate.rcu_expedited skew_tick spec_store_bypass_disable spectre_v2 splash srbds swiotlb
+    systemd.unified_cgroup_hierarchy transparent_hugepage tsc tsx tsx_async_abort
+    vfio_iommu_type1.allow_unsafe_interrupts workqueue.power_efficient nomodule reboot psi mem
+    maxcpus nr_cpus
+""")
+_KERNEL_NAMES: Final = frozenset(name.replace("-", "_") for name in KERNEL_OPTIONS)
+_KERNEL_VALUE: Final = re.compile(r"[\w.,:%+*-]{1,80}")
 
 
 class Redactor:
@@ -246,6 +403,11 @@ class Redactor:
         self._public = {text.strip() for text in public} - {""}
         self._vocabulary = {*EVERYWHERE, *_vocabulary(records)}
         self._whole: dict[str, Kind] = {}
+        self._whole_fields: dict[str, Callable[[str], str]] = {
+            "hostname": lambda text: self._as_name(text, "hosts"),
+            "command": self._command,
+            "transport": self._transport,
+        }
         for record in records:
             for kind, name in _names_of(record):
                 self._know(kind, name)
@@ -332,13 +494,88 @@ class Redactor:
 
     def _text(self, text: str, key: str) -> str:
         last = key.rpartition(" ")[2]
-        if last == "hostname":
-            return self._as_name(text, "hosts")
+        if key.endswith(_KERNEL_LINE):
+            return self._kernel_line(text)
+        if last in self._whole_fields:
+            return self._whole_fields[last](text)
+        if key.startswith("settings ") and not key.endswith(" source"):
+            text = self._setting(text)
         if _FREE.search(key) and text and not self._is_public(text):
             return self.tokens.token("texts", text)
         if _SERIALS.search(last) and text and not text.startswith("unknown"):
             return self.tokens.token("serials", text)
-        return self.tokens.plain(text, versions=_VERSIONS.search(key) is not None)
+        versions, hashes = _VERSIONS.search(key), _HASHES.search(key)
+        return self.tokens.plain(
+            text, versions=versions is not None, hashes=bool(versions or hashes)
+        )
+
+    def _kernel_line(self, text: str) -> str:
+        """A kernel's command line: known options, and their values where these are plain."""
+        if text.startswith(("unknown", "not ")):
+            return self.tokens.plain(text)
+        words = []
+        for word in text.split():
+            name, equals, value = word.partition("=")
+            if name.replace("-", "_") not in _KERNEL_NAMES:
+                words.append(_HIDDEN)
+            elif _KERNEL_VALUE.fullmatch(value) or not equals:
+                words.append(self.tokens.plain(word))
+            else:
+                words.append(f"{name}={_HIDDEN}")
+        return " ".join(words)
+
+    def _command(self, text: str) -> str:
+        """The command of a run: known options, and words that the log means something by."""
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            return _HIDDEN
+        if not words:
+            return text
+        made = [self._plain_words(PurePath(words[0]).name)]
+        for word in words[1:]:
+            name, equals, value = word.partition("=")
+            if name.startswith("-"):
+                shown = name if name in _OPTIONS else _HIDDEN
+                made.append(f"{shown}={self._plain_words(value)}" if equals else shown)
+            else:
+                made.append(self._plain_words(word))
+        return " ".join(word if _HIDDEN in word else shlex.quote(word) for word in made)
+
+    def _plain_words(self, text: str) -> str:
+        """A text of which every word is known; hidden otherwise."""
+        for word in re.findall(r"[^\W_]+", text):
+            known = word.casefold() in self._vocabulary | _WORDS and not self._is_name(word)
+            if not known and not _NUMBER_WORD.fullmatch(word):
+                return _HIDDEN
+        return text
+
+    def _is_name(self, word: str) -> bool:
+        return word.casefold() in self._whole
+
+    def _transport(self, text: str) -> str:
+        """How an agent is reached: user and host by their tokens, and nothing else."""
+        if not text.startswith("ssh="):
+            return self.tokens.plain(text)
+        users, host = ssh_names(text)
+        return "ssh=" + "".join(
+            [
+                *(f"{self._as_name(user, 'users')}@" for user in users[:1]),
+                self._as_name(host, "hosts"),
+            ]
+        )
+
+    def _setting(self, text: str) -> str:
+        """A setting: values that are paths, or are given to others as they are, have a token."""
+        name, equals, value = text.partition("=")
+        if equals and name in ("cmdline", "uri"):
+            return f"{name}={_HIDDEN}"
+        if "/" in text or text.endswith(".toml"):
+            head, place = (f"{name}=", value) if equals else ("", text)
+            return head + (
+                place if "paths" in self.tokens.kept else self.tokens.token("paths", place)
+            )
+        return text
 
     def _is_public(self, text: str) -> bool:
         """Whether it is the text of a shipped testbed, to which the tool may have added its own."""
@@ -365,11 +602,26 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
         for backend in testbed.sections:
             if match := _SERVER.match(testbed.external_server(backend)):
                 yield "hosts", match["host"]
-        if match := _SSH.match(testbed.agent.transport):
-            if match["user"]:
-                yield "users", match["user"]
-            if not re.fullmatch(r"[\d.:\[\]]+", match["host"]):
-                yield "hosts", match["host"]
+        if testbed.agent.transport.startswith("ssh="):
+            users, host = ssh_names(testbed.agent.transport)
+            yield from (("users", user) for user in users)
+            if not re.fullmatch(r"[\d.:\[\]]*", host):
+                yield "hosts", host
+
+
+def ssh_names(transport: str) -> tuple[list[str], str]:
+    """Users and host of an execnet specification `ssh=[options] [user@]host [...]//python=...`."""
+    words = transport.removeprefix("ssh=").partition("//")[0].split()
+    users: list[str] = []
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option in _SSH_VALUED and words:
+            value = words.pop(0)
+            users += [value] if option == "-l" else []
+        elif option.startswith("-l"):
+            users.append(option[2:])
+    user, at, host = (words[0] if words else "").rpartition("@")
+    return ([user] if at else []) + users, host.partition(":")[0] if host.count(":") == 1 else host
 
 
 def _vocabulary(records: Iterable[Record]) -> set[str]:

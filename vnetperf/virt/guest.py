@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import socket
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import ProcessId, is_stopped
+from vnetperf.host.linux import ProcessId, is_stopped, python_argv
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
@@ -46,7 +45,7 @@ class LibvirtSession:
         self.directory = directory
         self._socket = directory / "session.sock"
         self._socket.unlink(missing_ok=True)
-        python = [sys.executable, "-m", "vnetperf.virt.session_server"]
+        python = python_argv("vnetperf.virt.session_server")
         self.process: ManagedProcess = machine.spawn(
             "libvirt",
             [*(UNSHARE if not uri else ()), *python, str(self._socket), self._uri, str(directory)],

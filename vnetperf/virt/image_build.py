@@ -216,11 +216,13 @@ class ImageInputs:
         recipe: How it is made.
         kernel: The kernel's packages.
         packages: The other packages.
+        repositories: Where they come from, with what proves it.
     """
 
     recipe: Recipe
     kernel: tuple[tools.Package, ...]
     packages: tuple[tools.Package, ...]
+    repositories: tuple[dict[str, str], ...] = ()
 
     @property
     def everything(self) -> tuple[tools.Package, ...]:
@@ -235,10 +237,13 @@ class ImageInputs:
 
 def image_inputs(recipe: Recipe, work: Path) -> ImageInputs:
     """What an image would be made of today, by the distribution."""
+    of_kernel = tools.exact_packages(kernel.packages(), work)
+    packages = tools.resolve_packages(recipe.packages, recipe.unwanted, work)
     return ImageInputs(
         recipe=recipe,
-        kernel=tuple(tools.exact_packages(kernel.packages(), work)),
-        packages=tuple(tools.resolve_packages(recipe.packages, recipe.unwanted, work)),
+        kernel=tuple(of_kernel),
+        packages=tuple(packages),
+        repositories=tuple(tools.signed_repositories([*of_kernel, *packages])),
     )
 
 
@@ -277,6 +282,7 @@ def build_files(
         "kernel_release": found.release,
         "size": size,
         "packages": {package.name: package.version for package in made_of.everything},
+        "repositories": list(made_of.repositories),
     }
 
 

@@ -26,6 +26,7 @@ from vnetperf.virt.tools import (
     exact_packages,
     need_program,
     run_tool,
+    signed_repositories,
     unpack_packages,
     work_dir,
 )
@@ -77,6 +78,7 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
         if kernel := find_in(target):
             return kernel
         wanted = exact_packages(names, work)
+        signed_repositories(wanted)
         download_packages(wanted, work, tell)
         tell("unpacking it")
         kernel = unpack_kernel(wanted, work, work / "tree")

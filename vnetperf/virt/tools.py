@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -30,7 +30,7 @@ VIRTME_LEAST = (1, 33)
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 INSTALL_CURE = "run scripts/install-deps lab (as root)"
 #: The very Python that runs this, so that a virtual environment's virtme-ng is found.
-VIRTME_RUN = (sys.executable, "-m", "virtme.commands.run")
+VIRTME_RUN = (sys.executable, "-P", "-m", "virtme.commands.run")
 
 
 def which(name: str) -> str | None:
@@ -198,7 +198,11 @@ def work_dir(root: Path) -> Iterator[Path]:
 
 DOWNLOAD_S = 1800
 _URIS = ["--print-uris", "-qq", "-o", "Acquire::ForceHash=SHA256"]
-_LINE = re.compile(r"^'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sum>[0-9a-f]{64})$")
+#: Whatever the machine's own configuration of apt allows.
+_AUTHENTICATED = ["-o", "APT::Get::AllowUnauthenticated=false"]
+APT_SOURCES = Path("/etc/apt")
+_TARGET = ("REPO_URI", "BASE_URI", "FILENAME", "TRUSTED", "ORIGIN", "CODENAME", "VERSION")
+_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sum>[0-9a-f]{64})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,7 @@ class Package:
         file: Name of its file as apt stores it.
         size: Bytes of that file.
         sha256: Hash of that file, as the distribution has signed it.
+        uri: Where apt gets it from.
     """
 
     name: str
@@ -218,6 +223,7 @@ class Package:
     file: str
     size: int
     sha256: str
+    uri: str = ""
 
 
 def resolve_packages(wanted: Sequence[str], unwanted: Sequence[str], work: Path) -> list[Package]:
@@ -245,6 +251,75 @@ def exact_packages(names: Sequence[str], work: Path) -> list[Package]:
     )
 
 
+def signed_repositories(packages: Iterable[Package]) -> list[dict[str, str]]:
+    """The repositories that packages come from, each of which has a signature that apt checked.
+
+    What they bring runs as root in guests. `trusted=yes` makes apt take a repository without one.
+
+    Raises:
+        HostError: One has none.
+    """
+    shown = "\t".join(f"$({field})" for field in _TARGET)
+    lines = run_tool(["apt-get", "indextargets", "--format", shown, "Created-By: Packages"])
+    targets = [dict(zip(_TARGET, line.split("\t"), strict=False)) for line in lines.splitlines()]
+    found: dict[str, dict[str, str]] = {}
+    for package in packages:
+        of = [t for t in targets if t.get("REPO_URI") and package.uri.startswith(t["REPO_URI"])]
+        wrong = "no repository that is configured has it" if not of else ""
+        for target in of:
+            signature = _signature(target)
+            wrong = wrong or ("" if signature else "its repository has no signature")
+            wrong = wrong or (
+                "apt does not trust its repository" if target["TRUSTED"] != "yes" else ""
+            )
+            wrong = wrong or (
+                "trusted=yes in the sources of apt stands for a signature"
+                if _trusted_blindly(target["REPO_URI"])
+                else ""
+            )
+            found[target["BASE_URI"]] = {
+                "repository": target["BASE_URI"],
+                **{
+                    key.lower(): target[key]
+                    for key in ("ORIGIN", "CODENAME", "VERSION")
+                    if not target[key].startswith("$(")
+                },
+                "signature": signature,
+            }
+        if wrong:
+            raise HostError(
+                f"{package.name} is not used, for what it brings runs as root: {wrong}",
+                where=package.uri,
+                accepted="packages of repositories that are signed with a key of this machine's",
+                cure="configure such a repository (Signed-By), then apt-get update",
+            )
+    return [found[key] for key in sorted(found)]
+
+
+def _signature(target: dict[str, str]) -> str:
+    """The signed index of a repository that apt keeps, and its hash; "" without one."""
+    base = target["BASE_URI"].partition("://")[2] or target["BASE_URI"]
+    stem = base.rstrip("/").replace("/", "_")
+    for name in ("InRelease", "Release.gpg"):
+        file = Path(target["FILENAME"]).parent / f"{stem}_{name}"
+        with suppress(OSError):
+            return f"{name} SHA256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    return ""
+
+
+def _trusted_blindly(uri: str) -> bool:
+    """Whether the sources of apt have a repository trusted without a signature."""
+    files = [APT_SOURCES / "sources.list", *APT_SOURCES.glob("sources.list.d/*")]
+    for file in files:
+        with suppress(OSError):
+            text = re.sub(r"(?m)^\s*#.*\n?", "", file.read_text(errors="replace"))
+            separator = "\n" if file.suffix == ".list" else "\n\n"
+            for entry in text.split(separator):
+                if uri.rstrip("/") in entry and re.search(r"(?i)\btrusted\s*[=:]\s*yes", entry):
+                    return True
+    return False
+
+
 def download_packages(
     packages: Iterable[Package], folder: Path, tell: Callable[[str], None]
 ) -> None:
@@ -257,7 +332,9 @@ def download_packages(
     for package in needed:
         (folder / package.file).unlink(missing_ok=True)
     names = [f"{package.name}={package.version}" for package in needed]
-    run_tool(["apt-get", "download", "-qq", *names], cwd=folder, timeout_s=DOWNLOAD_S)
+    run_tool(
+        ["apt-get", "download", "-qq", *_AUTHENTICATED, *names], cwd=folder, timeout_s=DOWNLOAD_S
+    )
     for package in needed:
         if not _is_downloaded(folder, package):
             raise HostError(
@@ -300,5 +377,9 @@ def _packages(uris: str) -> list[Package]:
         if match := _LINE.match(line):
             file = match["file"]
             name, version = file.split("_")[:2]
-            found.append(Package(name, unquote(version), file, int(match["size"]), match["sum"]))
+            found.append(
+                Package(
+                    name, unquote(version), file, int(match["size"]), match["sum"], match["uri"]
+                )
+            )
     return found

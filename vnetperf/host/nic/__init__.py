@@ -39,9 +39,11 @@ def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts
 
 def _other_use(nic: pci.PciNic) -> str:
     """Who has a device that a program drives, or a namespace that hides its interface."""
+    # A kernel driver's too: by verbs a program drives a device that keeps its interface.
+    if holder := usage.holder_of(usage.device_files(nic.address, nic.iommu_group, sys=pci.SYS)):
+        return f"{holder} has it through {nic.driver}"
     if nic.driver in pci.USER_DRIVERS:
-        holder = "" if nic.iommu_group is None else usage.holder_of_vfio(nic.iommu_group)
-        return f"{holder} has it through {nic.driver}" if holder else ""
+        return ""
     if nic.driver and not nic.interfaces and nic.driver == pci.kernel_driver(nic.address):
         return "its interface is in another network namespace, or its driver made none"
     return ""

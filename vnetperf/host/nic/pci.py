@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.kernel import MODULES, read_text, write_value
+from vnetperf.host.nic import usage
 from vnetperf.model.errors import HostError
 
 SYS = Path("/sys")
@@ -200,11 +200,9 @@ def _driver_override(device: Path) -> str:
 
 
 def _routed_interfaces() -> set[str]:
-    """Interfaces with a route in the main table: unbinding one may cut this machine off."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/net/route").read_text().splitlines()[1:]
-        return {line.split()[0] for line in lines if line.split()}
-    return set()
+    """Interfaces with a route: unbinding one may cut this machine off."""
+    network = usage.read_network()
+    return {i.name for i in network.interfaces if network.routes.get(i.index)}
 
 
 #: Drivers that give a device to a program; the kernel makes no interface of it then.

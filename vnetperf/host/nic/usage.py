@@ -1,16 +1,21 @@
-"""Who uses a network interface: addresses, routes, bridges, SSH sessions, VFIO holders."""
+"""Who uses a network interface: addresses, routes, bridges, logins, processes that drive it."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterable, Mapping
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import netlink
+from vnetperf.host.linux import netlink, run_in
+from vnetperf.model.errors import HostError
 
 PROC = Path("/proc")
 SSH_PORT = 22
@@ -43,11 +48,15 @@ class NetworkState:
         interfaces: Its links.
         addresses: Index of a link -> its addresses without prefix length, link-local ones left out.
         routes: Index of a link -> destinations of routes over it ("default", "192.0.2.0/24").
+        automatic: Index of a link -> its link-local addresses, which count when a login uses them.
+        elsewhere: Index of a link -> what is on top of it in other network namespaces.
     """
 
     interfaces: tuple[UsageInterface, ...] = ()
     addresses: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     routes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    automatic: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    elsewhere: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +86,16 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
         for level in _stack(interface, network.interfaces):
             via = "it" if level is interface else f"{level.name} on top of it"
             addresses = network.addresses.get(level.index, ())
-            if carried := sorted(set(addresses) & sessions):
+            automatic = network.automatic.get(level.index, ())
+            if carried := sorted({*addresses, *automatic} & sessions):
                 session = f"an SSH session of this machine goes over {carried[0]}"
                 reasons.append(InterfaceUse(f"{session}, which {via} carries", session=True))
             elif addresses:
                 reasons.append(InterfaceUse(f"{via} carries the address {addresses[0]}"))
             if routes := network.routes.get(level.index, ()):
                 reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}"))
+            if others := network.elsewhere.get(level.index, ()):
+                reasons.append(InterfaceUse(f"{others[0]} is on top of {via}"))
         if interface.master:
             above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
             reasons.append(InterfaceUse(f"it is a port of {above}"))
@@ -111,6 +123,10 @@ def read_network() -> NetworkState:
         routes: list[Any] = [
             message for family in (AF_INET, AF_INET6) for message in route.get_routes(family=family)
         ]
+    every = [
+        (message["index"], message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS"))
+        for message in addresses
+    ]
     return NetworkState(
         interfaces=tuple(
             UsageInterface(
@@ -124,16 +140,133 @@ def read_network() -> NetworkState:
             )
             for link in links
         ),
-        addresses=_grouped(
-            (message["index"], message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS"))
-            for message in addresses
-        ),
+        addresses=_grouped(pair for pair in every if not _is_automatic(pair[1])),
         routes=_grouped(
-            (message.get_attr("RTA_OIF"), _destination(message))
-            for message in routes
-            if message["type"] == 1  # unicast: the others belong to the kernel's own tables
+            [
+                (index, _destination(message))
+                for message in routes
+                if message["type"] == 1  # unicast: the others belong to the kernel's own tables
+                if not _is_automatic(_destination(message))
+                for index in _hops(message)
+            ]
+            # Where routes name a nexthop object, they need not name its interface.
+            + [(index, f"of nexthop {number}") for number, index in read_nexthops()]
         ),
+        automatic=_grouped(pair for pair in every if _is_automatic(pair[1])),
+        elsewhere=_grouped(links_elsewhere()),
     )
+
+
+def _hops(message: Any) -> list[int]:
+    """Interfaces that a route leaves by: several with ECMP."""
+    several = [hop["oif"] for hop in message.get_attr("RTA_MULTIPATH") or ()]
+    return several or [message.get_attr("RTA_OIF")]
+
+
+#: linux/rtnetlink.h, linux/nexthop.h and linux/net_namespace.h; pyroute2 lacks these messages.
+_GET_NEXTHOP, _NHA_ID, _NHA_OIF = 106, 1, 5
+_GET_NSID, _NETNSA_NSID, _NETNSA_FD = 90, 1, 3
+_NLMSG_ERROR, _NLMSG_DONE, _REQUEST, _DUMP = 2, 3, 0x1, 0x300
+
+
+def read_nexthops() -> list[tuple[int, int]]:
+    """Nexthop objects of the caller's namespace that have an interface: number and index."""
+    header = struct.pack("=BBBxI", 0, 0, 0, 0)
+    answers = [dict(_attributes(a[8:])) for a in _answers(_GET_NEXTHOP, _DUMP, header)]
+    return [(_number(a[_NHA_ID]), _number(a[_NHA_OIF])) for a in answers if _NHA_OIF in a]
+
+
+def _namespace_id(namespace: int) -> int:
+    """How links of the calling thread's namespace name another one; -1 when none does."""
+    wanted = struct.pack("=BxxxHHI", 0, 8, _NETNSA_FD, namespace)
+    answers = [dict(_attributes(a[4:])) for a in _answers(_GET_NSID, 0, wanted)]
+    found = _number(answers[0][_NETNSA_NSID]) if answers else -1
+    return -1 if found == 0xFFFFFFFF else found
+
+
+def _answers(kind: int, flags: int, body: bytes) -> list[bytes]:
+    """Send a request to the kernel; what its messages hold, none when it does not know it."""
+    found: list[bytes] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+        kernel.settimeout(5.0)
+        kernel.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        while True:
+            octets = kernel.recv(1 << 18)
+            while octets:
+                length, got = struct.unpack_from("=IH", octets)
+                if got in (_NLMSG_ERROR, _NLMSG_DONE):
+                    return found
+                found.append(octets[16:length])
+                octets = octets[(length + 3) & ~3 :]
+            if not flags & _DUMP:
+                return found
+
+
+def _number(octets: bytes) -> int:
+    return int.from_bytes(octets[:4], sys.byteorder)
+
+
+def _attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(octets) >= 4:
+        length, kind = struct.unpack_from("=HH", octets)
+        yield kind & 0x3FFF, octets[4:length]
+        octets = octets[max(4, (length + 3) & ~3) :]
+
+
+#: A cable of two ends: one of them elsewhere is no link on top of the other.
+_PEERS = ("veth", "netkit")
+
+
+def links_elsewhere() -> list[tuple[int, str]]:
+    """Links in other network namespaces that are on top of one of the caller's.
+
+    From its parent's namespace a container's macvlan is not seen in any other way. Only root may
+    look there; for others there are none.
+    """
+    found: list[tuple[int, str]] = []
+    try:
+        mine = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        for place, who in _other_namespaces(os.fstat(mine).st_ino).items():
+            with contextlib.suppress(HostError):  # it has gone, or we are not root
+                found += run_in(place, partial(_links_over, mine, who))
+    finally:
+        os.close(mine)
+    return found
+
+
+def _links_over(namespace: int, who: str) -> list[tuple[int, str]]:
+    number = _namespace_id(namespace)
+    if number < 0:
+        return []
+    with netlink("list links") as route:
+        return [
+            (link.get_attr("IFLA_LINK"), f"{link.get_attr('IFLA_IFNAME')} of {who}")
+            for link in route.get_links()
+            if link.get_attr("IFLA_LINK_NETNSID") == number
+            if (link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") or "") not in _PEERS
+        ]
+
+
+def _other_namespaces(mine: int) -> dict[Path, str]:
+    """Network namespaces but one, by inode: those of processes and those that are mounted."""
+    found: dict[int, tuple[Path, str]] = {}
+    for process in PROC.glob("[0-9]*"):
+        place = process / "ns/net"
+        with contextlib.suppress(OSError):
+            who = f"process {process.name} in a network namespace of its own"
+            found.setdefault(place.stat().st_ino, (place, who))
+    with contextlib.suppress(OSError):
+        for line in (PROC / "self/mountinfo").read_text().splitlines():
+            words = line.split()
+            if "nsfs" in words and words[3].startswith("net:"):
+                place = Path(words[4].encode().decode("unicode_escape"))
+                with contextlib.suppress(OSError):
+                    who = f"the network namespace {place.name}"
+                    found.setdefault(place.stat().st_ino, (place, who))
+    return {place: who for inode, (place, who) in found.items() if inode != mine}
 
 
 def _destination(message: Any) -> str:
@@ -142,75 +275,123 @@ def _destination(message: Any) -> str:
 
 
 def _grouped(pairs: Iterable[tuple[int | None, str | None]]) -> dict[int, tuple[str, ...]]:
-    """Values by index, without those that every interface has by itself."""
     found: dict[int, tuple[str, ...]] = {}
     for index, value in pairs:
-        if index and value and not _is_automatic(value):
+        if index and value:
             found[index] = (*found.get(index, ()), value)
     return found
 
 
-def _is_automatic(value: str) -> bool:
-    """Whether an address or destination is link-local or multicast."""
-    if value == "default":
+def _is_automatic(value: str | None) -> bool:
+    """Whether an address or destination is one that every interface has: link-local, multicast."""
+    if value is None or value == "default":
         return False
     network = ipaddress.ip_network(value, strict=False)
     return network.is_link_local or network.is_multicast
 
 
+#: Programs that a login of somebody else's is a connection of, whatever their port.
+_LOGIN_SERVERS = ("sshd", "sshd-session", "sshd-auth", "dropbear")
+
+
 def ssh_addresses() -> set[str]:
     """Local addresses that logins to this machine go over."""
-    found = set()
-    ports = {SSH_PORT}
-    connection = os.environ.get("SSH_CONNECTION", "").split()
-    if len(connection) == 4:  # client, its port, server, its port
-        found.add(_unmapped(connection[2]))
-        ports.add(int(connection[3]))
+    found, ports = set(), {SSH_PORT}
+    # sudo takes the variable away: the processes above it still have it.
+    for text in [os.environ.get("SSH_CONNECTION", ""), *_ancestors_connections()]:
+        words = text.split()
+        if len(words) == 4:  # client, its port, server, its port
+            found.add(_plain_address(words[2]))
+            ports.add(int(words[3]))
+    sockets = _sockets_of(_LOGIN_SERVERS)
     for table in ("tcp", "tcp6"):
         try:
             text = (PROC / "net" / table).read_text()
         except OSError:
             continue
-        found |= established_addresses(text, ports)
+        found |= established_addresses(text, ports, sockets)
     return found
 
 
-def established_addresses(text: str, ports: Iterable[int]) -> set[str]:
-    """Local addresses of established connections to ports of this machine."""
+def _ancestors_connections() -> Iterator[str]:
+    """SSH_CONNECTION of the processes above this one, as far as they may be read."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            for variable in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+                if variable.startswith(b"SSH_CONNECTION="):
+                    yield variable.partition(b"=")[2].decode(errors="replace")
+            stat = (PROC / str(pid) / "stat").read_text(errors="replace")
+            pid = int(stat.rpartition(")")[2].split()[1])
+        except OSError:
+            return
+
+
+def _sockets_of(programs: Iterable[str]) -> set[str]:
+    """Inodes of the sockets of programs, by name."""
+    found = set()
+    for process in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+            if (process / "comm").read_text().strip() in programs:
+                for link in (process / "fd").iterdir():
+                    target = _target(link)
+                    if target.startswith("socket:["):
+                        found.add(target[8:-1])
+    return found
+
+
+def established_addresses(text: str, ports: Iterable[int], sockets: Iterable[str] = ()) -> set[str]:
+    """Local addresses of established connections to ports of this machine, or of given sockets."""
     found = set()
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) < 4 or words[3] != ESTABLISHED:
             continue
         address, _, port = words[1].partition(":")
-        if int(port, 16) in ports:
+        if int(port, 16) in ports or (words[9:10] and words[9] in sockets):
             # Words of 32 bits, each in the order of the processor: little endian.
             octets = b"".join(
                 bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)
             )
-            found.add(_unmapped(str(ipaddress.ip_address(octets))))
+            found.add(_plain_address(str(ipaddress.ip_address(octets))))
     return found
 
 
-def _unmapped(text: str) -> str:
-    address = ipaddress.ip_address(text)
+def _plain_address(text: str) -> str:
+    """An address without its zone, as IPv4 where it is one."""
+    address = ipaddress.ip_address(text.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
 
 
-def holder_of_vfio(group: int) -> str:
-    """The process that has the devices of an IOMMU group."""
-    wanted = f"/dev/vfio/{group}"
-    for process in PROC.glob("[0-9]*"):
+def device_files(address: str, group: int | None, *, sys: Path = Path("/sys")) -> tuple[str, ...]:
+    """Files by which programs drive a PCI device: VFIO (groups, no-IOMMU, iommufd), UIO, verbs."""
+    device = sys / "bus/pci/devices" / address
+    groups = () if group is None else (f"/dev/vfio/{group}", f"/dev/vfio/noiommu-{group}")
+    made = (
+        ("vfio-dev", "/dev/vfio/devices"),
+        ("uio", "/dev"),
+        ("infiniband_verbs", "/dev/infiniband"),
+    )
+    return (
+        *groups,
+        *(f"{at}/{f.name}" for kind, at in made for f in sorted((device / kind).glob("*"))),
+    )
+
+
+def holder_of(files: Iterable[str]) -> str:
+    """The process that has one of the files open."""
+    wanted = set(files)
+    for process in PROC.glob("[0-9]*") if wanted else ():
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
-            if any(_points_to(link, wanted) for link in (process / "fd").iterdir()):
+            if any(_target(link) in wanted for link in (process / "fd").iterdir()):
                 name = (process / "comm").read_text().strip()
                 return f"process {process.name} ({name})"
     return ""
 
 
-def _points_to(link: Path, target: str) -> bool:
+def _target(link: Path) -> str:
     try:
-        return str(link.readlink()) == target
+        return str(link.readlink())
     except OSError:  # closed meanwhile
-        return False
+        return ""

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host import threads
+from vnetperf.host.linux import python_argv
 from vnetperf.host.machine import Machine
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -235,7 +235,7 @@ class PktgenProcess:
         self._machine = machine
         self._launch = launch
         self._remove_sockets()  # it does not replace one that a predecessor left
-        argv = [sys.executable, "-m", "vnetperf.traffic.pktgen.tty", *launch.argv]
+        argv = python_argv("vnetperf.traffic.pktgen.tty", *launch.argv)
         # DPDK leaves files there; they go with the run's directory.
         env = {"TERM": "xterm", "RUNTIME_DIRECTORY": str(machine.subdir("pktgen"))}
         with host_failures():

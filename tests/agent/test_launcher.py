@@ -1,0 +1,390 @@
+"""Who may become root by this tool: the agent's interpreter, and the launcher that sudo starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import execnet
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf.agent import agent as agent_module
+from vnetperf.agent import client as client_module
+from vnetperf.agent import launcher
+from vnetperf.agent.agent import CALLS, Agent
+from vnetperf.agent.client import AgentClient
+from vnetperf.cli import main
+from vnetperf.config import files
+from vnetperf.config.settings import mobile_core, read_testbed
+from vnetperf.host.linux import python_argv
+from vnetperf.model.errors import ConfigError, HostError
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.testbed import Testbed
+from vnetperf.runner.scenarios import make_scenario
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+LOOK = "import os, sys\nchannel.send([sys.path, os.getcwd(), sys.flags.isolated, os.geteuid()])\n"
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current directory with modules of somebody else's, each of which leaves a mark."""
+    mark = tmp_path / "ran"
+    for name in ("pydantic", "vnetperf", "pyroute2", "libvirt"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').write({name!r})\n")
+    monkeypatch.chdir(tmp_path)
+    return mark
+
+
+def _gateway(spec: str) -> Iterator[Any]:
+    group = execnet.Group()
+    try:
+        yield group.makegateway(spec)
+    finally:
+        group.terminate(5)
+
+
+def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> None:
+    client = AgentClient(Testbed(), read_only=True)
+    for gateway in _gateway(client._specification()):
+        path, _, isolated, _ = gateway.remote_exec(LOOK).receive(20)
+        assert isolated
+        assert not [place for place in path if not place.startswith("/")]
+        assert str(planted.parent) not in path
+        serve = f"{client_module._LOCAL_PROGRAM.partition('; serve')[0]}; channel.send(1)"
+        assert gateway.remote_exec(serve).receive(20) == 1
+    assert not planted.exists()
+
+
+def test_the_agent_does_not_stay_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(agent_module.Agent, "serve", lambda self: None)
+    monkeypatch.setattr(agent_module.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(agent_module, "ROOT", agent_module.logging.getLogger("unused"))
+    agent_module.serve(None)  # type: ignore[arg-type]  # not used
+    assert Path.cwd() == Path("/")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["vnetperf.virt.session_server", "vnetperf.traffic.pktgen.tty", "vnetperf.host.guardian"],
+)
+def test_helpers_import_nothing_from_where_they_are_started(
+    module: str, planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(planted.parent))
+    done = subprocess.run(python_argv(module), capture_output=True, text=True, check=False)
+    assert not planted.exists(), done.stderr
+    assert "ModuleNotFoundError" not in done.stderr
+
+
+def test_every_start_of_a_python_is_isolated() -> None:
+    """No `-m` of a Python of ours is left that imports from the current directory."""
+    package = Path(agent_module.__file__).parents[1]
+    for file in package.rglob("*.py"):
+        text = file.read_text()
+        assert 'sys.executable, "-m"' not in text, file
+
+
+@root_only
+def test_import_paths_of_others_are_not_taken(tmp_path: Path) -> None:
+    mine, theirs, open_ = tmp_path / "mine", tmp_path / "theirs", tmp_path / "open"
+    for place in (mine, theirs, open_):
+        place.mkdir()
+    os.chown(theirs, 65534, 65534)
+    open_.chmod(0o777)
+    before = list(sys.path)
+    try:
+        Agent(None).call_hello([str(p) for p in (mine, theirs, open_)], {})  # type: ignore[arg-type]
+        added = [place for place in sys.path if place not in before]
+    finally:
+        sys.path[:] = before
+    assert added == [str(mine)]
+
+
+def test_only_the_agents_calls_are_reached() -> None:
+    assert {f"call_{name}" for name in CALLS} == {n for n in dir(Agent) if n.startswith("call_")}
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    agent.call_evil = lambda: "done"  # type: ignore[attr-defined]
+    answer = agent._answer({"call": "evil", "args": {}})
+    assert "no such call" in answer["error"]["what"]
+
+
+# Files that name what is started as root.
+
+PROGRAMS = '[programs]\ntestpmd = "/tmp/mine"\n'
+STACK = Path(files.SHIPPED / "stacks/osmo-ggsn.toml").read_text()
+
+
+def _read(kind: str, file: Path) -> object:
+    return read_testbed(str(file)) if kind == "testbed" else mobile_core((str(file),))
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("testbed", PROGRAMS),
+        ("testbed", '[trex]\nclient = "/tmp/mine"\n'),
+        ("testbed", '[agent]\ntransport = "ssh=-oProxyCommand=x lab"\n'),
+        ("stack", STACK),
+    ],
+)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: os.chown(file, 65534, -1),
+        lambda file: file.chmod(0o666),
+        lambda file: os.chown(file.parent, 65534, -1),
+        lambda file: file.parent.chmod(0o777),
+        lambda file: file.parent.parent.chmod(0o777),
+    ],
+    ids=["owner", "mode", "folder's owner", "folder's mode", "a folder above"],
+)
+def test_files_that_name_programs_and_others_could_write_are_refused(
+    tmp_path: Path, kind: str, text: str, spoil: Callable[[Path], object]
+) -> None:
+    file = tmp_path / "a/conf" / "mine.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert _read(kind, file)
+    spoil(file)
+    with pytest.raises(ConfigError, match="started as root") as caught:
+        _read(kind, file)
+    assert "chown" in caught.value.cure
+
+
+@root_only
+def test_a_testbed_that_names_nothing_may_be_anybodys(tmp_path: Path) -> None:
+    file = tmp_path / "plain.toml"
+    file.write_text("[cores]\ntester = 2\n[agent]\ntransport = 'local'\n")
+    os.chown(file, 65534, -1)
+    assert read_testbed(str(file)).cores.tester == 2
+
+
+@root_only
+def test_links_are_followed_and_sticky_folders_are_fine(tmp_path: Path) -> None:
+    theirs, link = tmp_path / "theirs", tmp_path / "link"
+    theirs.mkdir()
+    (theirs / "file").touch()
+    link.symlink_to(theirs / "file")
+    tmp_path.chmod(0o1777)
+    assert files.why_untrusted(link) == ""
+    assert "written to by others" in files.why_untrusted(tmp_path)
+    os.chown(theirs, 65534, -1)
+    assert "belongs to user 65534" in files.why_untrusted(link)
+    assert "No such file" in files.why_untrusted(tmp_path / "none")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert "symbolic links" in files.why_untrusted(loop)
+
+
+def test_the_caller_of_sudo_counts_as_oneself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid():
+        pytest.skip("gives files away")
+    os.chown(tmp_path, 4711, -1)
+    assert files.why_untrusted(tmp_path)
+    monkeypatch.setenv("SUDO_UID", "4711")
+    assert not files.why_untrusted(tmp_path)
+    assert files.why_untrusted(tmp_path, only_root=True)
+
+
+# The launcher.
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """The launcher as it is installed."""
+    file = tmp_path / "vnetperf-agent"
+    file.write_text(launcher.script(sys.executable))
+    file.chmod(0o755)
+    return file
+
+
+def test_the_launcher_executes_nothing_that_is_sent(
+    started: Path, tmp_path: Path, planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "")
+    mark = tmp_path / "executed"
+    for gateway in _gateway(f"popen//python={started}//execmodel=main_thread_only"):
+        channel = gateway.remote_exec(f"open({str(mark)!r}, 'w')")
+        channel.send(json.dumps({"call": "teardown", "args": {}}))
+        assert json.loads(channel.receive(30)) == {"ok": []}
+        channel.send(json.dumps({"call": "no_such", "args": {}}))
+        assert "no such call" in channel.receive(30)
+        bad = Testbed(name="x", programs={"testpmd": "/tmp/mine"}).model_dump(mode="json")
+        channel.send(json.dumps({"call": "inventory", "args": {"testbed": bad}}))
+        assert "the launcher starts no programs" in channel.receive(30)
+    assert not mark.exists()
+    assert not planted.exists()
+
+
+@pytest.fixture
+def restricted(monkeypatch: pytest.MonkeyPatch) -> Agent:
+    monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: facts(3))
+    monkeypatch.setattr(agent_module, "is_root", lambda: False)
+    return Agent(None, restricted=True)  # type: ignore[arg-type]  # not used
+
+
+def test_plugins_come_from_the_launchers_installation_only(restricted: Agent) -> None:
+    before = list(sys.path)
+    restricted.call_hello(["/tmp"], {"vswitches": {"dpdk": "evil:Switch"}})
+    assert sys.path == before
+    assert launcher.registry.load("vswitches", "dpdk").__module__.startswith("vnetperf.")
+    with pytest.raises(HostError, match="mine is not installed where the launcher is"):
+        restricted.call_hello([], {"vswitches": {"mine": "evil:Switch"}})
+
+
+@root_only
+def test_programs_and_permissions_come_from_roots_file(
+    restricted: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "SYSTEM", tmp_path)
+    monkeypatch.setattr(
+        launcher, "why_untrusted", lambda path, only_root: "" if _is_roots(path) else "not root's"
+    )
+    file = tmp_path / "testbeds/rack7.toml"
+    file.parent.mkdir()
+    text = (
+        'isolated = true\n[[nics]]\ntester = "ens1"\ndut = "ens2"\n[programs]\ntestpmd = "/opt/x"\n'
+    )
+    file.write_text(text)
+    allowed = read_testbed(str(file))
+    for testbed in (allowed, Testbed(name="any", description="plain")):
+        assert restricted.call_inventory(testbed.model_dump(mode="json"))
+    refused = [
+        allowed.model_copy(update={"name": "other"}),
+        allowed.model_copy(update={"name": "../testbeds/rack7x"}),
+        allowed.model_copy(update={"programs": {"testpmd": "/tmp/x"}}),
+        allowed.model_copy(update={"nics": ()}),
+        Testbed(name="rack7", isolated=True),
+        Testbed.model_validate({"name": "rack7", "trex": {"client": "/tmp/mine"}}),
+    ]
+    for testbed in refused:
+        with pytest.raises(HostError, match="the launcher starts no programs"):
+            restricted.call_inventory(testbed.model_dump(mode="json"))
+    os.chown(file, 65534, -1)
+    with pytest.raises(HostError, match="the launcher starts no programs"):
+        restricted.call_inventory(allowed.model_dump(mode="json"))
+
+
+def _is_roots(path: Path) -> bool:
+    return path.stat().st_uid == 0
+
+
+def test_stacks_and_files_of_guests_are_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vnetperf import config  # noqa: PLC0415
+
+    loaded = config.load()
+    scenario = make_scenario("vepc_dpdk", loaded)
+    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    launcher.refuse_scenario(scenario)
+    stack = scenario.stack
+    assert stack is not None
+    evil = stack.model_copy(
+        update={"programs": (stack.programs[0].model_copy(update={"argv": ("/bin/sh",)}),)}
+    )
+    with pytest.raises(HostError, match="no mobile core that a stack file of a user"):
+        launcher.refuse_scenario(scenario.model_copy(update={"stack": evil}))
+    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "user 1000's")
+    shadow = GuestOptions(image=str(tmp_path / "shadow.img"))
+    for guest in (shadow, GuestOptions(kernel=tmp_path / "k"), GuestOptions(uri="qemu:///system")):
+        with pytest.raises(HostError, match="the launcher"):
+            launcher._refuse_guest(guest)
+
+
+def test_the_client_starts_the_launcher_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, started: Path
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    client = AgentClient(Testbed())
+    assert f"sudo -n {sys.executable} -I" in client._specification()
+    monkeypatch.setattr(client_module, "LAUNCHER", started)
+    assert f"python=sudo -n {started}//" in client._specification()
+
+
+@root_only
+def test_it_is_installed_from_what_is_roots_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, line = tmp_path / "sbin/vnetperf-agent", tmp_path / "sudoers.d/vnetperf"
+    monkeypatch.setattr(client_module, "LAUNCHER", program)
+    monkeypatch.setattr(launcher, "SUDOERS", line)
+    monkeypatch.setattr(launcher, "installation_problem", lambda _: "/home/x belongs to user 1000")
+    assert main(["launcher", "--install"]) == 1
+    assert "belongs to user 1000" in capsys.readouterr().err
+    assert not program.exists()
+    monkeypatch.setattr(launcher, "installation_problem", lambda _: "")
+    assert main(["launcher", "--install", "--who", "bench"]) == 0
+    assert (program.stat().st_mode & 0o7777, line.stat().st_mode & 0o7777) == (0o755, 0o440)
+    assert f"bench ALL=(root) NOPASSWD:NOSETENV: {program}\n" in line.read_text()
+    if visudo := shutil.which("visudo"):
+        subprocess.run([visudo, "-cf", line], check=True)
+    assert main(["launcher"]) == 0
+    assert program.read_text() in capsys.readouterr().out
+    assert main(["launcher", "--remove"]) == 0
+    assert not program.exists()
+    assert not line.exists()
+
+
+@root_only
+def test_an_installation_of_others_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "site-packages"
+    theirs.mkdir()
+    os.chown(theirs, 65534, -1)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(theirs)])
+    monkeypatch.setattr(launcher, "why_untrusted", lambda p, only_root: str(p) * (p == theirs))
+    assert launcher.installation_problem(tmp_path / "sbin/x") == str(theirs)
+
+
+SCRIPT = """
+set -e
+mount --make-rprivate /
+for place in /etc/sudoers.d /usr/local/sbin; do mount -t tmpfs -o mode=755 none $place; done
+"$1" -I -m vnetperf.cli launcher --install --who nobody
+cd "$2"
+user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+for refused in id "$1"; do if $user sudo -n "$refused" </dev/null; then exit 3; fi; done
+exec $user "$1" -I -c "$3"
+"""
+AS_NOBODY = """
+import os
+from vnetperf.agent.client import AgentClient
+from vnetperf.model.testbed import Testbed
+client = AgentClient(Testbed())
+print("-".join(map(str, (os.geteuid(), client.inventory().is_root))))
+client.close()
+"""
+
+
+@pytest.mark.real
+@pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
+def test_a_user_starts_the_agent_by_sudo_and_nothing_else(planted: Path) -> None:
+    """In a mount namespace of its own: the machine's sudoers are not touched."""
+    planted.parent.chmod(0o777)
+    unshare = ["unshare", "--mount", "bash", "-c", SCRIPT, "bash"]
+    done = subprocess.run(
+        [*unshare, sys.executable, str(planted.parent), AS_NOBODY],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["65534-True"], done
+    assert not planted.exists()

@@ -1,0 +1,161 @@
+"""What listens while a scenario is deployed: nothing that another user or machine could reach.
+
+The equivalent of `ss -l`, by procfs: sockets of the run's processes, of its guardian and of the
+agent, in every network namespace that one of them is in.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from tests.real.needs import program
+from tests.real.switches import deployed
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.host.processes import find_processes
+from vnetperf.virt import images
+
+PROC = Path("/proc")
+TCP_LISTEN, UDP_UNCONNECTED = "0A", "07"
+ACCEPTS = 0x10000  # __SO_ACCEPTCON of net/unix
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A socket that something can be sent to.
+
+    Attributes:
+        kind: "tcp", "udp", "unix" ...
+        address: "127.0.0.1:22", a path, "@name" of an abstract one.
+        namespace: Inode of its network namespace.
+        program: Whose it is.
+    """
+
+    kind: str
+    address: str
+    namespace: int
+    program: str
+
+
+def listeners(pids: Iterable[int]) -> set[Listener]:
+    """Listening sockets of processes; UDP sockets that are bound and not connected count."""
+    owned: dict[int, str] = {}
+    spaces: dict[int, Path] = {}
+    for pid in pids:
+        place = PROC / str(pid)
+        try:
+            spaces.setdefault((place / "ns/net").stat().st_ino, place / "net")
+            name = (place / "comm").read_text().strip()
+            for link in (place / "fd").iterdir():
+                target = str(link.readlink())
+                if target.startswith("socket:["):
+                    owned[int(target[8:-1])] = name
+        except OSError:
+            continue  # it has ended
+    found = set()
+    for space, net in spaces.items():
+        for kind, address, inode in (*_internet(net), *_unix(net)):
+            if inode in owned:
+                found.add(Listener(kind, address, space, owned[inode]))
+    return found
+
+
+def _internet(net: Path) -> Iterable[tuple[str, str, int]]:
+    for kind, listens in (("tcp", TCP_LISTEN), ("udp", UDP_UNCONNECTED)):
+        for table in (kind, f"{kind}6"):
+            for line in (net / table).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == listens:
+                    yield kind, _address(words[1]), int(words[9])
+
+
+def _address(text: str) -> str:
+    digits, _, port = text.partition(":")
+    words = (bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
+    return f"{ip_address(b''.join(words))}:{int(port, 16)}"
+
+
+def _unix(net: Path) -> Iterable[tuple[str, str, int]]:
+    for line in (net / "unix").read_text().splitlines()[1:]:
+        words = line.split(maxsplit=7)
+        if int(words[3], 16) & ACCEPTS:
+            yield "unix", words[7] if len(words) > 7 else "", int(words[6])
+
+
+def check(deployment: LiveDeployment, before: set[Listener]) -> set[Listener]:
+    """Look at all that listens now, and what of it is out of order; the run's own, for more."""
+    host = deployment.run
+    guardian = Path("/proc/self/task").glob("*/children")
+    children = {int(pid) for file in guardian for pid in file.read_text().split()}
+    pids = {*find_processes(host.run_id), *children, os.getpid()}
+    new = listeners(pids) - before
+    own = Path("/proc/self/ns/net").stat().st_ino
+    folder = host.rundir.path
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    for one in new:
+        if one.namespace == own:
+            assert one.kind == "unix", one  # no port of the machine's
+        if one.kind == "unix" and not one.address.startswith("@"):
+            assert Path(one.address).is_relative_to(folder), one
+        if one.address.startswith("@"):  # anybody in its namespace can connect
+            assert one.namespace != own, one
+    return new
+
+
+KINDS = [
+    pytest.param("phy2phy_bridge", {}, "", id="bridge"),
+    pytest.param("pvp_dpdk", {}, "ovs-vswitchd-dpdk", id="OVS-DPDK, memif, vhost-user"),
+    pytest.param("phy2phy_testpmd", {}, "dpdk-testpmd", id="testpmd"),
+    pytest.param("pvp_vpp", {}, "vpp", id="VPP", marks=pytest.mark.daily),
+    pytest.param("pvp_bridge", {"vnf": "vloop:container"}, "", id="container"),
+    pytest.param("vepc_bridge", {}, "osmo-ggsn", id="mobile core", marks=pytest.mark.daily),
+    pytest.param(
+        *("pvp_dpdk", {"vnf": "vloop:vm"}, "qemu-system-x86_64"),
+        id="guest",
+        marks=pytest.mark.daily,
+    ),
+    pytest.param(
+        *("phy2phy_bridge", {"generator": "pktgen"}, "pktgen"),
+        id="Pktgen",
+        marks=pytest.mark.daily,
+    ),
+]
+
+
+@pytest.mark.parametrize(("scenario", "settings", "needed"), KINDS)
+def test_nothing_listens_but_sockets_of_the_run(
+    scenario: str, settings: dict[str, str], needed: str
+) -> None:
+    if needed and not program(needed):
+        pytest.skip(f"{needed} is not installed")
+    if settings.get("vnf") == "vloop:vm" and images.find() is None:
+        pytest.skip("no guest image is built here")
+    before = listeners([os.getpid()])
+    with deployed(scenario, **settings) as deployment:
+        during = check(deployment, before)
+        if scenario == "pvp_dpdk":  # so that it is known that the look sees what there is
+            assert {"unix"} <= {one.kind for one in during}
+    assert listeners([os.getpid()]) <= before
+
+
+def test_the_look_sees_what_listens(tmp_path: Path) -> None:
+    import socket  # noqa: PLC0415 - only here
+
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(tmp_path / "s"))
+        unix.listen()
+        with socket.socket(type=socket.SOCK_DGRAM) as udp:
+            udp.bind(("127.0.0.1", 0))
+            found = {(one.kind, one.address) for one in listeners([os.getpid()])}
+            assert {
+                ("tcp", f"127.0.0.1:{tcp.getsockname()[1]}"),
+                ("udp", f"127.0.0.1:{udp.getsockname()[1]}"),
+                ("unix", str(tmp_path / "s")),
+            } <= found

@@ -1,0 +1,153 @@
+"""The launcher: the one program that sudo starts as root for users who may not become root.
+
+A user who may start any Python by sudo is root. The launcher belongs to root, runs the agent of an
+installation that belongs to root, executes nothing that its controller sends but the agent's calls,
+and starts only what root has installed or named below /etc/vnetperf (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from execnet import gateway_base
+
+from vnetperf import registry
+from vnetperf.config.files import SHIPPED, SYSTEM, load_model, why_untrusted
+from vnetperf.config.settings import read_testbed
+from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.model.errors import HostError
+from vnetperf.model.options import GuestOptions, MobileCore
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+
+SUDOERS = Path("/etc/sudoers.d/vnetperf")
+_CURE = f"have root put it into {SYSTEM}, or run as root"
+_SERVE = "from vnetperf.agent.agent import serve; serve(channel, restricted=True)"
+
+
+def script(python: str) -> str:
+    """The launcher's text; its arguments, execnet's, are not looked at."""
+    return (
+        f"#!{python} -I\n"
+        "# Made by `vnetperf launcher --install`.\n"
+        "from vnetperf.agent.launcher import main\n\n"
+        "main()\n"
+    )
+
+
+def sudoers(launcher: Path, who: str) -> str:
+    """The line that lets a user, or the members of a %group, start it."""
+    return (
+        "# Made by `vnetperf launcher --install`; docs/security.md describes what it allows.\n"
+        f"{who} ALL=(root) NOPASSWD:NOSETENV: {launcher}\n"
+    )
+
+
+def installation_problem(launcher: Path) -> str:
+    """Who but root could change what the launcher would run; "" when nobody can."""
+    package = Path(__file__).parents[1]
+    places = {Path(sys.executable), Path(sys.prefix), launcher.parent, package.parent}
+    places |= {Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()}
+    places |= {*package.rglob("*.py"), package / "conf"}
+    return next(filter(None, (why_untrusted(p, only_root=True) for p in sorted(places))), "")
+
+
+class _Gateway(gateway_base.WorkerGateway):
+    """Runs the agent, whatever its controller sends to be run."""
+
+    def executetask(self, item: tuple[Any, Any]) -> None:
+        super().executetask((item[0], (_SERVE, None, None, {})))
+
+
+def main() -> None:
+    """Serve one controller on standard input and output."""
+    os.chdir("/")
+    os.umask(0o077)
+    # Variables choose libraries, compilers, folders: nothing of the caller's is kept.
+    os.environ.clear()
+    os.environ.update(PATH=EXTRA_PATH, HOME="/root", LANG="C.UTF-8", LC_ALL="C.UTF-8")
+    sys.stdin.buffer.readline(4 << 20)  # execnet's own program, for a Python without it
+    io: Any = gateway_base.init_popen_io(gateway_base.get_execmodel("main_thread_only"))
+    io.write(b"1")
+    _Gateway(io=io, id="vnetperf-agent", _startcount=2).serve()
+
+
+def refuse_plugins(plugins: dict[Any, dict[str, str]]) -> None:
+    """Refuse backends that are not part of the launcher's installation."""
+    for family, backends in plugins.items():
+        if foreign := sorted(set(backends) - set(registry.names(family))):
+            raise HostError(
+                f"{foreign[0]} is not installed where the launcher is",
+                where=f"plugins: {family}",
+                accepted=", ".join(registry.names(family)),
+                cure="have root install it there, or run as root",
+            )
+
+
+def refuse_testbed(testbed: Testbed) -> None:
+    """Refuse programs, sections and permissions that root has not written down."""
+    asked = _powers(testbed)
+    if asked == _powers(Testbed()):
+        return
+    file = SYSTEM / "testbeds" / f"{Path(testbed.name).name}.toml"
+    if file.is_file() and not why_untrusted(file, only_root=True):
+        allowed = read_testbed(str(file))
+        if asked == _powers(allowed) and (not testbed.isolated or testbed.nics == allowed.nics):
+            return
+    raise HostError(
+        "the launcher starts no programs, and gives no permissions, that a testbed file of a "
+        "user names",
+        where=f"testbed {testbed.name}: programs, isolated, sections of backends",
+        accepted=f"their defaults, or what root's file {file} has",
+        cure=_CURE,
+    )
+
+
+def _powers(testbed: Testbed) -> tuple[Any, ...]:
+    """What of a testbed decides on what root starts and takes."""
+    whole = registry.completed(testbed)
+    programs = {name: path for name, path in whole.programs.items() if path}
+    return programs, whole.sections, whole.isolated
+
+
+def refuse_scenario(scenario: Scenario) -> None:
+    """Refuse command lines and files that root has not written down."""
+    if scenario.stack is not None and scenario.stack not in _stacks():
+        raise HostError(
+            "the launcher starts no mobile core that a stack file of a user describes",
+            where=f"stack {scenario.stack.name}",
+            accepted="a stack that is shipped, or in " + str(SYSTEM / "stacks"),
+            cure=_CURE,
+        )
+    _refuse_guest(scenario.guest)
+
+
+def _stacks() -> list[MobileCore]:
+    found = []
+    for file in (*SHIPPED.glob("stacks/*.toml"), *SYSTEM.glob("stacks/*.toml")):
+        if not why_untrusted(file, only_root=True):
+            with contextlib.suppress(Exception):  # a broken file allows nothing
+                found.append(load_model(MobileCore, file))
+    return found
+
+
+def _refuse_guest(guest: GuestOptions) -> None:
+    for file in filter(None, (guest.disk, guest.kernel, guest.initrd)):
+        if why := why_untrusted(file, only_root=True):
+            raise HostError(
+                f"the launcher gives a guest no file that is not root's: {why}",
+                where=str(file),
+                accepted="an image that root built, or files that only root may write to",
+                cure=_CURE,
+            )
+    if guest.uri:
+        raise HostError(
+            "the launcher uses no libvirt but its own",
+            where=f"uri={guest.uri}",
+            accepted='uri=""',
+            cure="run as root",
+        )
