@@ -767,9 +767,9 @@ def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
 # Frames that came back otherwise than they were sent, of every test.
 
 
-def _fault_column(name: str) -> Column[Result]:
-    def cell(result: Result) -> str:
-        count = getattr(result.faults, name)
+def _fault_column(name: str) -> Column[Entry[FrameFaults]]:
+    def cell(entry: Entry[FrameFaults]) -> str:
+        count = getattr(entry.found, name)
         return "not counted" if count is None else frames(count)
 
     return Column(name, cell)
@@ -777,19 +777,31 @@ def _fault_column(name: str) -> Column[Result]:
 
 #: Kinds of faults, in the order of a table; what was verified is none.
 FAULTS = tuple(name for name in FrameFaults.model_fields if name != "verified")
-_FAULTS: tuple[Column[Result], ...] = (
-    Column("size", lambda r: r.size_name, words=True),
-    *map(_fault_column, FAULTS),
-)
+_FAULTS: tuple[Column[Entry[FrameFaults]], ...] = (_SIZE, *map(_fault_column, FAULTS))
+#: Of a test that was deployed several times.
+_DEPLOYMENT: Column[Entry[FrameFaults]] = Column("deployment", lambda e: e.of or None, words=True)
 _FAULTS_NOTE = (
     "In all valid trials. Late, misrouted and altered frames (of another length or payload than "
     "was sent) count as lost."
 )
 
 
+def _fault_entries(result: Result) -> Iterator[Entry[FrameFaults]]:
+    """Of all deployments together, then of each."""
+    rounds = result.deployments.faults if result.deployments is not None else {}
+    yield Entry(result, result.faults, f"all {len(rounds)}" if rounds else "")
+    yield from (Entry(result, found, f"round {number}") for number, found in rounds.items())
+
+
 def _fault_tables(group: Group) -> Iterator[Table]:
-    found = [r for r in group.measured if any(getattr(r.faults, name) for name in FAULTS)]
-    yield Table.of("Frames not as they were sent", _FAULTS, found, [_FAULTS_NOTE])
+    rows = [
+        entry
+        for r in group.measured
+        if any(getattr(one.found, name) for one in _fault_entries(r) for name in FAULTS)
+        for entry in _fault_entries(r)
+    ]
+    columns = (_SIZE, _DEPLOYMENT, *_FAULTS[1:]) if any(e.of for e in rows) else _FAULTS
+    yield Table.of("Frames not as they were sent", columns, rows, [_FAULTS_NOTE])
 
 
 #: Tables of each kind of test, in the order of a report.
