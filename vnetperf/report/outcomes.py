@@ -348,6 +348,7 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield _SIZE
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
     yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
+    yield Column("of the medium", lambda e: _of_medium(e.found.load_fps, e.result), brief=False)
     yield Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
@@ -363,6 +364,22 @@ def _loss_of(name: str) -> Callable[[Entry[LossStep]], str]:
     return cell
 
 
+def whole_load_text(result: Result) -> str:
+    """What 100 % of an input rate is: mostly what the generator can offer, and not the medium."""
+    whole = next((s.load_fps / s.input_ratio for s in result.loss_steps if s.input_ratio), 0.0)
+    if not whole:
+        return ""
+    medium = result.media_max_fps
+    if medium and whole >= medium * _WHOLE_MEDIUM:
+        return f"100 % is {units.fps(whole)}, the maximum of the medium"
+    share = f", {percent(whole / medium, 3)} of the medium's {units.fps(medium)}" if medium else ""
+    return f"100 % is {units.fps(whole)}, the largest load that the generator offers{share}"
+
+
+#: Share of the medium's maximum from which on a load is all of it, but for rounding.
+_WHOLE_MEDIUM = 0.9999
+
+
 def _loss_tables(group: Group) -> Iterator[Table]:
     steps = _entries(group, lambda r: r.loss_steps)
     names = dict.fromkeys(name for e in steps for name in e.found.per_direction)
@@ -370,7 +387,9 @@ def _loss_tables(group: Group) -> Iterator[Table]:
         "Input rate: share of the largest load that was offered. Loss: (input - output) / input, "
         "the mean of the trials at a load."
     )
-    yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note])
+    wholes = ((e.result.size_text, whole_load_text(e.result)) for e in steps)
+    known = (f"{one}." for one in group_sentences(wholes))
+    yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note, *known])
 
 
 def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:

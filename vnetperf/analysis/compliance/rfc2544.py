@@ -376,7 +376,8 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "first load",
             "the first trial at the maximum rate of the medium",
             at_media,
-            f"{first:.0f} frames/s, all directions",
+            f"{first:.0f} frames/s, all directions"
+            + (f": {first / media:.1%} of the medium's {media:.0f}" if media else ""),
             why_less,
         ),
         (
