@@ -654,6 +654,29 @@ def test_received_frames_are_verified_where_their_length_was_compared(
     assert said in f"{clause.value} {clause.reason}"
 
 
+def test_a_case_that_ended_inconsistent_is_named_though_it_was_not_measured() -> None:
+    preset = shipped("mlr-strict")
+    log = WrittenLog(preset)
+    good = log.measured("throughput", 64).model_copy(update={"faults": CLEAN})
+    failed = log.measured("throughput", 512)
+    test = log.tests[-1]
+    test.trials[-1] = test.trials[-1].model_copy(update={"verdict": Verdict.INCONSISTENT})
+    end = SearchEndRecord(search=test.begin.search, wall_s=1.0, superseded=True)
+    test.end = end  # as the conductor ends a test that failed
+    lost = Result(scenario="pvp_x", test="throughput", frame_size=512, status="not measured")
+    (entry,) = [e for e in ledger(preset, [good, lost], log) if e.clause == "RFC 2544 section 10"]
+    assert entry.status == "met"
+    assert "pvp_x, throughput at 512 octets (1 trial, not measured)" in entry.value
+    assert " 64 octets" not in entry.value
+    (alone,) = [e for e in ledger(preset, [lost], log) if e.clause == "RFC 2544 section 10"]
+    assert alone.status == "not applicable"
+    assert "nothing was measured; frames that contradict the counts: pvp_x" in alone.value
+    assert failed.frame_size == 512
+
+
+CLEAN = FrameFaults(altered=0, verified=900)
+
+
 def test_each_kind_of_fault_is_counted_by_itself() -> None:
     counted = {"duplicated": 1, "reordered": 2, "late": 3, "misrouted": 4, "altered": 5}
     direction = DirectionCounts(

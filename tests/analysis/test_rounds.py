@@ -15,6 +15,8 @@ from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result
+from vnetperf.model.trial import TrialResult
+from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.results.log import read_log
 from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
@@ -81,6 +83,41 @@ def test_the_result_is_that_in_the_middle_with_all_bounds(tmp_path: Path) -> Non
         assert [one.round for one in repeated.observations] == [1, 2, 3]
         assert goal.lower_bound_fps == sorted(b for b in bounds if b is not None)[1]
     assert result.goals[0].trials_at_lower_bound == each[2].goals[0].trials_at_lower_bound
+
+
+def test_faults_of_every_round_are_in_the_result_and_each_is_named(tmp_path: Path) -> None:
+    """The round that is shown had none: the two others must not be lost with them."""
+    bench = Bench(tmp_path)
+    of_round = {1: 2, 2: 0, 3: 5}
+    for number, capacity in {1: 500e3, 2: 550e3, 3: 600e3}.items():
+        bench.run.begin_round(number, len(of_round))
+        bench.agent.duts = (SimulatedDut(capacity),) * 2
+
+        def spoil(_: int, result: TrialResult, twice: int = of_round[number]) -> TrialResult:
+            directions = tuple(
+                d.model_copy(update={"duplicated": twice, "altered": 0}) for d in result.directions
+            )
+            return result.model_copy(update={"directions": directions})
+
+        bench.agent.spoil = spoil
+        bench.throughput()
+    bench.run.close()
+    results = bench.derived()
+    (result,) = results.results
+    held = result.deployments
+    assert held is not None
+    assert held.shown == 2
+    assert {n: bool(found.duplicated) for n, found in held.faults.items()} == {
+        1: True,
+        2: False,
+        3: True,
+    }
+    assert result.faults.duplicated == sum(f.duplicated or 0 for f in held.faults.values())
+    assert result.faults.corrupted is None, "not recorded by this generator"
+    for report in (markdown_report(results), html_report(results), terminal_text(results)):
+        assert "round 3" in report
+    (metric,) = (m for m in metrics_of(result) if m.name == "frames_duplicated")
+    assert metric.value == result.faults.duplicated
 
 
 def test_a_round_that_failed_hides_no_other(tmp_path: Path) -> None:

@@ -134,6 +134,23 @@ def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> No
     assert [len(series["points"]) for series in found] == [3, 3]
 
 
+def test_lines_of_a_pipe_are_whole(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines() -> list[str]:
+        return told(capsys, "why", "fast").splitlines()
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = lines()
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, lines())) <= 60
+    assert len(lines()) > len(whole)
+    said = whole[whole.index("Explanation") + 1 :]
+    assert said
+    assert all(line.startswith("* ") for line in said)
+    assert max(map(len, said)) > 80
+
+
 def test_why_finds_the_only_result(capsys: pytest.CaptureFixture[str]) -> None:
     text = told(capsys, "why", "fast")
     assert "pvp_dpdk, throughput, 64 octets" in text

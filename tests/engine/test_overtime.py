@@ -13,7 +13,7 @@ import pytest
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, QueueMap, StreamLoad
+from vnetperf.traffic.loadgen.engine import Engine, EngineQueue, EngineTrial, QueueMap, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import EngineResult, FrameCounts
 
 pytestmark = pytest.mark.real
@@ -281,14 +281,22 @@ def stalled(loop: Engine, rate: float, away_s: float, **settings: Any) -> Engine
 def test_the_time_that_the_engine_stood_still_is_known(loop: Engine) -> None:
     loop.set_streams([stream(0)])
     stalled(loop, 50_000.0, 0.1, max_lag_s=LAG_S)
-    poll, send = loop.gaps(poll_hold_ns=90 * MS, send_hold_ns=90 * MS)
+    poll, send = loop.gaps()
     for gaps in (poll, send):
         assert 95 * MS < gaps.max_ns < 200 * MS
-        assert gaps.over_ns >= 95 * MS
         assert gaps.p999_ns == pytest.approx(gaps.max_ns, rel=0.01)
         assert gaps.p50_ns < 50 * MS
-    held, _ = loop.gaps(poll_hold_ns=None, send_hold_ns=None)
-    assert held.over_ns == 0
+    # A ring of 4500 frames holds 90 ms of this load.
+    held = [EngineQueue("rx", 1, 0, 50_000.0, 4500), EngineQueue("tx", 0, 0, 50_000.0, 4500)]
+    for queue in loop.queue_gaps(held):
+        assert (queue.share_ppm, queue.hold_ns) == (1_000_000, 90 * MS)
+        assert queue.over_ns >= 95 * MS
+    (unknown,) = loop.queue_gaps([EngineQueue("rx", 1, 0, 50_000.0)])
+    assert unknown.over_ns == 0
+    (still,) = loop.queue_gaps([EngineQueue("tx", 1, 0, 50_000.0, 4500)])
+    assert still.over_ns == 0, "this port has sent nothing"
+    with pytest.raises(GeneratorError, match="queue"):
+        loop.queue_gaps([EngineQueue("rx", 1, 1, 50_000.0)])
 
 
 def test_a_stall_after_the_last_frame_has_come_is_no_gap(loop: Engine) -> None:
@@ -305,8 +313,7 @@ def test_a_stall_after_the_last_frame_has_come_is_no_gap(loop: Engine) -> None:
     finally:
         os.kill(loop.pid, signal.SIGCONT)
     assert loop.wait(30).stream(0).counts.received == 0
-    poll, _ = loop.gaps(poll_hold_ns=250 * MS, send_hold_ns=None)
-    assert poll.over_ns == 0
+    poll, _ = loop.gaps()
     assert 0 < poll.max_ns < 250 * MS
 
 
@@ -314,7 +321,7 @@ def test_catching_up_is_bounded_and_the_rest_is_unsent(loop: Engine) -> None:
     loop.set_streams([stream(0)])
     result = stalled(loop, 50_000.0, 0.1, max_lag_s=LAG_S, catch_up=200, bin_s=0.01)
     counts = result.stream(0).counts
-    _, send = loop.gaps(poll_hold_ns=None, send_hold_ns=None)
+    _, send = loop.gaps()
     assert counts.intended == counts.sent + counts.refused + counts.unsent == 25_000
     assert counts.unsent >= 50_000 * 0.095 - 200
     # What was due in the last bin of the stall, and besides no more than what is stated.

@@ -98,3 +98,17 @@ def test_ctrl_c_on_a_terminal_leaves_no_crash(interrupted: Site) -> None:
     assert "to continue: pytest --resume" in text
     assert "lost sys.stderr" not in text
     assert "Traceback" not in text
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(site: Site) -> None:
+    terminated = INTERRUPT.replace("{trials}", "1").replace(
+        "raise KeyboardInterrupt", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    site.pytester.makeconftest(terminated)
+    result = site.run_apart(*OPTIONS)
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == 2
+    (folder,) = site.folders
+    assert f"to continue: pytest --resume results/{folder.name}" in text
+    assert (folder / "report.html").is_file()
+    assert "Traceback" not in text

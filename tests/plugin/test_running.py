@@ -115,6 +115,29 @@ def test_a_missing_capability_is_a_skip_with_reason_and_cure(
     assert site.calls("deploy", "calibrate") == {}
 
 
+def test_latest_stays_where_a_run_skipped_everything(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.run("-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=1)
+    (measured,) = site.folders
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
+    site.run("-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(skipped=1)
+    assert len(site.folders) == 2
+    assert (site.path / "results" / "latest").resolve() == measured
+    monkeypatch.delenv("FAKE_AGENT")
+    site.run("-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=1)
+    assert (site.path / "results" / "latest").resolve() == site.folders[-1]
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",), ("-qq",), ("-v",)], ids=str)
+def test_a_line_of_progress_stands_behind_no_dot(site: Site, quiet: tuple[str, ...]) -> None:
+    site.pytester.makepyfile(test_before="def test_passes(): pass\n")
+    result = site.run("test_before.py", "test_rfc2544.py", "-k", "passes or pvp_dpdk", *quiet)
+    lines = [line for line in result.outlines if "vnetperf: deploying" in line]
+    assert lines
+    assert all(line.startswith("vnetperf: ") for line in lines)
+
+
 def test_a_dut_that_fails_is_a_failure_with_its_message_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,8 +75,13 @@ def test_a_ratio_of_several_deployments_has_an_interval_and_one_of_a_single_says
     said = markdown_report(run).split("by nic\n")[1].split("\n##")[0]
     assert "0.808\N{MULTIPLICATION SIGN} (0.804\N{MULTIPLICATION SIGN} to 0.812" in said
     assert "95 % interval over deployments" in said
+    page = _section(run).replace("&#215;", "\N{MULTIPLICATION SIGN}")
+    assert "0.808\N{MULTIPLICATION SIGN} (0.804\N{MULTIPLICATION SIGN} to 0.812" in page
+    assert "95 % interval over deployments" in page
     single = markdown_report(found).split("by nic\n")[1].split("\n##")[0]
-    assert "One deployment each: whether a difference comes again is not known" in single
+    for shown in (single, _section(found)):
+        assert "One deployment each: whether a difference comes again is not known" in shown
+        assert "interval" not in shown
 
 
 def test_the_terminal_shows_it_in_eighty_columns(found):

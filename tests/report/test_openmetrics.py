@@ -11,6 +11,7 @@ from vnetperf.model.outcomes import Recovery, Spread
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunIdentity, RunResults
 from vnetperf.model.trial import Latency
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
+from vnetperf.results.metrics import goal_metrics_of, named_metrics_of
 
 IDENTITY = RunIdentity(
     tool="vnetperf 1",
@@ -145,6 +146,27 @@ def test_a_case_without_a_number_fails_and_says_why() -> None:
     assert document["criteria"] == "FAIL"
     assert document["details"]["frame_sizes"]["64"]["why"] == "no vpp"
     assert document["start_date"] == "2026-11-22 05:50:51"
+
+
+def test_documents_have_every_number_of_the_table_of_metrics(every: RunResults) -> None:
+    """A metric that is added to the table is in TestAPI's documents without a line there."""
+    for document in documents_for_testapi(every, TestApiNames()):
+        for result in every.results:
+            case = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{result.scenario}_{result.test}")
+            if document["case_name"] != case or result.status != "measured":
+                continue
+            details = document["details"]["frame_sizes"][result.size_name]
+            for goal in result.goals:
+                held = details["goals"][goal.name]
+                assert held["lower_bound_fps"] == goal.lower_bound_fps
+                assert held["regular"] == goal.regular
+                directions = {(m["name"], m["direction"]) for m in held["directions"]}
+                for metric in goal_metrics_of(result, goal):
+                    if metric.direction:
+                        assert (metric.name, metric.direction) in directions
+                    else:
+                        assert any(name.startswith(metric.name) for name in held), metric.name
+            assert len(details.get("found", ())) == len(list(named_metrics_of(result)))
 
 
 def test_a_number_comes_with_n_and_interval() -> None:

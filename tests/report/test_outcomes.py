@@ -289,3 +289,22 @@ def test_a_redacted_copy_says_so_first(every):
     for said in (terminal_text(run), _flat(markdown_report(run)), Page(html_report(run)).shown):
         assert "a redacted copy: values were replaced by tokens" in " ".join(said.split())
     assert "left out: captures" in _flat(markdown_report(run))
+
+
+def test_what_all_of_an_input_rate_is_stands_beside_it(every):
+    result = next(r for r in every.results if r.loss_steps)
+    top = max(step.load_fps / step.input_ratio for step in result.loss_steps)
+    alike = result.model_copy(update={"media_max_fps": top * 2})
+    said = "the largest load that the generator offers, 50 % of the medium's"
+    assert said in outcomes.whole_load_text(alike)
+    assert "the maximum of the medium" in outcomes.whole_load_text(
+        result.model_copy(update={"media_max_fps": top})
+    )
+    assert "medium" not in outcomes.whole_load_text(
+        result.model_copy(update={"media_max_fps": None})
+    )
+    run = every.model_copy(update={"results": (alike,)})
+    for shown in (terminal_text(run, width=160), _flat(markdown_report(run)), html_report(run)):
+        assert said in " ".join(
+            shown.replace("\N{NO-BREAK SPACE}", " ").replace("&#39;", "'").split()
+        )

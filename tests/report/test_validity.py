@@ -94,6 +94,15 @@ def test_a_trial_that_found_no_bound_says_what_it_was_for(results: RunResults, p
     assert f"<td>VALID, {phase}" in row[0]
 
 
+def test_the_phase_of_a_search_is_a_column_of_the_trials(every: RunResults) -> None:
+    first, *others = (t for t in every.trials if t.test == "throughput")
+    confirming = first.model_copy(update={"phase": "confirm"})
+    besides = first.model_copy(update={"test": "soak"})
+    run = every.model_copy(update={"trials": (confirming, *others, besides)})
+    phases = [row["phase"] for row in csv.DictReader(io.StringIO(trials_csv(run)))]
+    assert phases == ["confirm", *["search"] * len(others), ""]
+
+
 def test_what_was_not_recorded_is_not_zero(results: RunResults) -> None:
     assert "tester-bound" not in terminal_text(results)
     assert "not recorded" in markdown_report(results)

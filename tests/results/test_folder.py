@@ -7,17 +7,29 @@ import pytest
 from tests.runner.support import Bench
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import LogError
-from vnetperf.results.folder import merge_worker_logs, new_folder, read_run, worker_log
+from vnetperf.results.folder import (
+    merge_worker_logs,
+    new_folder,
+    point_latest,
+    read_run,
+    worker_log,
+)
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.records import SearchRecord, TrialRecord
 
 
-def test_each_run_has_a_private_folder_and_latest_is_the_newest(tmp_path: Path) -> None:
+def test_each_run_has_a_private_folder_and_latest_is_the_newest_that_deployed(
+    tmp_path: Path,
+) -> None:
     results = tmp_path / "deep" / "results"
     folders = [new_folder(results) for _ in range(3)]
     assert len(set(folders)) == 3
     assert all(f.stat().st_mode & 0o777 == 0o700 for f in folders)
-    assert (results / "latest").resolve() == folders[-1]
+    assert (results / "latest").resolve() == folders[0], "there was no other"
+    point_latest(folders[2])
+    assert (results / "latest").resolve() == folders[2]
+    new_folder(results)
+    assert (results / "latest").resolve() == folders[2]
     assert not (results / "latest").readlink().is_absolute()  # results can be moved
 
 

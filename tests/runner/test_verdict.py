@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -10,11 +12,14 @@ from vnetperf.model.trial import (
     Gaps,
     MachineLoad,
     PortCounts,
+    QueueGaps,
     TrialGaps,
+    TrialRequest,
     TrialResult,
     Verdict,
 )
 from vnetperf.runner.verdict import is_finding, judge, offerable_load
+from vnetperf.testing.sim import SimulatedDut
 
 TOLERANCE = 0.001
 FRAMES = st.integers(0, 10**7)
@@ -177,6 +182,93 @@ def test_a_stall_that_the_rings_bridge_or_that_cost_nothing_is_none() -> None:
 def test_gaps_that_were_not_recorded_or_rings_that_are_not_known_condemn_nothing() -> None:
     assert stalled(None, LOSSY)[0] is Verdict.VALID
     assert stalled(stood_still(poll_s=0.5, hold_s=None), LOSSY)[0] is Verdict.VALID
+
+
+def away(direction: int, worker: int, seconds: float, **more: Any) -> QueueGaps:
+    return QueueGaps(
+        **{
+            "direction": direction,
+            "kind": "poll",
+            "port": 1 - direction,
+            "queue": worker,
+            "worker": worker,
+            "share": 0.25,
+            "max_s": seconds,
+            "hold_s": 0.008,
+            "over_s": seconds,
+            **more,
+        }
+    )
+
+
+def of_queues(*queues: QueueGaps) -> TrialGaps:
+    longest = max(one.over_s for one in queues)
+    gaps = Gaps(max_s=longest, hold_s=0.008, over_s=longest)
+    return TrialGaps(poll=gaps, send=Gaps(max_s=0.0), queues=queues, catch_up_frames=1024)
+
+
+def test_a_thread_that_stood_still_condemns_only_what_its_queues_carry() -> None:
+    other = counts(1, sent=1_000_000)
+    assert stalled(of_queues(away(1, 0, 0.5)), LOSSY, other)[0] is Verdict.VALID
+    got, why = stalled(of_queues(away(0, 2, 0.5), away(1, 0, 0.5)), LOSSY, other)
+    assert got is Verdict.TESTER_STALLED
+    assert "did not poll queue 2 of port 1 for 500 ms (the tester's receive ring holds 8 ms" in why
+
+
+def test_a_stall_of_one_queue_costs_no_more_than_its_share_of_the_frames() -> None:
+    lost = counts(sent=1_000_000, received=970_000)
+    # A quarter of the frames of 11 ms: 2750, less than a tenth of what was lost.
+    assert stalled(of_queues(away(0, 0, 0.011)), lost)[0] is Verdict.VALID
+    assert stalled(stood_still(poll_s=0.011), lost)[0] is Verdict.TESTER_STALLED
+
+
+def test_stalls_of_several_threads_add_up_and_one_of_both_kinds_counts_once() -> None:
+    both = away(0, 0, 0.02, kind="send", port=0)
+    assert of_queues(away(0, 0, 0.02), both).most_lost(0, 1e6) == pytest.approx(5_000)
+    two = of_queues(away(0, 0, 0.02), away(0, 1, 0.01), both)
+    assert two.most_lost(0, 1e6) == pytest.approx(7_500)
+    assert two.most_lost(1, 1e6) == 0
+
+
+@given(
+    st.lists(
+        st.builds(
+            away,
+            st.integers(0, 1),
+            st.integers(0, 3),
+            st.floats(0.009, 1.0),
+            kind=st.sampled_from(("poll", "send")),
+        ),
+        min_size=1,
+    ),
+    st.floats(1, 1e8),
+)
+def test_what_queues_cost_is_never_more_than_all_frames_of_all_their_gaps(
+    queues: list[QueueGaps], rate: float
+) -> None:
+    for direction in (0, 1):
+        mine = [one for one in queues if one.direction == direction]
+        most = sum(one.share * one.over_s for one in mine) * rate
+        assert 0 <= of_queues(*queues).most_lost(direction, rate) <= most * (1 + 1e-9)
+        if mine:
+            one = max(one.share * one.over_s for one in mine) * rate
+            assert of_queues(*queues).most_lost(direction, rate) >= one * (1 - 1e-9)
+
+
+def test_a_simulated_tester_of_four_threads_loses_no_more_trials_than_its_stalls_cost() -> None:
+    """Each stall of 5 ms overflows the ring of one thread that carries all, and none of four."""
+    for threads, expected in ((1, Verdict.TESTER_STALLED), (4, Verdict.VALID)):
+        dut = SimulatedDut(
+            1e6,
+            drop_probability=0.001,
+            stall_s=0.005,
+            tester_threads=threads,
+            catch_up_frames=10**6,
+        )
+        result = dut.count(TrialRequest(load_fps=900e3, duration_s=10.0))
+        assert judge(result, TOLERANCE)[0] is expected
+        assert result.gaps is not None
+        assert bool(result.gaps.poll.over_s) is (threads == 1)
 
 
 def test_a_loss_far_beyond_what_the_stall_may_have_cost_is_the_duts() -> None:

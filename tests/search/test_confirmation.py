@@ -217,21 +217,41 @@ def test_the_trials_of_a_log_confirm_a_maximum_load(goal: SearchGoal) -> None:
     assert again == found
 
 
-def test_one_short_trial_of_a_sweep_decides_nothing_for_another_goal() -> None:
-    dut = SimulatedDut(5e6, lossy_loads_fps=(1.0e6, 1.2e6), lossy_ratio=0.001)
-    outcome, log = run(make_search("mlr", [PDR], CONFIRMED), dut)
+def searched_for(goal: SearchGoal, dut: SimulatedDut) -> tuple[GoalOutcome, list[TrialOutcome]]:
+    outcome, log = run(make_search("mlr", [goal], CONFIRMED), dut)
     [result] = outcome.results
     assert confirmation(result).status == "confirmed"
     assert confirmation(result).inversions == ()
+    return result, log
+
+
+def for_no_loss(result: GoalOutcome, log: list[TrialOutcome]) -> GoalOutcome:
+    """The same bounds, of a goal without loss, by the same trials."""
+    goal = replace(result.goal, name="none", loss_ratio=0.0)
     after = [trial for trial in log if trial.request.phase]
-    assert sum(trial.request.phase == "sweep" and trial.loss_ratio > 0 for trial in after) == 1
-    strict = replace(result, goal=replace(PDR, name="none", loss_ratio=0.0), confirmation=None)
     searched = [trial for trial in log if not trial.request.phase]
-    again = confirmed_by_trials(strict, searched, after, CONFIRMED)
-    assert again.regular
+    bounds = replace(result, goal=goal, confirmation=None)
+    return confirmed_by_trials(bounds, searched, after, CONFIRMED)
+
+
+def test_one_short_trial_of_a_sweep_decides_nothing_for_another_goal() -> None:
+    lossy = (0.3 * MAX_FPS, 0.4 * MAX_FPS)
+    dut = SimulatedDut(2 * MAX_FPS, lossy_loads_fps=lossy, lossy_ratio=0.001)
+    result, log = searched_for(PDR, dut)
+    assert sum(trial.request.phase == "sweep" and trial.loss_ratio > 0 for trial in log) == 1
+    again = for_no_loss(result, log)
+    assert again.at_least
     assert confirmation(again).status == "confirmed"
     assert confirmation(again).inversions == ()
     assert "frames/s per interface is not known" in confirmation(again).reason
+
+
+def test_a_visit_that_was_too_short_for_another_goal_confirms_nothing() -> None:
+    """Three trials that all lost a little confirm a bound with loss, and none without."""
+    again = for_no_loss(*searched_for(PDR, SimulatedDut(5e6)))
+    assert again.regular
+    assert confirmation(again).status == "not confirmed"
+    assert "too few trials at its bounds" in confirmation(again).reason
 
 
 class Thawing(SimulatedDut):
@@ -258,3 +278,49 @@ def test_bounds_that_are_not_final_are_not_confirmed() -> None:
     assert confirmation(outcome.results[0]).status == "not confirmed"
     assert confirmation(outcome.results[0]).reason == "no load met the goal"
     assert not any(trial.request.phase for trial in log)
+
+
+def stopped_at(
+    wanted: list[SearchGoal], limits: SearchLimits, log: list[TrialOutcome]
+) -> tuple[GoalOutcome, ...]:
+    """What the search itself has when it is stopped after these trials."""
+    search = make_search("mlr", wanted, limits)
+    assert replay(search, log).next_request is not None
+    with pytest.raises(StopIteration) as end:
+        search.throw(StopSearch("the run was interrupted"))
+    results: tuple[GoalOutcome, ...] = end.value.value.results
+    return results
+
+
+DOUBTFUL = st.one_of(
+    ANY_DUT,
+    st.builds(two_modes, st.integers(0, 10**6), st.sampled_from([0.05, 0.1, 0.3, 0.5])),
+    st.builds(Thawing, st.floats(0.3, 0.999).map(lambda share: share * MAX_FPS)),
+    st.builds(SimulatedDut, st.just(2 * MAX_FPS), noise=st.sampled_from([0.0, 0.02])),
+    st.builds(SimulatedDut, st.just(5e6), lossy_loads_fps=st.just((1.0e6, 1.2e6))),
+)
+
+
+@given(st.sampled_from([[STRICT], [CSIT], [QUICK], [NDR, PDR], [CSIT, PDR]]), DOUBTFUL, st.data())
+def test_a_log_that_was_cut_confirms_what_the_search_had_confirmed_there(
+    wanted: list[SearchGoal], dut: SimulatedDut, data: st.DataObject
+) -> None:
+    """A visit that broke off is none, wherever the log ends."""
+    limits = replace(SMALL, confirm=CONFIRM)
+    outcome, log = run(make_search("mlr", wanted, limits), dut)
+    searched = [trial for trial in log if not trial.request.phase]
+    plain = replay(make_search("mlr", wanted, SMALL), searched).found
+    assert plain is not None
+    after = data.draw(st.integers(0, len(log) - len(searched)))
+    cut = log[: len(searched) + after]
+    own = stopped_at(wanted, limits, cut) if len(cut) < len(log) else outcome.results
+    for bound, held in zip(plain.results, own, strict=True):
+        again = confirmed_by_trials(
+            bound, searched, cut[len(searched) :], limits, ended=len(cut) == len(log)
+        )
+        assert confirmation(again).status == confirmation(held).status
+        assert again.regular == held.regular
+        assert confirmation(again).inversions == confirmation(held).inversions
+        final = bound.regular or bound.at_least
+        if final and len(cut) < len(log) and confirmation(again).status == "not confirmed":
+            assert "broke off" in confirmation(again).reason

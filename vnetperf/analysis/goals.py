@@ -370,6 +370,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         [one for one in outcomes if one.request.phase],
         limits,
         "" if logged.end is None else logged.end.stopped,
+        ended=logged.end is not None,
     )
     return Answer(goal_result(found, begin, logged), missing)
 

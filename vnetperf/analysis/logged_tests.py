@@ -14,7 +14,14 @@ from typing import Any, Generic, TypeVar
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import Deployments, GoalResult, Observation, RepeatedNumber, Result
+from vnetperf.model.result import (
+    Deployments,
+    FrameFaults,
+    GoalResult,
+    Observation,
+    RepeatedNumber,
+    Result,
+)
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
 from vnetperf.results.metrics import Metric, compared_metrics_of
@@ -173,11 +180,13 @@ def _over_deployments(
         failures=failures,
         shown=shown if measured else 0,
         numbers=_repeated_numbers(measured) if len(found) > 1 else (),
+        faults={n: one.faults for n, one in measured.items()} if len(measured) > 1 else {},
     )
     result = found[shown]
     if len(found) > 1 and measured:
         goals = tuple(_over_rounds(goal, measured, held) for goal in result.goals)
-        result = result.model_copy(update={"goals": goals})
+        faults = FrameFaults.pooled(one.faults for one in measured.values())
+        result = result.model_copy(update={"goals": goals, "faults": faults})
     return result.model_copy(update={"deployments": held})
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from math import isinf
 from typing import Any
@@ -20,11 +22,20 @@ from vnetperf.results.environment import FactDifference
 _ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
 
 
+#: Columns of what is no terminal: programs read lines, and a file has no edge.
+_PIPED = 10_000
+
+
+def _width() -> int | None:
+    """Columns to print in; None for those of the terminal, or of COLUMNS."""
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPED
+
+
 class Out:
     """Where a command prints to."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=False)
+        self.console = console or Console(highlight=False, soft_wrap=False, width=_width())
         self.plain = not self.console.encoding.lower().startswith("utf")
 
     def text(self, text: str, style: str = "") -> Text:

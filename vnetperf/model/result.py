@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from statistics import median
 from typing import Any, Literal
 
@@ -269,40 +270,10 @@ class RepeatedNumber(Frozen):
         return dict(Counter(one.qualifier for one in self.observations if one.qualifier))
 
 
-class Deployments(Frozen):
-    """How often a case was deployed and measured (`--repeat N`), and what each deployment gave.
-
-    Attributes:
-        planned: Deployments that there were to be.
-        attempted: Those that were begun.
-        measured: Those that gave a result.
-        failures: Round -> why it has no result.
-        shown: Round whose figures the rest of the result are: the one whose throughput is in the
-            middle, so that loads and what was measured at them are of one deployment; 0: none.
-        numbers: Every number over all deployments; empty for a single one.
-    """
-
-    planned: int = 1
-    attempted: int
-    measured: int
-    failures: dict[int, str] = Field(default_factory=dict)
-    shown: int = 0
-    numbers: tuple[RepeatedNumber, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """What failed, in a sentence; "" when nothing did."""
-        if not self.failures:
-            return ""
-        whys = dict.fromkeys(why.splitlines()[0] for why in self.failures.values() if why)
-        return (
-            f"{len(self.failures)} of {self.attempted} deployments gave no result"
-            f" ({'; '.join(whys) or 'no reason was recorded'})"
-        )
-
-
 class FrameFaults(Frozen):
     """Frames that came back otherwise than they were sent, in all valid trials of a test.
+
+    Of a test that was deployed several times, in all rounds.
 
     RFC 2544 section 10. Each is None where it was not counted or not recorded.
 
@@ -327,6 +298,59 @@ class FrameFaults(Frozen):
     foreign: int | None = None
     stale: int | None = None
     verified: int | None = None
+
+    @classmethod
+    def pooled(cls, every: Iterable[FrameFaults]) -> FrameFaults:
+        """Faults of several deployments together.
+
+        Args:
+            every: Those of each.
+
+        Returns:
+            The sums; None where one of them is not known, or there are none.
+        """
+        held = list(every)
+
+        def total(name: str) -> int | None:
+            counts = [getattr(one, name) for one in held]
+            return sum(counts) if counts and None not in counts else None
+
+        return cls(**{name: total(name) for name in cls.model_fields})
+
+
+class Deployments(Frozen):
+    """How often a case was deployed and measured (`--repeat N`), and what each deployment gave.
+
+    Attributes:
+        planned: Deployments that there were to be.
+        attempted: Those that were begun.
+        measured: Those that gave a result.
+        failures: Round -> why it has no result.
+        shown: Round whose figures the rest of the result are: the one whose throughput is in the
+            middle, so that loads and what was measured at them are of one deployment; 0: none.
+        numbers: Every number over all deployments; empty for a single one.
+        faults: Round -> its frames not as they were sent; empty for a single deployment. The
+            result's own are those of all of them.
+    """
+
+    planned: int = 1
+    attempted: int
+    measured: int
+    failures: dict[int, str] = Field(default_factory=dict)
+    shown: int = 0
+    numbers: tuple[RepeatedNumber, ...] = ()
+    faults: dict[int, FrameFaults] = Field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """What failed, in a sentence; "" when nothing did."""
+        if not self.failures:
+            return ""
+        whys = dict.fromkeys(why.splitlines()[0] for why in self.failures.values() if why)
+        return (
+            f"{len(self.failures)} of {self.attempted} deployments gave no result"
+            f" ({'; '.join(whys) or 'no reason was recorded'})"
+        )
 
 
 class Result(Frozen):

@@ -492,12 +492,40 @@ class Gaps(Frozen):
             is what a frame meets that arrives at any time.
         hold_s: The longest gap that the rings bridge at the trial's load, seconds: polling, until
             the tester's receive ring is full; sending, until more frames are overdue than the DUT's
-            receive ring holds. None: the ring's size is not known.
+            receive ring holds. None: the ring's size is not known. Of several rings the one that
+            gaps overflow for the longest time, else the one that is full first.
         over_s: Time in gaps longer than that, seconds.
     """
 
     max_s: float
     percentiles: dict[str, float] = Field(default_factory=dict)
+    hold_s: float | None = None
+    over_s: float = 0.0
+
+
+class QueueGaps(Frozen):
+    """Gaps of the thread that serves one queue of the tester, which its ring does not bridge.
+
+    Attributes:
+        direction: Direction whose frames go through the queue.
+        kind: "poll" of a receive queue, "send" of a transmit queue.
+        port: Number of the tester's port.
+        queue: Number of the queue at the port.
+        worker: Number of the thread.
+        share: Share of the port's frames that went through this queue, 0..1.
+        max_s: The longest gap, seconds.
+        hold_s: The longest that the queue's ring bridges at its share of the load, seconds; None:
+            the ring's size is not known.
+        over_s: Time in gaps longer than that, seconds.
+    """
+
+    direction: int
+    kind: Literal["poll", "send"]
+    port: int
+    queue: int
+    worker: int
+    share: float
+    max_s: float
     hold_s: float | None = None
     over_s: float = 0.0
 
@@ -513,13 +541,48 @@ class TrialGaps(Frozen):
     Attributes:
         poll: When it did not receive.
         send: When it did not send.
+        queues: The queues with gaps that their rings do not bridge; of an older log none, though
+            there may have been such gaps.
         catch_up_frames: Overdue frames that a transmit queue sends after a gap, at most, and at no
             more than twice its load; all others are given up and counted as unsent.
     """
 
     poll: Gaps
     send: Gaps
+    queues: tuple[QueueGaps, ...] = ()
     catch_up_frames: int
+
+    def of_direction(self, direction: int) -> tuple[QueueGaps, ...]:
+        """The queues of one direction at which gaps are not bridged.
+
+        Args:
+            direction: Number of the sending tester port.
+
+        Returns:
+            They; none where the direction's rings bridged every gap.
+        """
+        return tuple(one for one in self.queues if one.direction == direction)
+
+    def most_lost(self, direction: int, rate_fps: float) -> float:
+        """Frames of a direction that the tester may have lost while it stood still, at most.
+
+        A gap that a queue's ring does not bridge costs no more than the queue's frames of its whole
+        length. A thread that neither polls nor sends is away once: the larger of both counts.
+
+        Args:
+            direction: Number of the sending tester port.
+            rate_fps: Its rate, frames/s.
+
+        Returns:
+            Frames.
+        """
+        if not self.queues:  # recorded before queues were told apart, or nothing is over
+            return rate_fps * max(self.poll.over_s, self.send.over_s)
+        cost: dict[int, dict[str, float]] = {}
+        for one in self.of_direction(direction):
+            of_worker = cost.setdefault(one.worker, {})
+            of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
+        return rate_fps * sum(max(kinds.values()) for kinds in cost.values())
 
     def bounds(self, latency: Latency) -> tuple[str, ...]:
         """The values of a latency that the tester's own wait may explain.

@@ -239,6 +239,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not config.getoption("plan"):
         if wanted:
             session_of(config).check_resume()
+            session_of(config).interrupt_on_sigterm()
         return None
     from vnetperf.pytest_plugin.terminal import print_plans
 

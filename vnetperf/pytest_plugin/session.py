@@ -112,17 +112,22 @@ def _deferred_interrupt(progress: LiveProgress | None) -> Iterator[list[int]]:
         yield pressed
         return
 
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
     def first(number: int, _: object) -> None:
         pressed.append(number)
-        signal.signal(signal.SIGINT, before)
+        restore()
         if progress:
-            progress.line("the machine is being restored; Ctrl-C once more does not wait for it")
+            again = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+            progress.line(f"the machine is being restored; {again} once more does not wait for it")
 
-    before = signal.signal(signal.SIGINT, first)
+    before = {number: signal.signal(number, first) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 class ThresholdCheck:
@@ -313,6 +318,23 @@ class BenchSession:
             else:
                 self.folder = new_folder(Path(self.configuration.settings.results_dir))
         return self.folder
+
+    def interrupt_on_sigterm(self) -> None:
+        """Let a first SIGTERM end the session as Ctrl-C does: with reports, and how to go on."""
+        in_main = threading.current_thread() is threading.main_thread()
+        taken = not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        if taken or self.worker:  # a worker is ended by its controller
+            return
+
+        def restore() -> None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+        def first(*_: object) -> None:
+            restore()
+            raise KeyboardInterrupt("SIGTERM")
+
+        signal.signal(signal.SIGTERM, first)
+        self.config.add_cleanup(restore)
 
     def reserve_name(self) -> str:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""

@@ -58,7 +58,11 @@ class LiveProgress:
         self._reported = text
 
     def line(self, text: str) -> None:
-        """Print a line of its own."""
+        """Print a line of its own, and not behind the dots of tests."""
+        # pytest ends a line of dots itself where a file's name began it: not with -q.
+        begun = getattr(getattr(self.terminal, "_tw", None), "width_of_current_line", 0)
+        if begun and not getattr(self.terminal, "currentfspath", None):
+            self.terminal.line("")
         self.terminal.write_line(f"vnetperf: {text}")
 
     def test_begins(self, test: BeginRecord) -> None:

@@ -108,6 +108,22 @@ class VariantResults:
             *sides, paired=all(m.is_bounded for m in (*one.values(), *other.values()))
         )
 
+    @property
+    def _cells(self) -> Iterator[tuple[ComparedVariant, int, str]]:
+        for size in self.sizes:
+            for name in self.goal_names:
+                yield from ((variant, size, name) for variant in self.comparison.variants)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether any ratio has an interval over deployments."""
+        return any(self.against_first(*cell) is not None for cell in self._cells)
+
+    @property
+    def has_ratios(self) -> bool:
+        """Whether any variant is held against the first."""
+        return any(self.relative(*cell) for cell in self._cells)
+
     def _deployments(self, variant: ComparedVariant, size: int, name: str) -> dict[int, Measurand]:
         """Round -> the lower bound there."""
         result = self.result(variant, size)
@@ -156,7 +172,7 @@ def _times(ratio: float) -> str:
     return f"{units.significant(ratio, 3)}\N{MULTIPLICATION SIGN}"
 
 
-def _relative_text(of: _Compared) -> str | None:
+def relative_text(of: _Compared) -> str | None:
     """A variant against the first: over deployments with the interval of their pairs."""
     found, variant, size, name = of
     shown = found.relative(variant, size, name)
@@ -231,7 +247,7 @@ _NUMBERS: tuple[Column[_Compared], ...] = (
     Column("goal", lambda of: of[3] or None, words=True),
     Column("lower bound, aggregate", _bound_text, bold=True),
     Column("upper bound, aggregate", _upper_text),
-    Column("against the first", _relative_text),
+    Column("against the first", relative_text),
     Column("regular?", _why_text, words=True),
 )
 
@@ -248,13 +264,14 @@ def comparison_table(found: VariantResults) -> Table:
         for name in found.goal_names or ("",)
         for variant in found.comparison.variants
     ]
-    repeated = any(found.against_first(*row[1:]) is not None for row in rows)
-    single = any(found.relative(*row[1:]) for row in rows) and not repeated
-    notes = (
-        "In brackets: 95 % interval over deployments, round by round." if repeated else "",
-        f"One deployment each: {_NOT_KNOWN}." if single else "",
-    )
-    return Table.of("", _NUMBERS, rows, tuple(note for note in notes if note))
+    return Table.of("", _NUMBERS, rows, comparison_notes(found))
+
+
+def comparison_notes(found: VariantResults) -> tuple[str, ...]:
+    """What a reader must know of the ratios."""
+    if found.is_repeated:
+        return ("In brackets: 95 % interval over deployments, round by round.",)
+    return (f"One deployment each: {_NOT_KNOWN}.",) if found.has_ratios else ()
 
 
 def event_table(found: VariantResults) -> Table:

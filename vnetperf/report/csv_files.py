@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vnetperf.model.outcomes import Curve
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result, RunResults
 from vnetperf.report import summary
 from vnetperf.report.goal_text import rate_rows
@@ -146,6 +147,11 @@ def results_csv(results: RunResults) -> str:
     return _csv(results, _RESULTS, rows)
 
 
+def _phase(row: Row) -> object:
+    """What a trial of a search was for."""
+    return row["trial"].phase or ("search" if row["trial"].test == THROUGHPUT else None)
+
+
 _TRIALS: Columns = {
     "number": "trial.number",
     **_case("trial"),
@@ -164,6 +170,7 @@ _TRIALS: Columns = {
     "tester_send_gap_s": "trial.send_gap_s",
     "late_frames": "trial.late",
     "disturbed": lambda row: "; ".join(row["trial"].disturbed),
+    "phase": _phase,
 }
 
 

@@ -348,6 +348,7 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield _SIZE
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
     yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
+    yield Column("of the medium", lambda e: _of_medium(e.found.load_fps, e.result), brief=False)
     yield Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
@@ -363,6 +364,22 @@ def _loss_of(name: str) -> Callable[[Entry[LossStep]], str]:
     return cell
 
 
+def whole_load_text(result: Result) -> str:
+    """What 100 % of an input rate is: mostly what the generator can offer, and not the medium."""
+    whole = next((s.load_fps / s.input_ratio for s in result.loss_steps if s.input_ratio), 0.0)
+    if not whole:
+        return ""
+    medium = result.media_max_fps
+    if medium and whole >= medium * _WHOLE_MEDIUM:
+        return f"100 % is {units.fps(whole)}, the maximum of the medium"
+    share = f", {percent(whole / medium, 3)} of the medium's {units.fps(medium)}" if medium else ""
+    return f"100 % is {units.fps(whole)}, the largest load that the generator offers{share}"
+
+
+#: Share of the medium's maximum from which on a load is all of it, but for rounding.
+_WHOLE_MEDIUM = 0.9999
+
+
 def _loss_tables(group: Group) -> Iterator[Table]:
     steps = _entries(group, lambda r: r.loss_steps)
     names = dict.fromkeys(name for e in steps for name in e.found.per_direction)
@@ -370,7 +387,9 @@ def _loss_tables(group: Group) -> Iterator[Table]:
         "Input rate: share of the largest load that was offered. Loss: (input - output) / input, "
         "the mean of the trials at a load."
     )
-    yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note])
+    wholes = ((e.result.size_text, whole_load_text(e.result)) for e in steps)
+    known = (f"{one}." for one in group_sentences(wholes))
+    yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note, *known])
 
 
 def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
@@ -767,9 +786,9 @@ def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
 # Frames that came back otherwise than they were sent, of every test.
 
 
-def _fault_column(name: str) -> Column[Result]:
-    def cell(result: Result) -> str:
-        count = getattr(result.faults, name)
+def _fault_column(name: str) -> Column[Entry[FrameFaults]]:
+    def cell(entry: Entry[FrameFaults]) -> str:
+        count = getattr(entry.found, name)
         return "not counted" if count is None else frames(count)
 
     return Column(name, cell)
@@ -777,19 +796,31 @@ def _fault_column(name: str) -> Column[Result]:
 
 #: Kinds of faults, in the order of a table; what was verified is none.
 FAULTS = tuple(name for name in FrameFaults.model_fields if name != "verified")
-_FAULTS: tuple[Column[Result], ...] = (
-    Column("size", lambda r: r.size_name, words=True),
-    *map(_fault_column, FAULTS),
-)
+_FAULTS: tuple[Column[Entry[FrameFaults]], ...] = (_SIZE, *map(_fault_column, FAULTS))
+#: Of a test that was deployed several times.
+_DEPLOYMENT: Column[Entry[FrameFaults]] = Column("deployment", lambda e: e.of or None, words=True)
 _FAULTS_NOTE = (
     "In all valid trials. Late, misrouted and altered frames (of another length or payload than "
     "was sent) count as lost."
 )
 
 
+def _fault_entries(result: Result) -> Iterator[Entry[FrameFaults]]:
+    """Of all deployments together, then of each."""
+    rounds = result.deployments.faults if result.deployments is not None else {}
+    yield Entry(result, result.faults, f"all {len(rounds)}" if rounds else "")
+    yield from (Entry(result, found, f"round {number}") for number, found in rounds.items())
+
+
 def _fault_tables(group: Group) -> Iterator[Table]:
-    found = [r for r in group.measured if any(getattr(r.faults, name) for name in FAULTS)]
-    yield Table.of("Frames not as they were sent", _FAULTS, found, [_FAULTS_NOTE])
+    rows = [
+        entry
+        for r in group.measured
+        if any(getattr(one.found, name) for one in _fault_entries(r) for name in FAULTS)
+        for entry in _fault_entries(r)
+    ]
+    columns = (_SIZE, _DEPLOYMENT, *_FAULTS[1:]) if any(e.of for e in rows) else _FAULTS
+    yield Table.of("Frames not as they were sent", columns, rows, [_FAULTS_NOTE])
 
 
 #: Tables of each kind of test, in the order of a report.

@@ -20,8 +20,10 @@ from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     VariantResults,
+    comparison_notes,
     comparisons_of,
     event_table,
+    relative_text,
     short_upper_bound,
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
@@ -637,7 +639,8 @@ def _page() -> Template:
     made = templates()
     made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
-        svg, legend, data, event_table, short_upper_bound, _variants_plots, _column_classes,
+        svg, legend, data, event_table, short_upper_bound, relative_text,
+        comparison_notes, _variants_plots, _column_classes,
         _hop_shares, _cell_of, _media_share,
     )  # fmt: skip
     made.globals |= {one.__name__.lstrip("_"): one for one in functions}

@@ -14,7 +14,7 @@ from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
-from vnetperf.report.outcomes import soak_interval, soak_verdict
+from vnetperf.report.outcomes import soak_interval, soak_verdict, whole_load_text
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
 from vnetperf.statistics.histogram import decode_hdr
@@ -539,6 +539,7 @@ def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
             hover = (
                 f"{result.size_text}: {units.percent(step.loss_ratio)} lost at "
                 f"{units.percent(step.input_ratio)} = {units.fps(step.load_fps)}\n"
+                f"{whole_load_text(result)}\n"
                 f"forwarded: {units.fps(step.forwarded_fps)}, aggregate"
             )
             points.append(Point(step.input_ratio, max(0.0, step.loss_ratio), hover=hover))
@@ -546,7 +547,7 @@ def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
         yield Series(result.size_text, points, css=css, line=True)
 
 
-_INPUT_RATE = "input rate, % of the largest load"
+_INPUT_RATE = "input rate, % of the largest load offered"
 _LOSS = "loss, worse direction"
 
 

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import Message
@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
-from vnetperf.results.metrics import goal_metrics_of, named_metrics_of
+from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
 
 #: Ends every text, so that a cut one is known.
 OPENMETRICS_END: Final = "# EOF\n"
@@ -217,35 +217,49 @@ def _passed(result: Result) -> bool:
     return result.status == "measured" and not missed
 
 
+#: Units whose names stand behind those of numbers.
+_UNIT_NAMES: Final = {"fps": "_fps", "bit/s": "_bps", "ns": "_ns", "s": "_s"}
+
+
+def _whole_numbers(metrics: Iterable[Metric]) -> dict[str, Any]:
+    """The numbers of a goal: of all directions by name, those of one as they are found."""
+    every = list(metrics)
+    whole = {m.name + _UNIT_NAMES.get(m.unit, ""): m.number for m in every if not m.direction}
+    parts = [_metric_document(m) for m in every if m.direction]
+    return whole | ({"directions": parts} if parts else {})
+
+
+def _metric_document(metric: Metric) -> dict[str, Any]:
+    """One line of the table of metrics; what it does not have is left out."""
+    document = {
+        "item": metric.item,
+        "direction": metric.direction,
+        "name": metric.name,
+        "unit": metric.unit,
+        "value": metric.number,
+        "note": metric.note,
+        "qualifiers": list(metric.qualifiers) or None,
+    }
+    if (found := metric.spread) is not None:
+        document |= {key: getattr(found, key) for key in ("n", "low", "high", "stdev")}
+    return {key: value for key, value in document.items() if value not in (None, "")}
+
+
 def _result_details(result: Result) -> dict[str, Any]:
     if result.status != "measured":
         return {"status": result.status, "why": result.why}
     goals = {
         goal.name: {
-            "lower_bound_fps": goal.lower_bound_fps,
-            "upper_bound_fps": goal.upper_bound_fps,
-            "conditional_throughput_fps": goal.conditional_throughput_fps,
             "loss_ratio": goal.loss_ratio,
+            "exceed_ratio": goal.exceed_ratio,
             "qualifier": goal.qualifier,
-            "regular": goal.regular,
             "reason": goal.reason,
             "confirmation": goal.confirmation.status if goal.confirmation else None,
+            **_whole_numbers(goal_metrics_of(result, goal)),
         }
         for goal in result.goals
     }
-    found: list[dict[str, Any]] = []
-    for metric in named_metrics_of(result):
-        document = {
-            "item": metric.item,
-            "direction": metric.direction,
-            "name": metric.name,
-            "unit": metric.unit,
-            "value": metric.number,
-            "note": metric.note,
-        }
-        if isinstance(metric.value, Spread):
-            document |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}
-        found.append({key: value for key, value in document.items() if value not in (None, "")})
+    found = [_metric_document(metric) for metric in named_metrics_of(result)]
     return {
         "status": result.status,
         "trials": result.trial_count,

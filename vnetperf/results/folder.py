@@ -1,4 +1,4 @@
-"""Results folders: one for each run, private, with `latest` pointing to the newest."""
+"""Results folders: one for each run, private; `latest` is the newest that deployed anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vnetperf.results.records import (
 
 
 def new_folder(results_dir: Path) -> Path:
-    """Make the folder of a new run and point `latest` to it."""
+    """Make the folder of a new run; `latest` is it where there is no other."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     try:
         results_dir.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def new_folder(results_dir: Path) -> Path:
                 folder.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            _point_latest(results_dir, folder.name)
+            _point_first(folder)
             return folder
     except OSError as error:
         raise _cannot_make(results_dir, error) from error
@@ -44,11 +44,11 @@ def reserve_name() -> str:
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a reserved folder unless another process of the run has, and point `latest` to it."""
+    """Make a reserved folder unless another process of the run has."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
-        _point_latest(folder.parent, folder.name)
+        _point_first(folder)
     except FileExistsError:
         pass
     except OSError as error:
@@ -64,11 +64,17 @@ def _cannot_make(results_dir: Path, error: OSError) -> LogError:
     )
 
 
-def _point_latest(results_dir: Path, name: str) -> None:
-    temporary = results_dir / f".latest.{os.getpid()}"
+def _point_first(folder: Path) -> None:
+    if not (folder.parent / "latest").exists():
+        point_latest(folder)
+
+
+def point_latest(folder: Path) -> None:
+    """Let `latest` be this run: it deploys something, and is not one of skipped cases alone."""
+    temporary = folder.parent / f".latest.{os.getpid()}"
     temporary.unlink(missing_ok=True)
-    temporary.symlink_to(name)
-    temporary.replace(results_dir / "latest")
+    temporary.symlink_to(folder.name)
+    temporary.replace(folder.parent / "latest")
 
 
 def worker_log(folder: Path, worker: str) -> Path:

@@ -32,7 +32,7 @@ from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIden
 from vnetperf.model.scenario import Comparison, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
-from vnetperf.results.folder import run_log
+from vnetperf.results.folder import point_latest, run_log
 from vnetperf.results.log import TrialLog
 from vnetperf.results.records import (
     BeginRecord,
@@ -225,6 +225,7 @@ class Run:
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
         self._deployed: Scenario | None = None
+        self._is_latest = False
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
@@ -313,6 +314,7 @@ class Run:
             self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
         if self._deployed == scenario:
             return
+        self._point_latest()
         self._say(f"deploying {scenario.id}")
         self.run_log.forget_lines()
         began = time.monotonic()
@@ -334,6 +336,13 @@ class Run:
         self._deployed = scenario
         log.info("%s is deployed: %.2f s", scenario.id, facts.deploy_s)
         self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
+
+    def _point_latest(self) -> None:
+        folder = self.log.path.parent
+        if not self._is_latest and (folder.parent / "latest").is_symlink():
+            with contextlib.suppress(OSError):  # the run goes on, and its last line names it
+                point_latest(folder)
+        self._is_latest = True
 
     def forget_deployment(self) -> None:
         """Note that what was deployed is gone or broken, so that the next case deploys anew."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
+from vnetperf.model.trial import DirectionCounts, QueueGaps, TrialGaps, TrialResult, Verdict
 
 _VERDICT_OF_FAILURE = {
     "dut": Verdict.DUT_FAILED,
@@ -82,28 +82,42 @@ def _own_drops(result: TrialResult) -> str:
 
 
 def _stall(result: TrialResult, counts: DirectionCounts) -> str:
-    """Why a loss may be that of a tester that stood still; "" where it cannot be.
-
-    The gaps that no ring bridges cost at most the frames of their whole length.
-    """
+    """Why a loss may be that of a tester that stood still; "" where it cannot be."""
     lost = result.lost(counts)
     if lost <= 0 or result.gaps is None or counts.tx_seconds <= 0:
         return ""
     rate = result.offered(counts) / counts.tx_seconds
-    kinds = (
-        ("poll", result.gaps.poll, "the tester's receive ring holds"),
-        ("send", result.gaps.send, "the DUT's receive ring holds"),
-    )
-    over = [(does, gaps, holds) for does, gaps, holds in kinds if gaps.over_s > 0]
-    cost = rate * max((gaps.over_s for _, gaps, _ in over), default=0.0)
-    if cost <= STALL_SHARE * lost:
+    if result.gaps.most_lost(counts.direction, rate) <= STALL_SHARE * lost:
         return ""
-    stalls = " and ".join(
-        f"the tester did not {does} for {gaps.max_s * 1e3:.3g} ms ({holds} "
-        f"{(gaps.hold_s or 0.0) * 1e3:.3g} ms of this load)"
-        for does, gaps, holds in over
+    stalls = _queue_stalls(result.gaps.of_direction(counts.direction)) or _stalls(result.gaps)
+    return f"{lost} frames lost, and {' and '.join(stalls)}"
+
+
+_RINGS = {"poll": "the tester's receive ring holds", "send": "the DUT's receive ring holds"}
+
+
+def _stalls(gaps: TrialGaps) -> list[str]:
+    kinds = (("poll", gaps.poll), ("send", gaps.send))
+    return [_stall_text(kind, "", one.max_s, one.hold_s) for kind, one in kinds if one.over_s > 0]
+
+
+def _queue_stalls(queues: Sequence[QueueGaps]) -> list[str]:
+    """The worst queue of each kind."""
+    found = []
+    for kind in ("poll", "send"):
+        mine = [one for one in queues if one.kind == kind]
+        if mine:
+            worst = max(mine, key=lambda one: one.share * one.over_s)
+            at = f" queue {worst.queue} of port {worst.port}"
+            found.append(_stall_text(kind, at, worst.max_s, worst.hold_s))
+    return found
+
+
+def _stall_text(kind: str, at: str, longest_s: float, hold_s: float | None) -> str:
+    return (
+        f"the tester did not {kind}{at} for {longest_s * 1e3:.3g} ms ({_RINGS[kind]} "
+        f"{(hold_s or 0.0) * 1e3:.3g} ms of this load)"
     )
-    return f"{lost} frames lost, and {stalls}"
 
 
 def _contradiction(counts: DirectionCounts) -> str:

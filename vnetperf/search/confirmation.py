@@ -8,6 +8,7 @@ contradicts a bound by more than the goal's width makes the result unstable.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -43,6 +44,7 @@ SWEEP_RATIO = 0.6
 _MODE_SHARE = 0.2
 
 _Role = Literal["lower", "upper"]
+_ROLES: tuple[_Role, ...] = ("lower", "upper")
 
 
 def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimits) -> Search:
@@ -82,6 +84,8 @@ def confirmed_by_trials(
     after: Sequence[TrialOutcome],
     limits: SearchLimits,
     stopped: str = "",
+    *,
+    ended: bool = True,
 ) -> GoalOutcome:
     """Judge bounds by the trials of a log that confirmed those of its own goals.
 
@@ -91,6 +95,7 @@ def confirmed_by_trials(
         after: Trials of the confirmation.
         limits: Limits of the search.
         stopped: Why the search was stopped before its own end; "".
+        ended: Whether the log has the end of the search; else it may break off anywhere.
 
     Returns:
         The bounds with their confirmation.
@@ -99,10 +104,16 @@ def confirmed_by_trials(
         return result
     session = _Session(limits.confirm, limits, Budget(None), searched, list(after))
     final = result.regular or result.at_least
-    unknown = session.read(result) if final else ""
+    unknown = session.read(result, ended=ended) if final else ""
     if result.goal.name in session.confirmed:
         return session.judge(result, final, stopped or unknown)
-    return session.judge(result, final, stopped or "the log confirms other bounds")
+    if not ended:
+        missing = "the log broke off before its bounds were confirmed"
+    elif result.goal.name in session.visits:
+        missing = "the log has too few trials at its bounds to confirm them for this goal"
+    else:
+        missing = "the log confirms other bounds"
+    return session.judge(result, final, stopped or missing)
 
 
 def _recorded(search: Search, trials: list[TrialOutcome]) -> Procedure[tuple[SearchOutcome, str]]:
@@ -145,6 +156,10 @@ class _Session:
     budget: Budget
     searched: Sequence[TrialOutcome]
     trials: list[TrialOutcome] = field(default_factory=list)
+    visits: dict[str, Counter[_Role]] = field(default_factory=dict)
+    """Goal -> visits of its bounds that came to their end."""
+    doubted: dict[str, bool] = field(default_factory=dict)
+    """Goal, once its bounds were tried in turn -> whether that calls for further rounds."""
     confirmed: set[str] = field(default_factory=set)
     """Names of goals whose bounds were tried to the end."""
     contradictions: dict[str, str] = field(default_factory=dict)
@@ -162,13 +177,12 @@ class _Session:
         lowers, uppers = _loads(finals, "lower"), _loads(finals, "upper")
         order = sorted({*lowers, *uppers}) + sorted(lowers, reverse=True)
         yield from self._try(order, finals)
-        doubtful = [r for r in finals if r.goal.name not in self.contradictions and self._cliff(r)]
+        doubtful = [r for r in finals if self.doubted.get(r.goal.name)]
         for _ in range(_FURTHER_ROUNDS):
             for result in doubtful:
                 if result.goal.name not in self.contradictions:
                     again = [*_loads([result], "upper"), *_loads([result], "lower")]
                     yield from self._try(again, [result], agreeing=False)
-        self.confirmed = {result.goal.name for result in finals}
         if self.contradictions:
             overload = max(trial.load_fps for trial in self.searched)
             seconds = min(self.inputs.sweep_trial_s, *(r.goal.initial_trial_s for r in finals))
@@ -179,16 +193,14 @@ class _Session:
         self, loads: Sequence[float], finals: Sequence[GoalOutcome], *, agreeing: bool = True
     ) -> Procedure[None]:
         for load in loads:
-            bounds = [
-                (r, role) for r in finals for role in ("lower", "upper") if _is_at(r, role, load)
-            ]
+            bounds = [(r, role) for r in finals for role in _ROLES if _is_at(r, role, load)]
             wanted = {r.goal.name: (r.goal, role) for r, role in bounds}
             fresh = yield from self._visit(load, [*wanted.values()], agreeing=agreeing)
             for result, role in bounds:
                 yield from self._judge_visit(result, role, load, fresh)
 
     def _judge_visit(
-        self, result: GoalOutcome, role: str, load: float, fresh: Sequence[TrialOutcome]
+        self, result: GoalOutcome, role: _Role, load: float, fresh: Sequence[TrialOutcome]
     ) -> Procedure[None]:
         """Note what contradicts a bound by more than the goal's width."""
         goal = result.goal
@@ -199,6 +211,18 @@ class _Session:
             if above > load:
                 fresh = yield from self._visit(above, [(goal, "upper")])
             self._note_upper(goal, above, fresh)
+        self._note_visit(result, role)
+
+    def _note_visit(self, result: GoalOutcome, role: _Role) -> None:
+        """Count a visit that came to its end: lower, upper, lower, and those of further rounds."""
+        name = result.goal.name
+        visits = self.visits.setdefault(name, Counter())
+        visits[role] += 1
+        rounds = min(visits["lower"] - 1, visits["lower"] if result.at_least else visits["upper"])
+        if rounds > 0 and name not in self.doubted:
+            self.doubted[name] = name not in self.contradictions and self._cliff(result)
+        if rounds > (_FURTHER_ROUNDS if self.doubted.get(name) else 0):
+            self.confirmed.add(name)
 
     def _above(self, goal: SearchGoal, load: float) -> float:
         """What must be carried as well to contradict an upper bound that is."""
@@ -232,7 +256,7 @@ class _Session:
             (goal, role)
             for goal, role in wanted
             if _class(goal, fresh) is LoadClass.UNDECIDED
-            and not (agreeing and _all_agree(goal, role, fresh))
+            and not (agreeing and _has_ended(goal, role, fresh))
         ]:
             seconds = max(_next_duration(goal, role, fresh) for goal, role in open_)
             fresh.append((yield from self._measure(load, seconds, phase)))
@@ -267,7 +291,7 @@ class _Session:
         return [
             trial
             for trial in trials
-            if any(_is_at(result, role, trial.load_fps) for role in ("lower", "upper"))
+            if any(_is_at(result, role, trial.load_fps) for role in _ROLES)
         ]
 
     def sweep(self, finals: Sequence[GoalOutcome]) -> Procedure[None]:
@@ -299,44 +323,102 @@ class _Session:
             )
             self.inversions.setdefault(goal.name, []).append(found)
 
-    def read(self, result: GoalOutcome) -> str:
+    def read(self, result: GoalOutcome, *, ended: bool = True) -> str:
         """Judge a goal by trials that are there, whatever goals they were run for.
+
+        A visit that broke off, or was too short for this goal, is none.
 
         Returns:
             What they leave open below the lower bound; "" for nothing.
         """
-        goal, seen = result.goal, {"lower": 0, "upper": 0}
-        unknown = []
+        every, self.trials = self.trials, []
         visits = [
             (*key, [*fresh])
-            for key, fresh in groupby(self.trials, lambda t: (t.request.phase, t.load_fps))
+            for key, fresh in groupby(every, lambda t: (t.request.phase, t.load_fps))
         ]
-        self.swept = [load for phase, load, _ in visits if phase == "sweep"]
+        unknown = []
         for number, (phase, load, fresh) in enumerate(visits):
-            if phase == "sweep" and load < (_bound_load(result, "lower") or 0.0):
-                # The first trial only decides whether there are others: for goals of the log.
-                self._note_inversion(goal, load, fresh[1:])
-                if fresh[0].loss_ratio > goal.loss_ratio and not _has_ended(goal, fresh[1:]):
-                    unknown.append(f"{load:.0f}")
-            if phase == "confirm" and _is_at(result, "lower", load):
-                # Nothing is tried between two visits of the maximum load.
-                parts = _parted(goal, fresh) if result.at_least else [fresh]
-                seen["lower"] += len(parts)
-                for part in parts:
-                    self._note_lower(goal, load, part)
-            if phase == "confirm" and _is_at(result, "upper", load):
-                seen["upper"] += 1
-                above = self._above(goal, load)
-                # Above the maximum load there is nothing to try: the visit itself counts.
-                further = visits[number + 1 :][:1] if above > load else visits[number : number + 1]
-                for _, there, found in further:
-                    if isclose(there, above, rel_tol=SAME_RTOL):
-                        self._note_upper(goal, above, found)
-        if seen["lower"] > 1 and (seen["upper"] or result.at_least):
-            self.confirmed.add(goal.name)
-        if not unknown:
-            return ""
-        return f"its loss at {', '.join(unknown)} frames/s per interface is not known"
+            further = visits[number + 1 :][:1]
+            if phase == "sweep":
+                unknown += self._read_sweep(result, load, fresh)
+            elif _is_at(result, "upper", load):
+                self._read_upper(result, load, fresh, [found for _, _, found in further])
+            elif result.at_least and _is_at(result, "lower", load):
+                self._read_maximum(result, load, fresh, whole=ended or bool(further))
+            elif _is_at(result, "lower", load):
+                self._read_lower(result, load, fresh)
+        self.trials = every
+        if unknown:
+            return f"its loss at {', '.join(unknown)} frames/s per interface is not known"
+        return "" if ended or self._all_swept(result) else "the log broke off"
+
+    def _read_lower(self, result: GoalOutcome, load: float, fresh: Sequence[TrialOutcome]) -> None:
+        self.trials += fresh
+        self._note_lower(result.goal, load, fresh)
+        if self._is_visit(result, "lower", fresh):
+            self._note_visit(result, "lower")
+
+    def _read_maximum(
+        self, result: GoalOutcome, load: float, fresh: Sequence[TrialOutcome], *, whole: bool
+    ) -> None:
+        """Successive visits of the maximum load, between which nothing is tried.
+
+        Each has ended where it would end for this goal alone.
+        """
+        part: list[TrialOutcome] = []
+        last: list[TrialOutcome] = []
+        for trial in fresh:
+            self.trials.append(trial)
+            part.append(trial)
+            if self._is_visit(result, "lower", part):
+                self._note_lower(result.goal, load, part)
+                self._note_visit(result, "lower")
+                last, part = part, []
+        if part and whole:  # of another goal that needed more
+            self._note_lower(result.goal, load, [*last, *part])
+
+    def _read_upper(
+        self,
+        result: GoalOutcome,
+        load: float,
+        fresh: Sequence[TrialOutcome],
+        further: Sequence[Sequence[TrialOutcome]],
+    ) -> None:
+        self.trials += fresh
+        goal, above = result.goal, self._above(result.goal, load)
+        # Above the maximum load there is nothing to try: the visit itself counts.
+        found = [f for f in further if isclose(f[0].load_fps, above, rel_tol=SAME_RTOL)]
+        tried = [fresh] if above <= load else found
+        for one in tried:
+            self._note_upper(goal, above, one)
+        carried = _class(goal, fresh) is LoadClass.LOWER
+        complete = not carried or any(_has_ended(goal, "upper", one) for one in tried)
+        if complete and self._is_visit(result, "upper", fresh):
+            self._note_visit(result, "upper")
+
+    def _is_visit(self, result: GoalOutcome, role: _Role, fresh: Sequence[TrialOutcome]) -> bool:
+        """Whether trials at a bound are all that a visit takes: in further rounds they decide."""
+        if self.doubted.get(result.goal.name):
+            return _class(result.goal, fresh) is not LoadClass.UNDECIDED
+        return _has_ended(result.goal, role, fresh)
+
+    def _read_sweep(
+        self, result: GoalOutcome, load: float, fresh: Sequence[TrialOutcome]
+    ) -> list[str]:
+        """The load, where its loss is not known."""
+        goal = result.goal
+        self.swept.append(load)
+        if load >= (_bound_load(result, "lower") or 0.0):
+            return []
+        # The first trial only decides whether there are others: for goals of the log.
+        self._note_inversion(goal, load, fresh[1:])
+        open_ = fresh[0].loss_ratio > goal.loss_ratio and not _has_ended(goal, "lower", fresh[1:])
+        return [f"{load:.0f}"] if open_ else []
+
+    def _all_swept(self, result: GoalOutcome) -> bool:
+        last = self.swept[-1] if self.swept else _bound_load(result, "lower") or 0.0
+        few = len(self.swept) < self.inputs.sweep_loads
+        return not few or last * SWEEP_RATIO < self.limits.min_load_fps
 
     def judge(self, result: GoalOutcome, final: bool, stopped: str) -> GoalOutcome:
         """A goal's outcome with its confirmation."""
@@ -418,23 +500,9 @@ def _all_agree(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bo
     return len(full) >= _AGREEING and all(low is (role == "lower") for low in full)
 
 
-def _has_ended(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> bool:
-    """Whether a visit of a lower bound, or of a load below, needs no more trials for a goal."""
-    return _class(goal, fresh) is not LoadClass.UNDECIDED or _all_agree(goal, "lower", fresh)
-
-
-def _parted(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
-    """Successive visits of a lower bound: each has ended where it would end for this goal alone."""
-    parts: list[list[TrialOutcome]] = []
-    part: list[TrialOutcome] = []
-    for trial in fresh:
-        part.append(trial)
-        if _has_ended(goal, part):
-            parts.append(part)
-            part = []
-    if part:  # of another goal that needed more
-        parts = [*parts[:-1], [*parts[-1], *part]] if parts else [part]
-    return parts
+def _has_ended(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bool:
+    """Whether a visit of a bound, or of a load below, needs no more trials for a goal."""
+    return _class(goal, fresh) is not LoadClass.UNDECIDED or _all_agree(goal, role, fresh)
 
 
 def _next_duration(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> float:

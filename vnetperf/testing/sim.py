@@ -14,12 +14,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
+    QueueGaps,
     Timeline,
     TrialGaps,
     TrialOutcome,
@@ -35,6 +36,8 @@ Found = TypeVar("Found")
 NOISE_CUT = 3.0
 #: From this expected count on, a Poisson variable is drawn as a normal one.
 _POISSON_IS_NORMAL = 50.0
+#: Kinds of gaps, and the tester's port of its receive and its transmit queues.
+_KINDS: tuple[tuple[Literal["poll", "send"], int], ...] = (("poll", 1), ("send", 0))
 
 
 @dataclass(slots=True)
@@ -74,9 +77,13 @@ class SimulatedDut:
     stall_probability: float = 1.0
     """Probability of a stall in each second of a trial."""
 
+    tester_threads: int = 1
+    """Threads of the tester, each with queues of its own and the same share of the frames: a stall
+    is that of one of them, in turn."""
+
     ring_frames: int = 2048
-    """Frames that the tester's receive ring and the DUT's hold: what arrives in a stall beyond
-    that is lost."""
+    """Frames that each receive ring of the tester and of the DUT holds: what arrives in a stall
+    beyond that is lost."""
 
     catch_up_frames: int = 2048
     """Overdue frames that the tester sends after a stall, at most; the others are unsent."""
@@ -162,7 +169,7 @@ class SimulatedDut:
         offered = min(intended, round(self.offered_fps(request.load_fps) * request.duration_s))
         self.clock_s += request.rest_s
         stalls = self._draw_stalls(request.duration_s)
-        overdue = (round(stall * request.load_fps) for stall in stalls)
+        overdue = (round(stall * request.load_fps / self.tester_threads) for stall in stalls)
         offered -= min(offered, sum(max(0, n - self.catch_up_frames) for n in overdue))
         capacity = self._draw_capacity()
         if self.clock_s < self._wedged_until_s:
@@ -179,7 +186,8 @@ class SimulatedDut:
         if low < request.load_fps < high:
             forwarded = min(forwarded, math.floor(offered * (1.0 - self.lossy_ratio)))
         rate = forwarded / request.duration_s
-        missed = sum(max(0, math.floor(stall * rate) - self.ring_frames) for stall in stalls)
+        of_thread = rate / self.tester_threads
+        missed = sum(max(0, math.floor(stall * of_thread) - self.ring_frames) for stall in stalls)
         forwarded -= min(forwarded, missed)
         counts = DirectionCounts(
             direction=0,
@@ -190,7 +198,7 @@ class SimulatedDut:
             received=forwarded,
             tx_seconds=request.duration_s,
         )
-        return TrialResult(directions=(counts,), gaps=self._gaps(stalls, rate or 1.0))
+        return TrialResult(directions=(counts,), gaps=self._gaps(stalls, of_thread or 1.0))
 
     def _draw_stalls(self, duration_s: float) -> list[float]:
         """Seconds of each stall of a trial."""
@@ -201,14 +209,31 @@ class SimulatedDut:
         return [self.stall_s * self._random.uniform(0.5, 1.0) for one in hit if one]
 
     def _gaps(self, stalls: Sequence[float], rate: float) -> TrialGaps:
-        """The gaps of both kinds: the tester does nothing in a stall."""
+        """The gaps of both kinds at the rate of a thread, which does nothing in a stall."""
         hold = self.ring_frames / rate
-        gaps = Gaps(
-            max_s=max(stalls, default=0.0),
-            hold_s=hold,
-            over_s=sum(stall for stall in stalls if stall > hold),
+        over = [
+            sum(stall for stall in stalls[thread :: self.tester_threads] if stall > hold)
+            for thread in range(self.tester_threads)
+        ]
+        longest = max(stalls, default=0.0)
+        gaps = Gaps(max_s=longest, hold_s=hold, over_s=max(over))
+        queues = tuple(
+            QueueGaps(
+                direction=0,
+                kind=kind,
+                port=port,
+                queue=thread,
+                worker=thread,
+                share=1.0 / self.tester_threads,
+                max_s=longest,
+                hold_s=hold,
+                over_s=seconds,
+            )
+            for thread, seconds in enumerate(over if self.tester_threads > 1 else ())
+            for kind, port in _KINDS
+            if seconds
         )
-        return TrialGaps(poll=gaps, send=gaps, catch_up_frames=self.catch_up_frames)
+        return TrialGaps(poll=gaps, send=gaps, queues=queues, catch_up_frames=self.catch_up_frames)
 
     def high_loss_probability(self, load_fps: float, duration_s: float, loss_ratio: float) -> float:
         """Probability that a trial loses a larger share of its frames than a loss ratio.

@@ -80,6 +80,14 @@ static void what_is_polled_after_the_last_frame_is_no_gap(void)
 	CHECK(gaps_poll_counts(false, 1, 0)); /* it stood still just before that look */
 }
 
+static void a_ring_bridges_what_it_holds(void)
+{
+	CHECK_EQ(gaps_hold(2048, 1e6), 2048000);
+	CHECK_EQ(gaps_hold(4500, 50000), 90 * MS);
+	CHECK(gaps_hold(1, 0) > 1000000 * MS); /* nothing comes: for ever */
+	CHECK(gaps_hold(UINT64_MAX, 1e-9) > 1000000 * MS);
+}
+
 void test_gaps(void)
 {
 	nothing_recorded();
@@ -89,4 +97,5 @@ void test_gaps(void)
 	stalls_above_the_range();
 	sending_begins_when_a_frame_is_due();
 	what_is_polled_after_the_last_frame_is_no_gap();
+	a_ring_bridges_what_it_holds();
 }

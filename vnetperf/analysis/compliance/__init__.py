@@ -14,6 +14,7 @@ from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc8219, searches
 from vnetperf.analysis.compliance.clause import (
     ClauseContext,
     LoggedTrials,
+    inconsistent,
     not_applicable,
     scoped,
 )
@@ -61,11 +62,16 @@ def ledger_of(
     measured = [r for r in results if r.status == "measured"]
     logged = LoggedTrials(tests)
     trials = {result.case: logged.of(result) for result in measured}
-    entries = [*setup(scenarios, measured, trials, run), *rfc6815_isolation(run)]
+    findings = inconsistent(results, tests)
+    entries = [*setup(scenarios, measured, trials, run, findings), *rfc6815_isolation(run)]
     if not any(r.verdicts.get(Verdict.VALID) for r in measured):
         nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
-        return [entry.model_copy(update=nothing) for entry in entries]
-    found = (
+        found = {"value": f"nothing was measured; {findings}"} if findings else {}
+        return [
+            entry.model_copy(update=nothing | (found if entry.clause == rfc2544.VERIFIED else {}))
+            for entry in entries
+        ]
+    held = (
         (result, entry)
         for result in measured
         for clauses in CLAUSES_OF_TEST.get(result.test, ())
@@ -84,4 +90,4 @@ def ledger_of(
         not_applicable(clause, name, "the run has no result of this test")
         for clause, name in rfc2544.not_run(measured)
     )
-    return [*entries, *scoped(found), *missing, *rfc2544.not_looked_at_clauses()]
+    return [*entries, *scoped(held), *missing, *rfc2544.not_looked_at_clauses()]

@@ -5,6 +5,7 @@ An entry is derived from a result and the trials behind it; a preset only names 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
-from vnetperf.model.trial import SAME_RTOL
+from vnetperf.model.trial import SAME_RTOL, Verdict
 from vnetperf.results.records import ProcedureRecord, SearchRecord, TrialRecord
 from vnetperf.search import ReplayMismatchError
 
@@ -85,6 +86,28 @@ def _goals(logged: LoggedTest, begin: SearchRecord) -> tuple[GoalResult, ...]:
         return goals_of(begin, logged)
     except ReplayMismatchError:  # of another version: by its trials, as the result is
         return goals_by_trials(begin, logged)
+
+
+def inconsistent(results: Sequence[Result], tests: Sequence[LoggedTest]) -> str:
+    """Frames that contradict the counts, by case: of every test, also of those without a result.
+
+    Args:
+        results: All results of a run.
+        tests: The tests of its log, in every round.
+
+    Returns:
+        A sentence that names each case; "" without any.
+    """
+    counts: Counter[Case] = Counter()
+    for test in tests:
+        counts[test.case] += sum(t.verdict is Verdict.INCONSISTENT for t in test.trials)
+    found = [
+        f"{result.scenario}, {result.test} at {result.size_text} ({n} "
+        f"{'trial' if n == 1 else 'trials'}, {result.status})"
+        for result in results
+        if (n := counts[result.case])
+    ]
+    return f"frames that contradict the counts: {'; '.join(found)}" if found else ""
 
 
 def longest_s(trials: Iterable[TrialRecord]) -> float:

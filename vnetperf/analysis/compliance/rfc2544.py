@@ -84,6 +84,7 @@ def setup(
     measured: Sequence[Result],
     trials: Mapping[Case, Sequence[TrialRecord]],
     run: RunRecord,
+    findings: str = "",
 ) -> list[LedgerEntry]:
     """Hold a run against the clauses that every test of it has in common."""
     every = [trial for case in trials.values() for trial in case if is_valid(trial)]
@@ -116,7 +117,7 @@ def setup(
             "the traffic profile has other headers",
         ),
         *_frame_sizes(measured),
-        _verified(measured, counted_only),
+        _verified(measured, counted_only, findings),
         LedgerEntry(
             clause="RFC 2544 section 11",
             requirement="tests without modifiers, then with each of them",
@@ -168,9 +169,15 @@ _ONE_SIZE = ("reset",)
 _START_ROUNDING_S = 0.002
 
 
-def _verified(measured: Sequence[Result], counted_only: Sequence[str]) -> LedgerEntry:
+#: What a ledger has of the verification of received frames.
+VERIFIED = "RFC 2544 section 10"
+
+
+def _verified(
+    measured: Sequence[Result], counted_only: Sequence[str], findings: str
+) -> LedgerEntry:
     """Section 10, by what was counted of the frames that came back."""
-    clause = "RFC 2544 section 10"
+    clause = VERIFIED
     requirement = (
         "received frames are verified to be those sent, in number and length; those out of order "
         "and twice are reported"
@@ -189,8 +196,8 @@ def _verified(measured: Sequence[Result], counted_only: Sequence[str]) -> Ledger
         for name in ("reordered", "duplicated", "altered", "misrouted", "corrupted", "foreign")
     }
     found = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "all as sent"
-    if any(result.verdicts.get(Verdict.INCONSISTENT) for result in measured):
-        found += "; besides, in trials that count for nothing, frames that contradict the counts"
+    if findings:
+        found += f"; besides, in trials that count for nothing, {findings}"
     value = f"{signed}, its length, and the payload of {payloads}: {found}"
     return entry(clause, requirement, True, value)
 
@@ -369,7 +376,8 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "first load",
             "the first trial at the maximum rate of the medium",
             at_media,
-            f"{first:.0f} frames/s, all directions",
+            f"{first:.0f} frames/s, all directions"
+            + (f": {first / media:.1%} of the medium's {media:.0f}" if media else ""),
             why_less,
         ),
         (

@@ -517,12 +517,16 @@ class Loadgen(TrafficGenerator):
 
     def _rings(self) -> tuple[PortRings, ...]:
         """What the rings at each port hold; a NIC's driver may give fewer descriptors."""
+        rings = [
+            replace(port.rings, rx_queues=port.rx_queues, tx_queues=port.tx_queues)
+            for port in self._ports
+        ]
         if not any(port.pci for port in self._ports):
-            return tuple(port.rings for port in self._ports)
+            return tuple(rings)
         found = self._running().info().ports
         return tuple(
-            replace(port.rings, tester=info.rx_descriptors) if port.pci else port.rings
-            for port, info in zip(self._ports, found, strict=True)
+            replace(held, tester=info.rx_descriptors) if port.pci else held
+            for port, held, info in zip(self._ports, rings, found, strict=True)
         )
 
     def _meet_neighbours(

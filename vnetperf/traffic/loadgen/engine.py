@@ -29,6 +29,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     NumberPairs,
     PortInfo,
     PortResult,
+    QueueGapTimes,
     StreamResult,
     StreamTimeline,
     WorkerInfo,
@@ -60,6 +61,19 @@ class QueueMap:
     def render(self) -> str:
         """The item as ``--map`` takes it."""
         return f"{self.direction}{self.port}.{self.queue}@{self.worker}"
+
+
+@dataclass(frozen=True)
+class EngineQueue:
+    """A queue whose gaps are looked up."""
+
+    way: Literal["rx", "tx"]
+    port: int
+    queue: int
+    rate: float
+    """Frames/s through all of the port's queues of this kind."""
+    ring: int | None = None
+    """Frames that its ring holds; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -532,12 +546,17 @@ class Engine:
             ),
         )
 
-    def gaps(
-        self, *, poll_hold_ns: int | None, send_hold_ns: int | None
-    ) -> tuple[GapTimes, GapTimes]:
-        """Return the gaps of polling and of sending in the last trial, given the longest held."""
-        reply = self._ask("trial/gaps", poll_hold=poll_hold_ns, send_hold=send_hold_ns)
+    def gaps(self) -> tuple[GapTimes, GapTimes]:
+        """Return the gaps of polling and of sending of all workers in the last trial."""
+        reply = self._ask("trial/gaps")
         return parse_reply(GapTimes, reply, "poll_"), parse_reply(GapTimes, reply, "send_")
+
+    def queue_gaps(self, queues: Sequence[EngineQueue]) -> tuple[QueueGapTimes, ...]:
+        """Return the gaps at each of some queues in the last trial, in their order."""
+        rows = [asdict(queue) for queue in queues]
+        return tuple(
+            parse_reply(QueueGapTimes, reply) for reply in self._ask_all("trial/queue", rows)
+        )
 
     def histograms(self, stream_ids: Sequence[int]) -> dict[int, NumberPairs]:
         """Return the latency histograms of streams in the last trial."""

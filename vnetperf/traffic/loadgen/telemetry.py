@@ -346,8 +346,20 @@ class GapTimes:
     """For half of the time there was no gap longer than this; the others likewise."""
     p99_ns: int
     p999_ns: int
+
+
+@dataclass(frozen=True)
+class QueueGapTimes:
+    """Gaps of the worker of one queue, in a finished trial: of sending those of the queue alone."""
+
+    worker: int
+    share_ppm: int
+    """Frames of the port that went through this queue, of a million."""
+    max_ns: int
+    hold_ns: int
+    """The longest that a ring of the given size bridges at the queue's share of the rate."""
     over_ns: int
-    """Time in gaps longer than the limit that was given."""
+    """Time in gaps longer than that; 0 without a ring."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from vnetperf.model.trial import (
     Gaps,
     Latency,
     PortCounts,
+    QueueGaps,
     Timeline,
     TrialGaps,
     TrialResult,
@@ -41,6 +42,7 @@ from vnetperf.traffic.frames import (
 from vnetperf.traffic.loadgen.engine import (
     MAX_STREAMS,
     Engine,
+    EngineQueue,
     EngineTrial,
     FieldSpec,
     StreamLoad,
@@ -266,12 +268,16 @@ class PortRings:
     """What the rings at one of the tester's ports hold, frames; None: not known.
 
     Attributes:
-        tester: The tester's receive ring.
-        dut: The DUT's receive ring, which the port sends into.
+        tester: The receive ring of each of the tester's queues.
+        dut: The DUT's receive ring that each of the port's transmit queues sends into.
+        rx_queues: Receive queues of the port.
+        tx_queues: Transmit queues.
     """
 
     tester: int | None = None
     dut: int | None = None
+    rx_queues: int = 1
+    tx_queues: int = 1
 
 
 @dataclass(frozen=True)
@@ -368,34 +374,64 @@ def run_trial(
 def _gaps(
     engine: Engine, prepared: PreparedStreams, directions: Sequence[DirectionCounts]
 ) -> TrialGaps:
-    """How long the workers stood still, and how much of that no ring bridges."""
-    sides = {p.stream.direction: (p.stream.tx_port, p.stream.rx_port) for p in prepared.parts}
-    rates = {d.direction: (d.sent + d.refused) / d.tx_seconds for d in directions if d.tx_seconds}
-
-    def held(frames: Mapping[int, int | None]) -> float | None:
-        """Seconds until the first ring overflows, of frames by direction."""
-        times = [
-            known / rates[direction]
-            for direction, known in frames.items()
-            if known is not None and rates.get(direction)
-        ]
-        return min(times, default=None)
-
-    rings = dict(enumerate(prepared.rings))
-    poll_s = held({d: rings.get(rx, PortRings()).tester for d, (_, rx) in sides.items()})
-    send_s = held({d: rings.get(tx, PortRings()).dut for d, (tx, _) in sides.items()})
-    poll, send = engine.gaps(
-        poll_hold_ns=None if poll_s is None else round(poll_s * 1e9),
-        send_hold_ns=None if send_s is None else round(send_s * 1e9),
-    )
+    """How long the workers stood still, and at which queues that is more than a ring bridges."""
+    poll, send = engine.gaps()
+    asked = _queues_of(prepared, directions)
+    found = engine.queue_gaps([queue for _, queue in asked])
+    queues = [
+        QueueGaps(
+            direction=direction,
+            kind="poll" if queue.way == "rx" else "send",
+            port=queue.port,
+            queue=queue.queue,
+            worker=gaps.worker,
+            share=gaps.share_ppm / 1e6,
+            max_s=gaps.max_ns / 1e9,
+            hold_s=None if queue.ring is None else round(gaps.hold_ns / 1e9, 9),
+            over_s=gaps.over_ns / 1e9,
+        )
+        for (direction, queue), gaps in zip(asked, found, strict=True)
+    ]
     return TrialGaps(
-        poll=_gap_times(poll, poll_s),
-        send=_gap_times(send, send_s),
+        poll=_worst_gaps(poll, [one for one in queues if one.kind == "poll"]),
+        send=_worst_gaps(send, [one for one in queues if one.kind == "send"]),
+        queues=tuple(one for one in queues if one.over_s > 0),
         catch_up_frames=prepared.catch_up,
     )
 
 
-def _gap_times(found: GapTimes, hold_s: float | None) -> Gaps:
+def _queues_of(
+    prepared: PreparedStreams, directions: Sequence[DirectionCounts]
+) -> list[tuple[int, EngineQueue]]:
+    """The queues that each direction's frames leave by and come back to, with their load."""
+    rates = {d.direction: (d.sent + d.refused) / d.tx_seconds for d in directions if d.tx_seconds}
+    sides = {
+        p.stream.direction: (p.stream.tx_port, p.stream.rx_port)
+        for p in prepared.parts
+        if p.stream.direction in rates
+    }
+    comes: dict[int, float] = {}
+    for direction, (_, rx) in sides.items():
+        comes[rx] = comes.get(rx, 0.0) + rates[direction]
+    rings = dict(enumerate(prepared.rings))
+    found = []
+    for direction, (tx, rx) in sides.items():
+        near, far = rings.get(tx, PortRings()), rings.get(rx, PortRings())
+        found += [
+            (direction, EngineQueue("tx", tx, queue, rates[direction], near.dut))
+            for queue in range(near.tx_queues)
+        ]
+        found += [
+            (direction, EngineQueue("rx", rx, queue, comes[rx], far.tester))
+            for queue in range(far.rx_queues)
+        ]
+    return found
+
+
+def _worst_gaps(found: GapTimes, queues: Sequence[QueueGaps]) -> Gaps:
+    """Gaps of one kind, with the ring that they overflow for the longest time."""
+    held = [one for one in queues if one.hold_s is not None]
+    worst = max(held, key=lambda one: (one.over_s, -(one.hold_s or 0.0)), default=None)
     return Gaps(
         max_s=found.max_ns / 1e9,
         percentiles={
@@ -403,8 +439,8 @@ def _gap_times(found: GapTimes, hold_s: float | None) -> Gaps:
             "99": found.p99_ns / 1e9,
             "99.9": found.p999_ns / 1e9,
         },
-        hold_s=None if hold_s is None else round(hold_s, 9),
-        over_s=found.over_ns / 1e9,
+        hold_s=None if worst is None else worst.hold_s,
+        over_s=0.0 if worst is None else worst.over_s,
     )
 
 

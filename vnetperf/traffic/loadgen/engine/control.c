@@ -324,14 +324,44 @@ const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns)
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
 		const struct worker *worker = engine.worker[w];
 
-		hdr_merge(&merged.poll, &worker->gaps->poll);
-		hdr_merge(&merged.send, &worker->gaps->send);
-		for (unsigned int i = 0; i < worker->n_txq; i++)
+		hdr_merge(&merged.poll, worker->gaps);
+		for (unsigned int i = 0; i < worker->n_txq; i++) {
+			hdr_merge(&merged.send, worker->txq[i]->gaps);
 			*send_ns +=
 				worker->txq[i]->n_streams ? cycles_to_ns(until - result.start) : 0;
+		}
 	}
 	*poll_ns = merged.poll.sum; /* they follow one another without a pause */
 	return &merged;
+}
+
+static const struct worker *server_of(bool tx, uint16_t port, uint16_t queue)
+{
+	for (unsigned int w = 0; w < engine.n_workers; w++) {
+		const struct worker *worker = engine.worker[w];
+
+		for (unsigned int i = 0; i < (tx ? worker->n_txq : worker->n_rxq); i++) {
+			if (tx ? worker->txq[i] == engine.port[port].txq[queue]
+			       : worker->rxq[i] == &engine.port[port].rxq[queue])
+				return worker;
+		}
+	}
+	return engine.worker[0]; /* each queue has one */
+}
+
+struct queue_gaps control_queue_gaps(bool tx, uint16_t port, uint16_t queue)
+{
+	const struct port *p = &engine.port[port];
+	const struct worker *worker = server_of(tx, port, queue);
+	struct queue_gaps found = {
+		.worker = worker->index,
+		.gaps = tx ? p->txq[queue]->gaps : worker->gaps,
+		.frames = tx ? p->txq[queue]->offered : p->rxq[queue].found,
+	};
+
+	for (unsigned int i = 0; i < (tx ? p->n_txq : p->n_rxq); i++)
+		found.of_port += tx ? p->txq[i]->offered : p->rxq[i].found;
+	return found;
 }
 
 const struct hdr *control_histogram(uint16_t id)

@@ -63,6 +63,14 @@ const struct hdr *control_histogram(uint16_t id);
  * that of all workers, and of all queues that sent. */
 const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns);
 
+/* The same of one queue: of sending its own, of polling those of the worker that serves it. */
+struct queue_gaps {
+	unsigned int worker;
+	const struct hdr *gaps;
+	uint64_t frames, of_port; /* through the queue, and through all of its kind at the port */
+};
+struct queue_gaps control_queue_gaps(bool tx, uint16_t port, uint16_t queue);
+
 /* plan.c: what queues and workers need for the coming trial. */
 struct plan {
 	bool learning, retry;

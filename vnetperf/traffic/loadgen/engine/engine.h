@@ -49,6 +49,7 @@ struct rx_queue {
 	struct rx_totals totals, at_run, at_rest;
 	/* totals.stale when the last trial ended, and the one before: learning is no trial */
 	uint64_t stale_to, stale_from;
+	uint64_t found; /* frames of the last trial, whosever they were, without learning */
 	uint32_t follows[LG_MAX_STREAMS][LG_MAX_QUEUES]; /* next number, while gaps are captured */
 };
 
@@ -102,7 +103,9 @@ struct tx_queue {
 	uint64_t max_lag, pending_since, starved_since;
 	uint64_t latest;  /* cycles behind schedule of the latest frame just chosen */
 	uint64_t called;  /* TSC of the last transmit call, or of the trial's start */
-	struct hdr *gaps; /* of sending, the worker's; NULL: learning */
+	struct hdr *gaps; /* of sending, ns */
+	bool notes_gaps;  /* not while learning */
+	uint64_t offered; /* frames of the last trial, without learning */
 	struct rte_mempool *pool;
 	struct tx_stream *streams;
 	struct tx_totals totals;
@@ -134,7 +137,7 @@ struct worker {
 	bool nic_time;	    /* some queue has it */
 	uint64_t polled;    /* TSC of the last look at its queues in the trial, or of its start */
 	unsigned int found; /* frames, in that look */
-	struct gaps *gaps;
+	struct hdr *gaps;   /* of polling, ns: all its queues are looked at in turn */
 	uint16_t n_rxq, n_txq;
 	uint16_t n_polled; /* of rxq[], the first: the others' ports are away */
 	struct rx_queue *rxq[LG_MAX_PORTS * LG_MAX_QUEUES];

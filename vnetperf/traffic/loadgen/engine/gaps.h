@@ -10,6 +10,7 @@
 
 #include "hdr.h"
 
+/* Of all workers together, or of one queue and the worker that serves it. */
 struct gaps {
 	struct hdr poll, send; /* ns */
 };
@@ -19,6 +20,14 @@ struct gaps {
 uint64_t gaps_percentile(const struct hdr *h, uint64_t total_ns, double share);
 /* Time in gaps longer than `hold` ns. */
 uint64_t gaps_over(const struct hdr *h, uint64_t hold_ns);
+
+/* The longest gap, ns, that a ring of `ring` frames bridges at `rate` frames/s. */
+static inline uint64_t gaps_hold(uint64_t ring, double rate)
+{
+	const double ns = rate > 0 ? (double)ring / rate * 1e9 : 1e18;
+
+	return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18;
+}
 
 /* When a gap of sending began: the last transmit call, or later when the next frame was due. */
 static inline uint64_t gaps_send_from(uint64_t called, uint64_t due)

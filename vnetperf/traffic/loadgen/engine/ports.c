@@ -117,6 +117,10 @@ static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct
 	q->queue = queue;
 	q->done = true;
 	engine.port[port].txq[queue] = q;
+	q->gaps = malloc(sizeof(*q->gaps));
+	if (q->gaps == NULL)
+		return problem_set(why, "more memory", "no memory for a transmit queue");
+	hdr_reset(q->gaps);
 	q->pool = pool_create("tx", port, queue, n, why);
 	return q->pool != NULL;
 }

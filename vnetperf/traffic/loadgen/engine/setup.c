@@ -65,8 +65,7 @@ static struct worker *worker_create(unsigned int lcore)
 		free(w);
 		return NULL;
 	}
-	hdr_reset(&w->gaps->poll);
-	hdr_reset(&w->gaps->send);
+	hdr_reset(w->gaps);
 	w->index = engine.n_workers;
 	w->lcore = lcore;
 	w->tx_done = true;
@@ -117,7 +116,10 @@ void workers_release(void)
 		free(engine.worker[i]);
 	}
 	for (unsigned int p = 0; p < LG_MAX_PORTS; p++) {
-		for (unsigned int i = 0; i < LG_MAX_QUEUES; i++)
+		for (unsigned int i = 0; i < LG_MAX_QUEUES; i++) {
 			free(engine.port[p].rxq[i].expected);
+			if (engine.port[p].txq[i])
+				free(engine.port[p].txq[i]->gaps);
+		}
 	}
 }

@@ -219,8 +219,7 @@ bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct proble
 	return true;
 }
 
-static void put_gaps(struct rte_tel_data *d, const char *kind, const struct hdr *h, uint64_t time,
-		     uint64_t hold)
+static void put_gaps(struct rte_tel_data *d, const char *kind, const struct hdr *h, uint64_t time)
 {
 	static const struct {
 		const char *name;
@@ -234,22 +233,53 @@ static void put_gaps(struct rte_tel_data *d, const char *kind, const struct hdr 
 		snprintf(name, sizeof(name), "%s_%s_ns", kind, levels[i].name);
 		tel_dict_uint(d, name, gaps_percentile(h, time, levels[i].share));
 	}
-	snprintf(name, sizeof(name), "%s_over_ns", kind);
-	tel_dict_uint(d, name, gaps_over(h, hold));
 }
 
 bool command_gaps(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	uint64_t poll_hold = UINT64_MAX, send_hold = UINT64_MAX, poll_ns, send_ns;
+	uint64_t poll_ns, send_ns;
 	const struct gaps *g;
 
-	if (!need_result(why) || !params_u64(ps, "poll_hold", 0, UINT64_MAX, &poll_hold, why) ||
-	    !params_u64(ps, "send_hold", 0, UINT64_MAX, &send_hold, why) ||
-	    !params_done(ps, "poll_hold send_hold", why))
+	if (!need_result(why) || !params_done(ps, "no parameters", why))
 		return false;
 	g = control_gaps(&poll_ns, &send_ns);
-	put_gaps(d, "poll", &g->poll, poll_ns, poll_hold);
-	put_gaps(d, "send", &g->send, send_ns, send_hold);
+	put_gaps(d, "poll", &g->poll, poll_ns);
+	put_gaps(d, "send", &g->send, send_ns);
+	return true;
+}
+
+/* Frames are dealt out to a port's queues as they were in the trial; evenly where none came. */
+static double queue_share(const struct queue_gaps *q, unsigned int queues)
+{
+	return q->of_port ? (double)q->frames / (double)q->of_port : 1.0 / queues;
+}
+
+bool command_queue(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	static const char *const ways[] = {"rx", "tx", NULL};
+	uint64_t port = 0, queue = 0, ring = 0, hold;
+	unsigned int tx = 0, queues;
+	struct queue_gaps found;
+	double rate = 0, share;
+
+	if (!need_result(why) || !params_need(ps, "way", why) || !params_need(ps, "port", why) ||
+	    !params_need(ps, "queue", why) || !params_word(ps, "way", ways, &tx, why) ||
+	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &port, why))
+		return false;
+	queues = tx ? engine.port[port].n_txq : engine.port[port].n_rxq;
+	if (!params_u64(ps, "queue", 0, queues - 1u, &queue, why) ||
+	    !params_real(ps, "rate", 0, 1e12, &rate, why) ||
+	    !params_u64(ps, "ring", 0, 1000000000, &ring, why) ||
+	    !params_done(ps, "way port queue rate ring", why))
+		return false;
+	found = control_queue_gaps(tx == 1, (uint16_t)port, (uint16_t)queue);
+	share = queue_share(&found, queues);
+	hold = ring ? gaps_hold(ring, rate * share) : UINT64_MAX;
+	tel_dict_uint(d, "worker", found.worker);
+	tel_dict_uint(d, "share_ppm", (uint64_t)(share * 1e6));
+	tel_dict_uint(d, "max_ns", found.gaps->max);
+	tel_dict_uint(d, "hold_ns", hold);
+	tel_dict_uint(d, "over_ns", gaps_over(found.gaps, hold));
 	return true;
 }
 

@@ -281,7 +281,7 @@ static inline void note_gap(struct tx_queue *q, uint64_t now)
 	const uint64_t from = gaps_send_from(q->called, pacer_due(&q->pacer));
 
 	q->called = now;
-	if (q->gaps && now > from)
+	if (q->notes_gaps && now > from)
 		hdr_record_many(q->gaps, cycles_to_ns(now - from), 1);
 }
 

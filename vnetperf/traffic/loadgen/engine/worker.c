@@ -27,15 +27,16 @@ static void rx_arm(struct worker *w)
 		if (w->rx[i].hdr)
 			hdr_reset(w->rx[i].hdr);
 	}
-	hdr_reset(&w->gaps->poll);
-	hdr_reset(&w->gaps->send);
+	hdr_reset(w->gaps);
 }
 
 static void tx_arm(struct worker *w)
 {
 	for (uint16_t i = 0; i < w->n_txq; i++) {
 		memset(&w->txq[i]->totals, 0, sizeof(w->txq[i]->totals));
-		w->txq[i]->gaps = engine.trial.learning ? NULL : &w->gaps->send;
+		w->txq[i]->notes_gaps = !engine.trial.learning;
+		if (w->txq[i]->notes_gaps)
+			hdr_reset(w->txq[i]->gaps);
 	}
 	atomic_store(&w->tx_done, false);
 }
@@ -62,8 +63,15 @@ static void rest(struct worker *w)
 {
 	w->signature = 0;
 	for (uint16_t i = 0; i < w->n_txq; i++) {
-		if (!w->txq[i]->done)
-			tx_abandon(w->txq[i]);
+		struct tx_queue *q = w->txq[i];
+
+		if (!q->done)
+			tx_abandon(q);
+		if (engine.trial.learning)
+			continue;
+		q->offered = 0;
+		for (uint16_t s = 0; s < q->n_streams; s++)
+			q->offered += q->streams[s].seq;
 	}
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		struct rx_queue *q = w->rxq[i];
@@ -73,6 +81,7 @@ static void rest(struct worker *w)
 			continue;
 		q->stale_from = q->stale_to;
 		q->stale_to = q->totals.stale;
+		q->found = q->totals.frames - q->at_run.frames;
 	}
 	atomic_store(&w->tx_done, true);
 }
@@ -166,7 +175,7 @@ static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 	if (LG_UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
 		return;
 	if (LG_LIKELY(gaps_poll_counts(sending, before, found)))
-		hdr_record_many(&w->gaps->poll, cycles_to_ns(now - w->polled), 1);
+		hdr_record_many(w->gaps, cycles_to_ns(now - w->polled), 1);
 	w->polled = now;
 	w->found = found;
 }
