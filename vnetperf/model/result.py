@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import (
+    MOST_DISCARDED,
     AddressTable,
     BackToBack,
     Confirmation,
@@ -115,10 +116,6 @@ class DatapathUse(Frozen):
     cycles_per_packet: float | None
     busy: float | None
     lookups: dict[str, float] = Field(default_factory=dict)
-
-
-#: Share of discarded trials above which a number may be one of selected trials.
-MOST_DISCARDED = 0.2
 
 
 class BoundTrials(Frozen):
@@ -335,7 +332,8 @@ class Result(Frozen):
     Attributes:
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
-            "soak", "loss_profile", "forwarding_rate", "address_caching", "address_learning".
+            "soak", "loss_profile", "latency_load", "forwarding_rate", "address_caching",
+            "address_learning".
         frame_size: Octets including FCS; of a mix its mean, rounded. Of a transfer between sockets
             that failed those of a message, 0 where the tool chooses.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
@@ -361,7 +359,7 @@ class Result(Frozen):
         wall_seconds: Wall time of the search.
         verdicts: Verdict -> number of trials.
         faults: Frames that came back otherwise than they were sent.
-        latency_at: What "latency" found, one for each load.
+        latency_at: What "latency" and "latency_load" found, one for each load.
         loss_steps: What "frame_loss" and "loss_profile" found, in the order of the loads.
         back_to_back: What "back_to_back" found.
         recovery: What "recovery" found.

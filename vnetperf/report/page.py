@@ -192,6 +192,9 @@ def _latency_strips(group: Group) -> Strips:
     every = [(r, at) for r in group.measured for at in r.latency_at]
     if not every:
         return
+    if group.test == outcomes.LATENCY_LOAD:
+        yield _strip("Latency against load", [plots.latency_load_plot(r) for r in group.measured])
+        return
     names = tuple(dict.fromkeys(at.of for _, at in every))
     directions = tuple(dict.fromkeys(d for _, at in every for d in (*at.latency, *at.mean_ns)))
     series: dict[str, dict[int, Spread]] = {}
@@ -418,7 +421,17 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
             title = f"{test_words(test)} at {size} octets".capitalize()
             plot = plots.goals_plot(f"{title} across scenarios", title, rows, tuple(names))
             made += [plot] if plot else []
-    return made
+    return [*made, *_latency_plots(found)]
+
+
+def _latency_plots(found: Sequence[Group]) -> Iterator[Plot]:
+    """Latency of several scenarios or variants at the same loads, by size and percentile."""
+    curves = [r for g in found if g.test == outcomes.LATENCY_LOAD for r in g.measured]
+    for size in sorted({r.frame_size for r in curves}):
+        mine = [r for r in curves if r.frame_size == size]
+        for level in ("50", "99") if len(mine) > 1 else ():
+            if plot := plots.latencies_plot(mine, level):
+                yield plot
 
 
 def variants_plot(compared: VariantResults, size: int) -> Plot | None:
