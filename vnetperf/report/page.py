@@ -440,6 +440,11 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
         plots.GoalRow(v.variant, compared.result(v, size), compared.absence(v, size))
         for v in compared.comparison.variants
     ]
+    if key := compared.scale[0]:
+        title = f"Throughput by {key} at {size} octets, {compared.title}"
+        note = "shared cores" if compared.sharing else ""
+        caption = f"{size} octets" + (f", {note}" if note else "")
+        return plots.scale_plot(title, caption, rows, compared.goal_names, compared.scale)
     title = f"Throughput by variant at {size} octets, {compared.title}"
     return plots.goals_plot(title, f"{size} octets", rows, compared.goal_names)
 

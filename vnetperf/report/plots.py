@@ -150,6 +150,57 @@ def goals_plot(
     )
 
 
+#: Of numbers that lie farther apart than this, the axis is logarithmic.
+_LINEAR_UP_TO = 64.0
+#: Settings of which each step could bring as much as the first.
+_ADDITIVE = ("workers",)
+
+
+def _whole_tick(number: float) -> str:
+    return text.tick_label(number, "fps") if number == int(number) else ""
+
+
+def scale_plot(
+    title: str,
+    caption: str,
+    rows: Sequence[GoalRow],
+    names: Sequence[str],
+    scale: tuple[str, Mapping[str, float]],
+) -> Plot | None:
+    """Lower bounds over what variants differ by: its name (workers, flows), row -> number."""
+    key, numbers = scale
+    series = []
+    for index, name in enumerate(names):
+        goals = [(row, _goal_of(row.result, name)) for row in rows]
+        made = [_goal_point(goal, row.name, x=numbers[row.name]) for row, goal in goals if goal]
+        points = sorted((p for p in made if p), key=lambda p: p.x)
+        series.append(Series(name, points, css=goal_css(index), line=True))
+    drawn = [p for one in series for p in one.points]
+    if not drawn:
+        return None
+    first, last = min(p.x for p in drawn), max(p.x for p in drawn)
+    if key in _ADDITIVE and last > first:
+        ideal = max(p.y for p in drawn if p.x == first)
+        line = (Point(first, ideal), Point(last, ideal * last / first))
+        name = f"as much as the first, for each of {key}"
+        series.insert(0, Series(name, line, css="limit medium", mark="none", line=True))
+    shown = {p.x for p in drawn}
+    missing = [row for row in rows if numbers[row.name] not in shown]
+    gone = f"; no number: {', '.join(row.name for row in missing)}" if missing else ""
+    far = last > _LINEAR_UP_TO * max(first, 1.0)
+    ticks: dict[str, Any] = {"scale": "log"} if far else {"scale": "linear", "zero": True}
+    return Plot(
+        title=title,
+        caption=caption,
+        note=f"marks: lower bounds; bars: from lower to upper bound{gone}",
+        x=Axis(name=key, tick=_whole_tick, value="{:g}".format, **ticks),
+        y=_axis(_directions([r.result for r in rows if r.result]), "fps", zero=True),
+        series=series,
+        css="scale",
+        key=True,
+    )
+
+
 #: What the rows are of: name -> spread; None where it was not measured.
 SpreadRows = Sequence[tuple[str, Spread | None]]
 #: More samples than this only thicken the page.
