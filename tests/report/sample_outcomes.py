@@ -21,7 +21,7 @@ from vnetperf.model.outcomes import (
     Reset,
     Soak,
 )
-from vnetperf.model.result import LedgerEntry, Result, RunResults, TrialPoint
+from vnetperf.model.result import LedgerEntry, Result, RoleUse, RunResults, TrialPoint
 from vnetperf.model.trial import Gaps, TrialGaps, Verdict
 from vnetperf.procedures.latency import over_trials
 from vnetperf.statistics.samples import spread
@@ -388,6 +388,24 @@ TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
 }
 
 
+#: Processor use of a trial: tester and pmd share processor 0, as old logs do not tell.
+CPU = (
+    RoleUse(
+        role="tester", user=0.61, system=0.02, softirq=0.013, guest=0.0, steal=0.004,
+        processors=(0,), shared_with=("pmd",),
+    ),
+    RoleUse(
+        role="pmd", user=0.37, system=0.01, softirq=0.013, guest=0.0, steal=0.004,
+        processors=(0,), shared_with=("tester",),
+    ),
+    RoleUse(role="vnf0", user=0.9, system=0.05, processors=(1, 2, 3, 5)),
+    RoleUse(
+        role="machine", user=1.9, system=0.12, softirq=0.031, guest=0.0, steal=0.009,
+        processors=(0, 1, 2, 3, 4, 5),
+    ),
+)  # fmt: skip
+
+
 def _trials(rng: random.Random, first: int, test: str, size: int) -> Iterator[TrialPoint]:
     for number in range(first, first + 4):
         lost = rng.choice((0, 0, 1200))
@@ -405,6 +423,7 @@ def _trials(rng: random.Random, first: int, test: str, size: int) -> Iterator[Tr
             verdict=Verdict.VALID,
             lost_at={"phy0 rx ring": lost} if lost else {},
             burst=4000 + number if test == "back_to_back" else 0,
+            cpu=CPU,
         )
 
 

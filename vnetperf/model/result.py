@@ -447,6 +447,37 @@ class Result(Frozen):
         return sum(self.loads) if self.loads else self.directions
 
 
+#: Role that stands for all processors in a trial's processor use.
+MACHINE = "machine"
+
+
+class RoleUse(Frozen):
+    """Processor use of one role in one trial, in processors: 1 is all the time of one.
+
+    Attributes:
+        role: "pmd", "vnf0", "tester" ...: its busy threads; "machine": everything on all
+            processors, the kernel's own forwarding among it.
+        user: In user mode, guests' time included.
+        system: In kernel mode; of threads with what soft interrupts took on them, where the kernel
+            does not tell it apart.
+        softirq: In soft interrupts of the processors that its threads ran on last, whoever caused
+            them; None: not recorded. So is what follows.
+        guest: As virtual processors of guests.
+        steal: Taken by a hypervisor from those processors.
+        processors: Their numbers.
+        shared_with: Other roles on one of them, to which softirq and steal belong as well.
+    """
+
+    role: str
+    user: float
+    system: float
+    softirq: float | None = None
+    guest: float | None = None
+    steal: float | None = None
+    processors: tuple[int, ...] = ()
+    shared_with: tuple[str, ...] = ()
+
+
 class TrialPoint(Frozen):
     """One trial as a report plots and lists it.
 
@@ -473,6 +504,7 @@ class TrialPoint(Frozen):
         late: Frames of it that came after its end, found in the next trial: they were counted as
             lost. None: there was no next trial.
         disturbed: What disturbed the machine during the trial.
+        cpu: Processor use by role; empty: not recorded.
     """
 
     number: int
@@ -494,6 +526,7 @@ class TrialPoint(Frozen):
     send_gap_s: float | None = None
     late: int | None = None
     disturbed: tuple[str, ...] = ()
+    cpu: tuple[RoleUse, ...] = ()
 
 
 class LedgerEntry(Frozen):

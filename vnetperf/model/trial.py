@@ -308,6 +308,8 @@ class ThreadLoad(Frozen):
         cpu: Processor it last ran on.
         user: Share of wall time in user mode, 0..1.
         system: Share of wall time in kernel mode, 0..1.
+        guest: Share of wall time as a virtual processor of a guest, 0..1, which is in `user`, too
+            (proc(5)); None: not recorded.
         involuntary_switches: Times it was descheduled against its will.
     """
 
@@ -316,7 +318,30 @@ class ThreadLoad(Frozen):
     cpu: int
     user: float
     system: float
+    guest: float | None = None
     involuntary_switches: int = 0
+
+
+class ProcessorLoad(Frozen):
+    """Use of one processor over one trial, by everything on it: shares of wall time, 0..1.
+
+    Attributes:
+        cpu: Its number.
+        user: In user mode; the guests' time is in it.
+        system: In kernel mode, without interrupts.
+        irq: In interrupts.
+        softirq: In what the kernel puts off from interrupts: most of its forwarding of frames.
+        guest: In guests.
+        steal: Taken by a hypervisor.
+    """
+
+    cpu: int
+    user: float
+    system: float
+    irq: float
+    softirq: float
+    guest: float
+    steal: float
 
 
 class ThreadEvents(Frozen):
@@ -388,6 +413,7 @@ class MachineLoad(Frozen):
         busy_threads: Busy threads of the deployment, which are among them.
         processors: Processors that are online.
         context_switches_per_s: Context switches of the whole machine, 1/s.
+        by_processor: Use of each processor; empty: not recorded.
     """
 
     steal: float | None = None
@@ -398,6 +424,7 @@ class MachineLoad(Frozen):
     busy_threads: int = 0
     processors: int = 0
     context_switches_per_s: float | None = None
+    by_processor: tuple[ProcessorLoad, ...] = ()
 
     @property
     def disturbances(self) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ from vnetperf.report.table import Column, Table
 
 #: The files beside the page that hold its numbers.
 _FILES = (
-    "results.csv", "outcomes.csv", "trials.csv", "curves.csv", "transfers.csv", "results.json",
-    "report.md",
+    "results.csv", "outcomes.csv", "trials.csv", "cpu.csv", "curves.csv", "transfers.csv",
+    "results.json", "report.md",
 )  # fmt: skip
 #: Longest words that a table keeps on one line.
 _SHORT = 24
