@@ -9,6 +9,7 @@ from vnetperf.model.trial import (
     DatapathWork,
     DirectionCounts,
     MachineLoad,
+    NodeWork,
     ProcessorLoad,
     ThreadEvents,
     ThreadLoad,
@@ -130,3 +131,22 @@ def test_processor_use_that_an_older_log_has_not_is_unknown() -> None:
     assert (pmd.user, pmd.system) == (0.4, 0.1)
     assert (pmd.softirq, pmd.guest, pmd.steal) == (None, None, None)
     assert cpu_by_role(TrialResult(directions=())) == ()
+
+
+def test_nodes_of_a_graph_have_clocks_for_each_packet_and_vector_sizes() -> None:
+    nodes = {
+        "l2-output": NodeWork(calls=10, packets=300, clocks=4500.0),
+        "memif-input": NodeWork(calls=1000, packets=300, clocks=90_000.0, input=True),
+        "error-drop": NodeWork(calls=0, packets=0, clocks=0.0),
+    }
+    work = DatapathWork(
+        thread="vpp_wk_0", packets=300, busy_cycles=4500, idle_cycles=None, nodes=nodes
+    )
+    one = trial(1.0)
+    result = one.result.model_copy(update={"datapath": (work,)})
+    (use,) = datapath_usage([one.model_copy(update={"result": result})])
+    assert (use.cycles_per_packet, use.busy) == (15.0, None)
+    first, second = use.nodes  # the most expensive first, and none without packets
+    assert (first.name, first.clocks_per_packet, first.input) == ("memif-input", 300.0, True)
+    assert (second.name, second.clocks_per_packet) == ("l2-output", 15.0)
+    assert (first.packets_per_call, second.packets_per_call) == (0.3, 30.0)

@@ -3,6 +3,7 @@
 import csv
 import io
 
+from vnetperf.model.result import DatapathUse, NodeUse
 from vnetperf.report.csv_files import cpu_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
@@ -80,3 +81,31 @@ def test_processor_use_of_every_trial_is_in_a_file_of_its_own(every):
     machine = next(row for row in rows if row["role"] == "machine")
     assert (machine["processors"], machine["softirq_cores"]) == ("0 1 2 3 4 5", "0.031")
     assert next(row for row in rows if row["role"] == "vnf0")["steal_cores"] == ""
+
+
+def test_nodes_of_a_graph_stand_below_with_clocks_and_vector_sizes(results):
+    nodes = (
+        NodeUse(
+            name="memif-input",
+            packets=300,
+            clocks_per_packet=310.0,
+            packets_per_call=0.5,
+            input=True,
+        ),
+        NodeUse(name="l2-output", packets=300, clocks_per_packet=15.0, packets_per_call=34.3),
+    )
+    use = DatapathUse(
+        thread="vpp_wk_0", packets=300, cycles_per_packet=45.4, busy=None, nodes=nodes
+    )
+    first, *others = results.results
+    goals = tuple(goal.model_copy(update={"datapath": (use,)}) for goal in first.goals)
+    run = results.model_copy(
+        update={"results": (first.model_copy(update={"goals": goals}), *others)}
+    )
+    title = "Nodes of the vSwitch's graph at the lower bounds"
+    rows = markdown_report(run).split(f"### {title}")[1].split("\n\n")[1].splitlines()
+    assert rows[2].endswith("| vpp\\_wk\\_0 | memif-input | 300 | 310 | 0.500 | input |")
+    assert rows[3].endswith("| vpp\\_wk\\_0 | l2-output | 300 | 15.0 | 34.3 | \N{EN DASH} |")
+    assert "| vpp\\_wk\\_0 | 300 | 45.4 | not measured |" in markdown_report(run)
+    assert "graph at the lower bounds" in html_report(run)
+    assert title not in markdown_report(results)

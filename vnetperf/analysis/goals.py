@@ -20,6 +20,7 @@ from vnetperf.model.result import (
     DatapathUse,
     DirectionBound,
     GoalResult,
+    NodeUse,
     RoleUse,
     ThreadUse,
 )
@@ -123,13 +124,26 @@ def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
 
 
 def _datapath_use(work: DatapathWork) -> DatapathUse:
-    cycles, lookups = work.busy_cycles + work.idle_cycles, sum(work.lookups.values())
+    cycles = None if work.idle_cycles is None else work.busy_cycles + work.idle_cycles
+    lookups = sum(work.lookups.values())
+    nodes = sorted(work.nodes.items(), key=lambda each: -each[1].clocks)
     return DatapathUse(
         thread=work.thread,
         packets=work.packets,
         cycles_per_packet=work.busy_cycles / work.packets if work.packets else None,
         busy=work.busy_cycles / cycles if cycles else None,
         lookups={name: count / lookups for name, count in work.lookups.items() if count},
+        nodes=tuple(
+            NodeUse(
+                name=name,
+                packets=node.packets,
+                clocks_per_packet=node.clocks / node.packets,
+                packets_per_call=node.packets / node.calls if node.calls else None,
+                input=node.input,
+            )
+            for name, node in nodes
+            if node.packets
+        ),
     )
 
 

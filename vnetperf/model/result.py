@@ -100,15 +100,37 @@ class ThreadUse(Frozen):
     events_per_frame: dict[str, float] = Field(default_factory=dict)
 
 
+class NodeUse(Frozen):
+    """What a node of the vSwitch's graph did in the trial that stands for a lower bound.
+
+    Attributes:
+        name: Its name.
+        packets: Packets that it was given, or, of an input node, took from a port.
+        clocks_per_packet: TSC cycles in it, divided by packets; of an input node those of polls
+            without packets, too. None without packets.
+        packets_per_call: Vector size: packets, divided by calls; None without calls.
+        input: Whether it is an input node.
+    """
+
+    name: str
+    packets: int
+    clocks_per_packet: float | None
+    packets_per_call: float | None
+    input: bool = False
+
+
 class DatapathUse(Frozen):
     """What a thread of the vSwitch counted by itself in the trial that stands for a lower bound.
 
     Attributes:
         thread: Name of the thread.
         packets: Packets that it took from ports; a frame counts once for each port it came in by.
-        cycles_per_packet: TSC cycles of rounds with packets, divided by packets; None without any.
-        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle.
+        cycles_per_packet: TSC cycles of rounds with packets, divided by packets; of a graph those
+            of its nodes but for the input nodes. None without any.
+        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle, and where
+            idle ones are not told apart.
         lookups: How a packet's rule was found -> share of all lookups, 0..1.
+        nodes: Nodes of its graph that had packets, the most expensive first.
     """
 
     thread: str
@@ -116,6 +138,7 @@ class DatapathUse(Frozen):
     cycles_per_packet: float | None
     busy: float | None
     lookups: dict[str, float] = Field(default_factory=dict)
+    nodes: tuple[NodeUse, ...] = ()
 
 
 class BoundTrials(Frozen):

@@ -358,22 +358,57 @@ class ThreadEvents(Frozen):
     counts: dict[str, int] = Field(default_factory=dict)
 
 
+class NodeWork(Frozen):
+    """What one node of a vSwitch's graph did on one thread, over one trial or since some start.
+
+    Attributes:
+        calls: Times that it was called.
+        packets: Packets that it was given, or, of an input node, took from a port.
+        clocks: TSC cycles in it; of an input node those of polls without packets, too.
+        input: Whether it is an input node.
+    """
+
+    calls: int
+    packets: int
+    clocks: float
+    input: bool = False
+
+    def since(self, before: NodeWork) -> NodeWork:
+        """Compute what was counted since an earlier state.
+
+        Args:
+            before: The earlier state.
+
+        Returns:
+            The differences.
+        """
+        return NodeWork(
+            calls=self.calls - before.calls,
+            packets=self.packets - before.packets,
+            clocks=self.clocks - before.clocks,
+            input=self.input,
+        )
+
+
 class DatapathWork(Frozen):
     """What one thread of a vSwitch counted by itself, over one trial or since some start.
 
     Attributes:
         thread: Name of the thread, e.g. "core 1".
         packets: Packets that it took from ports.
-        busy_cycles: TSC cycles of rounds in which there were packets.
-        idle_cycles: TSC cycles of rounds in which there were none.
+        busy_cycles: TSC cycles of rounds in which there were packets; of a graph those of its nodes
+            but for the input nodes.
+        idle_cycles: TSC cycles of rounds in which there were none; None: it does not tell these.
         lookups: How a packet's rule was found -> packets, e.g. "emc hits".
+        nodes: Node of the graph -> what it did; empty where there is no graph.
     """
 
     thread: str
     packets: int
     busy_cycles: int
-    idle_cycles: int
+    idle_cycles: int | None
     lookups: dict[str, int] = Field(default_factory=dict)
+    nodes: dict[str, NodeWork] = Field(default_factory=dict)
 
     def since(self, before: DatapathWork) -> DatapathWork:
         """Compute what was counted since an earlier state of the same thread.
@@ -388,8 +423,14 @@ class DatapathWork(Frozen):
             thread=self.thread,
             packets=self.packets - before.packets,
             busy_cycles=self.busy_cycles - before.busy_cycles,
-            idle_cycles=self.idle_cycles - before.idle_cycles,
+            idle_cycles=None
+            if self.idle_cycles is None or before.idle_cycles is None
+            else self.idle_cycles - before.idle_cycles,
             lookups={n: count - before.lookups.get(n, 0) for n, count in self.lookups.items()},
+            nodes={
+                name: node.since(before.nodes[name]) if name in before.nodes else node
+                for name, node in self.nodes.items()
+            },
         )
 
 

@@ -12,6 +12,7 @@ from vnetperf.model.result import (
     DatapathUse,
     DirectionBound,
     GoalResult,
+    NodeUse,
     Result,
     RoleUse,
     ThreadUse,
@@ -636,8 +637,8 @@ _DATAPATH: tuple[Column[_DatapathRow], ...] = (
 )
 _DATAPATH_NOTE = (
     "Counted by the vSwitch itself, over the last of the longest trials at the bound. Cycles are "
-    "those of rounds with packets; busy is their share of all cycles. A frame counts once for "
-    "each port that it came in by."
+    "those of rounds with packets, of VPP those of its graph without the input nodes; busy is "
+    "their share of all cycles. A frame counts once for each port that it came in by."
 )
 
 
@@ -646,6 +647,36 @@ def datapath_table(group: Group) -> Table:
     rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.datapath]
     table = Table.of("The vSwitch's own counters at the lower bounds", _DATAPATH, rows)
     return replace(table, notes=(_DATAPATH_NOTE,) if rows else ())
+
+
+_NodeRow: TypeAlias = tuple[Result, GoalResult, DatapathUse, NodeUse]
+_NODES: tuple[Column[_NodeRow], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("goal", lambda of: of[1].name, words=True),
+    Column("thread", lambda of: of[2].thread, words=True),
+    Column("node", lambda of: of[3].name, words=True),
+    Column("packets", lambda of: f"{of[3].packets:,}"),
+    Column("clocks per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)),
+    Column("vector size", lambda of: _or_none(of[3].packets_per_call, units.significant)),
+    Column("kind", lambda of: "input" if of[3].input else None, words=True),
+)
+_NODES_NOTE = (
+    "Over the last of the longest trials at the bound. Vector size: packets for each call of a "
+    "node. An input node's clocks have those of its polls without packets."
+)
+
+
+def node_table(group: Group) -> Table:
+    """A row for each node of the vSwitch's graph, at each goal's lower bound."""
+    rows = [
+        (r, goal, use, node)
+        for r in group.measured
+        for goal in r.goals
+        for use in goal.datapath
+        for node in use.nodes
+    ]
+    table = Table.of("Nodes of the vSwitch's graph at the lower bounds", _NODES, rows)
+    return replace(table, notes=(_NODES_NOTE,) if rows else ())
 
 
 def _lookups_text(lookups: Mapping[str, float]) -> str:

@@ -42,6 +42,7 @@ def _group_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> It
     yield from table_markdown(goal_text.cpu_table(group, trials))
     yield from table_markdown(goal_text.thread_table(group))
     yield from table_markdown(goal_text.datapath_table(group))
+    yield from table_markdown(goal_text.node_table(group))
 
 
 def _comparisons(results: RunResults) -> Iterator[str]:

@@ -392,11 +392,12 @@ def _latency_tables(group: Group) -> Iterator[Table]:
 
 
 def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
-    """The latency at the largest load without loss, which is no throughput."""
-    clean = [at for at in loads if at.trials and at.loss_ratio <= 0 and at.latency]
+    """The latency at the largest load up to which none was lost, which is no throughput."""
+    tried = sorted((at for at in loads if at.trials and at.latency), key=lambda at: at.load_fps)
+    clean = list(takewhile(lambda at: at.loss_ratio <= 0, tried))
     if not clean:
         return "not measured", "no load was carried without loss"
-    at = max(clean, key=lambda one: one.load_fps)
+    at = clean[-1]
     worst = [
         max((each.percentiles.get(level, 0.0) for each in at.latency.values()), default=0.0)
         for level in ("50", "99")
