@@ -1,6 +1,6 @@
-"""Rates and losses at loads that are chosen, not searched: MRR, loss around the throughput, soak.
+"""Loads that are chosen, not searched: MRR, loss around the throughput, latency by load, soak.
 
-Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,loss_profile`.
+Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,latency_load`.
 """
 
 import pytest
@@ -18,6 +18,12 @@ def test_mrr(bench: Bench, frame_size: int) -> None:
 def test_loss_profile(bench: Bench, frame_size: int) -> None:
     """Loss around the throughput: how the DUT goes from none to much."""
     bench.measure("loss_profile", frame_size).check_expectations()
+
+
+@pytest.mark.measures("latency_load")
+def test_latency_load(bench: Bench, frame_size: int) -> None:
+    """Latency against load: the same absolute loads for every switch, whatever each carries."""
+    bench.measure("latency_load", frame_size).check_expectations()
 
 
 @pytest.mark.measures("soak")

@@ -16,7 +16,7 @@ from vnetperf.host import threads
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import MachineLoad, ThreadEvents, ThreadLoad
+from vnetperf.model.trial import MachineLoad, ProcessorLoad, ThreadEvents, ThreadLoad
 
 #: What it measures of a thread.
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
@@ -67,11 +67,12 @@ class _Sample:
     cpu: int
     user_ticks: int
     system_ticks: int
+    guest_ticks: int
     involuntary: int
 
 
 class CpuCollector(Collector[ThreadLoad]):
-    """User and system time, last processor and involuntary switches of each polling thread.
+    """User, system and guest time, last processor and involuntary switches of each polling thread.
 
     The kernel counts time in ticks of 10 ms (at 100 Hz): over a trial of one second a share is
     known to about 1 %.
@@ -107,6 +108,7 @@ class CpuCollector(Collector[ThreadLoad]):
                     cpu=now.cpu,
                     user=round((now.user_ticks - before.user_ticks) / ticks, 3),
                     system=round((now.system_ticks - before.system_ticks) / ticks, 3),
+                    guest=round((now.guest_ticks - before.guest_ticks) / ticks, 3),
                     involuntary_switches=now.involuntary - before.involuntary,
                 )
             )
@@ -123,11 +125,19 @@ class CpuCollector(Collector[ThreadLoad]):
 
 
 def _sample(task: Path, name: str, role: str) -> _Sample:
-    # Fields after the parenthesised name, proc(5): utime 14, stime 15, processor 39.
+    # Fields after the parenthesised name, proc(5): utime 14, stime 15, processor 39, guest_time 43.
     fields = (task / "stat").read_text().rpartition(")")[2].split()
     status = (task / "status").read_text()
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
-    return _Sample(name, role, int(fields[36]), int(fields[11]), int(fields[12]), involuntary)
+    return _Sample(
+        name=name,
+        role=role,
+        cpu=int(fields[36]),
+        user_ticks=int(fields[11]),
+        system_ticks=int(fields[12]),
+        guest_ticks=int(fields[40]),
+        involuntary=involuntary,
+    )
 
 
 class MachineSampler:
@@ -166,33 +176,39 @@ class MachineSampler:
         wall = max(time.monotonic() - self._began, 1e-9)
         now, before, mhz = self._counters(), self._before, self._frequency()
         ticks = wall * os.sysconf("SC_CLK_TCK")
+        by_processor = tuple(
+            _processor_load(cpu, before.times[cpu], times, ticks)
+            for cpu, times in now.times.items()
+            if cpu in before.times
+        )
         # All of them where it is not known which ones the threads run on.
-        used = {cpu for cpu in self._threads if cpu in now.steal} or set(now.steal)
-        stolen = [now.steal[cpu] - before.steal.get(cpu, 0) for cpu in used]
+        used = {cpu for cpu in self._threads if cpu in now.times} or set(now.times)
+        stolen = [one.steal for one in by_processor if one.cpu in used]
         switches = _since(before.switches, now.switches)
         quota_us = _since(before.quota_us, now.quota_us)
         return MachineLoad(
-            steal=round(max(stolen) / ticks, 4) if stolen else None,
+            steal=max(stolen, default=None),
             throttled=_since(before.throttled, now.throttled),
             quota_s=None if quota_us is None else quota_us / 1e6,
             frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
             load_average=os.getloadavg()[0],
             busy_threads=len(self._threads),
-            processors=len(now.steal) or os.cpu_count() or 0,
+            processors=len(now.times) or os.cpu_count() or 0,
             context_switches_per_s=None if switches is None else round(switches / wall, 1),
             clock_sources=tuple(
                 name for name in (self._clock_source, self._text(_CLOCK_SOURCE).strip()) if name
             ),
+            by_processor=by_processor,
         )
 
     def _counters(self) -> _MachineCounters:
-        steal: dict[int, int] = {}
+        found: dict[int, tuple[int, ...]] = {}
         switches: int | None = None
         # cpuN user nice system idle iowait irq softirq steal ..., proc(5).
         for line in self._text("proc/stat").splitlines():
             name, *values = line.split()
             if name.startswith("cpu") and name != "cpu" and len(values) > _STEAL:
-                steal[int(name.removeprefix("cpu"))] = int(values[_STEAL])
+                found[int(name.removeprefix("cpu"))] = tuple(map(int, values))
             elif name == "ctxt":
                 switches = int(values[0])
         throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
@@ -202,7 +218,7 @@ class MachineSampler:
             if line.startswith("throttled_usec")
         ]
         return _MachineCounters(
-            steal=steal,
+            times=found,
             switches=switches,
             throttled=sum(throttled) if throttled else None,
             quota_us=sum(quota) if quota else None,
@@ -232,15 +248,33 @@ class MachineSampler:
 class _MachineCounters:
     """Counters that only rise; None and nothing where they cannot be read."""
 
-    steal: dict[int, int] = field(default_factory=dict)
+    times: dict[int, tuple[int, ...]] = field(default_factory=dict)
     switches: int | None = None
     throttled: int | None = None
     quota_us: int | None = None
 
 
 _CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
-#: Place of the time that a hypervisor took, among the values of a line of /proc/stat.
-_STEAL = 7
+#: Places of times among the values of a line of /proc/stat, proc(5); later kernels have more.
+_USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, _GUEST, _GUEST_NICE = 0, 1, 2, 5, 6, 7, 8, 9
+
+
+def _processor_load(
+    cpu: int, before: tuple[int, ...], now: tuple[int, ...], ticks: float
+) -> ProcessorLoad:
+    def share(*places: int) -> float:
+        known = [now[p] - before[p] for p in places if p < len(now) and p < len(before)]
+        return round(sum(known) / ticks, 4)
+
+    return ProcessorLoad(
+        cpu=cpu,
+        user=share(_USER, _NICE),
+        system=share(_SYSTEM),
+        irq=share(_IRQ),
+        softirq=share(_SOFTIRQ),
+        guest=share(_GUEST, _GUEST_NICE),
+        steal=share(_STEAL),
+    )
 
 
 def _since(before: int | None, now: int | None) -> int | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_of
+from vnetperf.analysis.goals import cpu_by_role, datapath_usage, thread_usage, uncollected_of
 from vnetperf.model.trial import (
     DatapathWork,
     DirectionCounts,
+    MachineLoad,
+    NodeWork,
+    ProcessorLoad,
     ThreadEvents,
     ThreadLoad,
     TrialResult,
@@ -97,3 +100,53 @@ def test_own_counters_of_the_vswitch_become_costs_and_shares() -> None:
     assert first.lookups == {"exact match cache": 0.9, "megaflow": 0.1}
     assert (second.cycles_per_packet, second.busy, second.lookups) == (None, None, {})
     assert datapath_usage([]) == ()
+
+
+def _load(role: str, cpu: int, guest: float | None = 0.0) -> ThreadLoad:
+    return ThreadLoad(role=role, thread="t", cpu=cpu, user=0.4, system=0.1, guest=guest)
+
+
+def _processor(cpu: int, softirq: float, steal: float) -> ProcessorLoad:
+    return ProcessorLoad(
+        cpu=cpu, user=0.5, system=0.2, irq=0.0, softirq=softirq, guest=0.3, steal=steal
+    )
+
+
+def test_processor_use_by_role_has_the_soft_interrupts_of_its_processors() -> None:
+    threads = (_load("tester", 0), _load("pmd", 0), _load("vnf0", 1, 0.2), _load("vnf0", 2, 0.3))
+    machine = MachineLoad(by_processor=tuple(_processor(n, n / 10, 0.01) for n in range(4)))
+    result = TrialResult(directions=(), threads=threads, machine=machine)
+    tester, pmd, vnf, whole = cpu_by_role(result)
+    assert (tester.processors, tester.shared_with) == ((0,), ("pmd",))
+    assert (pmd.processors, pmd.shared_with) == ((0,), ("tester",))
+    assert (vnf.user, vnf.system, vnf.guest) == (0.8, 0.2, 0.5)
+    assert (vnf.softirq, vnf.steal, vnf.shared_with) == (pytest.approx(0.3), 0.02, ())
+    assert (whole.role, whole.user, whole.guest) == ("machine", 2.0, 1.2)
+    assert (whole.softirq, whole.steal) == (pytest.approx(0.6), 0.04)
+
+
+def test_processor_use_that_an_older_log_has_not_is_unknown() -> None:
+    result = TrialResult(directions=(), threads=(_load("pmd", 0, None),), machine=MachineLoad())
+    (pmd,) = cpu_by_role(result)
+    assert (pmd.user, pmd.system) == (0.4, 0.1)
+    assert (pmd.softirq, pmd.guest, pmd.steal) == (None, None, None)
+    assert cpu_by_role(TrialResult(directions=())) == ()
+
+
+def test_nodes_of_a_graph_have_clocks_for_each_packet_and_vector_sizes() -> None:
+    nodes = {
+        "l2-output": NodeWork(calls=10, packets=300, clocks=4500.0),
+        "memif-input": NodeWork(calls=1000, packets=300, clocks=90_000.0, input=True),
+        "error-drop": NodeWork(calls=0, packets=0, clocks=0.0),
+    }
+    work = DatapathWork(
+        thread="vpp_wk_0", packets=300, busy_cycles=4500, idle_cycles=None, nodes=nodes
+    )
+    one = trial(1.0)
+    result = one.result.model_copy(update={"datapath": (work,)})
+    (use,) = datapath_usage([one.model_copy(update={"result": result})])
+    assert (use.cycles_per_packet, use.busy) == (15.0, None)
+    first, second = use.nodes  # the most expensive first, and none without packets
+    assert (first.name, first.clocks_per_packet, first.input) == ("memif-input", 300.0, True)
+    assert (second.name, second.clocks_per_packet) == ("l2-output", 15.0)
+    assert (first.packets_per_call, second.packets_per_call) == (0.3, 30.0)

@@ -46,6 +46,27 @@ def test_what_happened_between_the_samples_is_read(tmp_path: Path) -> None:
     assert found.context_switches_per_s is not None
     assert found.context_switches_per_s > 5000
     assert len(found.disturbances) >= 4
+    first, second = found.by_processor
+    assert (first.cpu, second.cpu) == (0, 1)
+    assert first.steal == found.steal
+    assert (second.steal, second.softirq, second.user) == (0, 0, 0)
+
+
+def test_the_times_of_each_processor_are_told_apart(tmp_path: Path) -> None:
+    # user nice system idle iowait irq softirq steal guest guest_nice
+    write(tmp_path, "proc/stat", "cpu3 1 1 1 9 9 1 1 1 1 1\n")
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    write(tmp_path, "proc/stat", "cpu3 11 21 31 99 99 41 51 61 71 81\n")
+    (one,) = sampler.stop().by_processor
+    assert one.cpu == 3
+    tick = one.system / 30
+    found = (one.user, one.irq, one.softirq, one.steal, one.guest)
+    assert [value / tick for value in found] == pytest.approx([30, 40, 50, 60, 150], rel=1e-3)
+    write(tmp_path, "proc/stat", "cpu3 11 21 31 99\n")  # as short as kernels once had it
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    assert sampler.stop().by_processor == ()
 
 
 def test_what_cannot_be_read_is_not_zero(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -215,6 +215,17 @@ def test_gigantic_pages_are_rounded_up_for_each_user() -> None:
 def test_too_few_cores_where_sharing_is_refused() -> None:
     text = refusal(scenario(), facts(3), cores=CoresConfig(policy="dedicated"))
     assert "dedicated cores" in text
+
+
+@pytest.mark.parametrize("policy", ["auto", "shared"])
+def test_more_workers_than_processors_are_refused_not_made_fewer(
+    policy: Literal["auto", "shared"],
+) -> None:
+    wanted = scenario(deployment="phy2phy", options=SwitchOptions(workers=3))
+    said = refusal(wanted, facts(2), cores=CoresConfig(policy=policy))
+    assert "3 workers need as many processors; there are 2 for them" in said
+    two = scenario(deployment="phy2phy", options=SwitchOptions(workers=2))
+    assert len(plan(two, facts(2)).placement.cores["pmd"]) == 2
 
 
 @pytest.mark.parametrize("key", ["vswitch", "vnf", "generator"])

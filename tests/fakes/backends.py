@@ -15,7 +15,7 @@ from vnetperf.wires import Wire
 class FakeSwitch(VSwitch):
     name: ClassVar[str] = "fake"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
-        wires=("memif", "veth"), attachments=("vhost-user", "tap")
+        wires=("memif", "veth"), attachments=("vhost-user", "tap"), options=("workers",)
     )
 
     @classmethod
@@ -24,7 +24,7 @@ class FakeSwitch(VSwitch):
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        return (RoleDemand(role="pmd", threads=1, group="switch"),)
+        return (RoleDemand(role="pmd", threads=scenario.options.workers or 1, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:

@@ -10,6 +10,7 @@ from tests.procedures.support import CEILING, Dut, drive, inputs, latency_of
 from vnetperf.model.parameters import (
     BackToBackTest,
     FrameLossTest,
+    LatencyLoadTest,
     LatencyTest,
     MrrTest,
     SearchGoal,
@@ -26,12 +27,14 @@ PRESET = Preset(
     frame_loss=FrameLossTest(step=0.07, duration_s=3),
     back_to_back=BackToBackTest(searches=3, max_burst_s=0.01, idle_s=4, repeats_after_loss=1),
     mrr=MrrTest(duration_s=2, repeats=7),
+    latency_load=LatencyLoadTest(loads_fps=(1e3, 1e6, 5e6), repeats=4),
     soak=SoakTest(duration_s=130, trial_s=60),
 )
 
 
 @pytest.mark.parametrize(
-    "test", ["latency", "frame_loss", "back_to_back", "mrr", "soak", "forwarding_rate"]
+    "test",
+    ["latency", "frame_loss", "back_to_back", "mrr", "soak", "forwarding_rate", "latency_load"],
 )
 @pytest.mark.parametrize("buffer", [10, 5_000, 10**9])
 def test_no_test_takes_longer_than_planned(test: str, buffer: int) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of
-from vnetperf.model.parameters import LatencyTest
-from vnetperf.model.trial import Latency
+from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
+from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import KnownThroughput
-from vnetperf.procedures.latency import delay_variation, latency, merge_latencies
+from vnetperf.procedures.latency import (
+    delay_variation,
+    latency,
+    latency_load,
+    merge_latencies,
+)
 
 TEST = LatencyTest(duration_s=120, tag_at_s=60, repeats=20)
 
@@ -145,3 +153,91 @@ def test_variation_that_was_not_told_is_said() -> None:
     assert (found.pdv_ns, found.ipdv_max_ns) == (None, None)
     assert found.why.startswith("not measured: PDV: no 99.9th percentile; IPDV: ")
     assert "PDV: no" not in delay_variation([latency_of({1000: 5})]).why
+
+
+CURVE = LatencyLoadTest(loads_fps=(1e6, 100e3, 3e6), duration_s=2, tag_at_s=0.5, repeats=3)
+
+
+def test_a_curve_is_measured_at_absolute_loads_in_turn_without_a_throughput() -> None:
+    dut = Dut(delay=lambda n, d: latency_of({1000 * n + d: 990, 50_000 * n: 10}))
+    found, seen = drive(latency_load(inputs(CURVE, throughput=None)), dut)
+    assert asks(seen) == [100e3, 1e6] * 3
+    assert all(one.request.tag_at_s == 0.5 and one.duration_s == 2 for one in seen)
+    low, high, beyond = found
+    assert [at.of for at in found] == [
+        "100000 frames/s per interface",
+        "1000000 frames/s per interface",
+        "3000000 frames/s per interface",
+    ]
+    assert (low.load_fps, low.trials, low.discarded, low.loss_ratio) == (200e3, (1, 3, 5), 0, 0)
+    assert low.forwarded_fps == 200e3
+    assert low.latency["phy0->phy1"].count == 3000
+    assert low.typical["phy0->phy1"].median_ns == 3000
+    # More than the DUT carries is shown with its loss, more than can be offered with the reason.
+    assert high.loss_ratio == pytest.approx(0.3)
+    assert high.forwarded_fps == pytest.approx(1.4e6)
+    assert high.latency["phy1->phy0"].max_ns == pytest.approx(300_000, rel=0.002)
+    assert (beyond.trials, beyond.forwarded_fps, beyond.latency) == ((), None, {})
+    assert f"above the largest load, {CEILING:.0f} frames/s" in beyond.note
+
+
+@dataclass
+class Stage:
+    """A DUT before a tester of which trials of some loads are no measurement.
+
+    Attributes:
+        dut: The DUT.
+        verdict: Load and number of the trial -> verdict.
+    """
+
+    dut: Dut
+    verdict: Callable[[float, int], Verdict]
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        """One trial."""
+        outcome = self.dut.run(ask)
+        verdict = self.verdict(ask.load_fps, outcome.number)
+        if verdict is not Verdict.GENERATOR_LIMITED:
+            return replace(outcome, verdict=verdict)
+        halves = tuple(
+            d.model_copy(
+                update={"sent": d.sent // 2, "received": d.sent // 2, "unsent": d.sent // 2}
+            )
+            for d in outcome.result.directions
+        )
+        result = outcome.result.model_copy(update={"directions": halves})
+        return TrialOutcome.of(outcome.request, result, verdict, outcome.number)
+
+
+def test_a_load_that_the_tester_could_not_offer_is_told_and_tried_no_further() -> None:
+    tester = Stage(
+        Dut(delay=lambda n, d: latency_of({1000: 9})),
+        lambda load, _: Verdict.GENERATOR_LIMITED if load == 1e6 else Verdict.VALID,
+    )
+    (low, high, _), seen = drive(latency_load(inputs(CURVE)), tester)
+    assert asks(seen) == [100e3, 1e6, 1e6, 100e3, 100e3]
+    assert (low.trials, low.discarded) == ((1, 4, 5), 0)
+    assert (high.trials, high.discarded, high.latency) == ((), 2, {})
+    assert high.note == (
+        "not measured: the generator could not offer this load beside the DUT, 50 % of it at most"
+    )
+
+
+def test_trials_in_which_the_tester_stood_still_are_repeated_once_and_counted() -> None:
+    tester = Stage(
+        Dut(delay=lambda n, d: latency_of({1000: 9})),
+        lambda load, n: Verdict.TESTER_STALLED if n in (1, 5, 6) else Verdict.VALID,
+    )
+    asked = LatencyLoadTest(loads_fps=(100e3, 1e6), duration_s=1, tag_at_s=0, repeats=2)
+    (low, high), seen = drive(latency_load(inputs(asked)), tester)
+    assert asks(seen) == [100e3, 100e3, 1e6, 100e3, 1e6, 1e6]
+    assert (low.trials, low.discarded) == ((2, 4), 1)
+    assert (high.trials, high.discarded) == ((3,), 2)
+
+
+def test_a_load_of_which_no_trial_is_a_measurement_has_no_number() -> None:
+    tester = Stage(Dut(), lambda load, n: Verdict.TESTER_STALLED)
+    asked = LatencyLoadTest(loads_fps=(100e3,), duration_s=1, tag_at_s=0, repeats=1)
+    (at,), _ = drive(latency_load(inputs(asked)), tester)
+    assert (at.trials, at.forwarded_fps, at.discarded) == ((), None, 2)
+    assert at.note.startswith("not measured: the tester stood still too long")

@@ -21,8 +21,8 @@ from vnetperf.model.outcomes import (
     Reset,
     Soak,
 )
-from vnetperf.model.result import LedgerEntry, Result, RunResults, TrialPoint
-from vnetperf.model.trial import Verdict
+from vnetperf.model.result import LedgerEntry, Result, RoleUse, RunResults, TrialPoint
+from vnetperf.model.trial import Gaps, TrialGaps, Verdict
 from vnetperf.procedures.latency import over_trials
 from vnetperf.statistics.samples import spread
 
@@ -73,6 +73,43 @@ def latency(rng: random.Random, size: int) -> dict[str, Any]:
                 worst_case={d: over_trials([4 * v for v in means[d].values]) for d in DIRECTIONS},
                 variation={d: _variation(rng, told=share == 1.0) for d in DIRECTIONS},
                 loss_ratio=2.4e-7 if size == 64 and share == 1 else 0.0,
+                trials=tuple(range(20)),
+            )
+        )
+    return {"latency_at": tuple(found)}
+
+
+CURVE_FPS = (1e4, 1e5, 1e6, 2e6, 4e6, 5e6)
+
+
+def latency_load(rng: random.Random, size: int) -> dict[str, Any]:
+    """At absolute loads: carried, too much for the DUT, too much for the tester."""
+    found = []
+    for load in CURVE_FPS:
+        of = f"{load:.10g} frames/s per interface"
+        if load > 4e6:
+            note = "not measured: above the largest load, 4000000 frames/s per interface"
+            found.append(LatencyAt(load_fps=2 * load, of=of, repeats=0, discarded=0, note=note))
+            continue
+        lost = max(0.0, 1 - capacity(size) / (2 * load))
+        us = 8 + load / 1e5 + 900 * lost
+        values = [us * 1000 * rng.gauss(1, 0.01) for _ in range(20)]
+        poll = Gaps(max_s=40e-6, percentiles={"50": 2e-7, "99": 4e-6, "99.9": us * 4e-6})
+        found.append(
+            LatencyAt(
+                load_fps=2 * load,
+                of=of,
+                tag_at_s=1.0,
+                repeats=20,
+                mean_ns={d: spread(values) for d in DIRECTIONS},
+                latency={d: histogram(rng, us) for d in DIRECTIONS},
+                typical={d: over_trials(values) for d in DIRECTIONS},
+                worst_case={d: over_trials([4 * v for v in values]) for d in DIRECTIONS},
+                variation={d: _variation(rng, told=True) for d in DIRECTIONS},
+                gaps=TrialGaps(poll=poll, send=Gaps(max_s=1e-5), catch_up_frames=512),
+                loss_ratio=lost,
+                forwarded_fps=2 * load * (1 - lost),
+                discarded=6 if load == 1e5 else 0,
                 trials=tuple(range(20)),
             )
         )
@@ -347,7 +384,26 @@ TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
     "forwarding_rate": forwarding_rate,
     "address_caching": address_caching,
     "address_learning": address_learning,
+    "latency_load": latency_load,
 }
+
+
+#: Processor use of a trial: tester and pmd share processor 0, as old logs do not tell.
+CPU = (
+    RoleUse(
+        role="tester", user=0.61, system=0.02, softirq=0.013, guest=0.0, steal=0.004,
+        processors=(0,), shared_with=("pmd",),
+    ),
+    RoleUse(
+        role="pmd", user=0.37, system=0.01, softirq=0.013, guest=0.0, steal=0.004,
+        processors=(0,), shared_with=("tester",),
+    ),
+    RoleUse(role="vnf0", user=0.9, system=0.05, processors=(1, 2, 3, 5)),
+    RoleUse(
+        role="machine", user=1.9, system=0.12, softirq=0.031, guest=0.0, steal=0.009,
+        processors=(0, 1, 2, 3, 4, 5),
+    ),
+)  # fmt: skip
 
 
 def _trials(rng: random.Random, first: int, test: str, size: int) -> Iterator[TrialPoint]:
@@ -367,6 +423,7 @@ def _trials(rng: random.Random, first: int, test: str, size: int) -> Iterator[Tr
             verdict=Verdict.VALID,
             lost_at={"phy0 rx ring": lost} if lost else {},
             burst=4000 + number if test == "back_to_back" else 0,
+            cpu=CPU,
         )
 
 

@@ -4,7 +4,14 @@ import re
 
 import pytest
 
-from vnetperf.model.result import Deployments, Observation, RepeatedNumber, ThreadUse
+from vnetperf.model.result import (
+    ComparedVariant,
+    Deployments,
+    Observation,
+    RepeatedNumber,
+    ScenarioFacts,
+    ThreadUse,
+)
 from vnetperf.report import html_report, markdown_report, write_all
 from vnetperf.report.comparison import comparisons_of
 from vnetperf.report.page import variants_plot
@@ -12,7 +19,7 @@ from vnetperf.report.plot import RIGHT, svg
 from vnetperf.report.terminal import terminal_text
 
 from . import chromium
-from .sample_comparison import FACTORS, with_comparison
+from .sample_comparison import FACTORS, _scaled, with_comparison
 from .test_browser import OVERFLOW, TEXT
 
 
@@ -192,3 +199,68 @@ def test_it_fits_every_page(page, width):
     assert found["scroll"] <= found["client"], found["wide"]
     assert found["wide"] == []
     assert chromium.probe_framed(page, TEXT, width=width)["out"] == []
+
+
+def _scaled_by(found, key, numbers, *, shared=()):
+    """The comparison with variants that differ by a number, each half as fast again."""
+    (comparison,) = found.comparisons
+    plain = [r for r in found.results if r.scenario == "pvp_dpdk,nic=virtio"]
+    variants, results = [], []
+    for place, number in enumerate(numbers):
+        variant = f"{key}={number}"
+        scenario = f"pvp_dpdk,{variant}"
+        variants.append(
+            ComparedVariant(variant=variant, scenario=scenario, typed=(f"--set {variant}",))
+        )
+        results += [
+            r.model_copy(
+                update={
+                    "scenario": scenario,
+                    "goals": tuple(_scaled(goal, 1 + place / 2) for goal in r.goals),
+                }
+            )
+            for r in plain
+        ]
+    variants.append(
+        ComparedVariant(variant=f"{key}=16", scenario=f"pvp_dpdk,{key}=16", skipped="16 workers")
+    )
+    facts = tuple(
+        ScenarioFacts(
+            scenario=v.scenario,
+            plan={"placement": {"mode": "shared", "reason": "5 pollers share 2 processors"}},
+        )
+        for v in variants
+        if v.variant in shared
+    )
+    update = {"variants": tuple(variants)}
+    return found.model_copy(
+        update={
+            "comparisons": (comparison.model_copy(update=update),),
+            "results": (*found.results, *results),
+            "scenarios": (*found.scenarios, *facts),
+        }
+    )
+
+
+def test_variants_that_differ_by_a_number_are_a_curve_over_it(found):
+    run = _scaled_by(found, "workers", (1, 2, 4), shared=("workers=4",))
+    (one,) = comparisons_of(run)
+    plot = variants_plot(one, 64)
+    assert plot.x.name == "workers"
+    ideal, *goals = plot.series
+    assert [p.x for p in ideal.points] == [1, 4]
+    assert ideal.points[1].y == 4 * ideal.points[0].y
+    assert [[p.x for p in goal.points] for goal in goals] == [[1, 2, 4]] * len(goals)
+    assert goals[0].points[2].y == pytest.approx(2 * goals[0].points[0].y)
+    assert "no number: workers=16" in plot.note
+    assert plot.caption == "64 octets, shared cores"
+    for said in (markdown_report(run).replace("\\", ""), _section(run)):
+        assert "Shared cores, workers=4: 5 pollers share 2 processors." in said
+    assert 'class="plot' in html_report(run)
+
+
+def test_many_flows_are_on_a_logarithmic_axis_without_an_ideal(found):
+    (one,) = comparisons_of(_scaled_by(found, "flows", (1, 1000, 1_000_000)))
+    plot = variants_plot(one, 64)
+    assert (plot.x.name, plot.x.scale) == ("flows", "log")
+    assert all(goal.mark == "dot" for goal in plot.series)

@@ -35,6 +35,13 @@ SAID = {
     "forwarding_rate": ("80 % of the maximum",),
     "address_caching": ("at least 65 536",),
     "address_learning": ("200.1 kfps",),
+    "latency_load": (
+        "10000 frames/s per interface",
+        "not carried: 22.5 % lost",
+        "irregular: 6 trials discarded",
+        "tester-bound at p99.9",
+        "not measured: above the largest load, 4000000 frames/s per interface",
+    ),
 }
 
 
@@ -96,6 +103,7 @@ def test_plots_belong_to_what_was_measured(every, page):
         ("vswitch, trial", 3),
         ("Loss ratio of the long run", 1),
         ("Forwarding rate against load", 1),
+        ("Latency against load, pvp_dpdk", 3),
     ):
         assert sum(name.startswith(start) for name in names) == count, start
 
@@ -308,3 +316,33 @@ def test_what_all_of_an_input_rate_is_stands_beside_it(every):
         assert said in " ".join(
             shown.replace("\N{NO-BREAK SPACE}", " ").replace("&#39;", "'").split()
         )
+
+
+def test_the_latency_curve_is_compared_by_percentiles_at_each_load(every):
+    result = next(r for r in every.results if r.test == "latency_load" and r.frame_size == 64)
+    found = {m.label: m for m in compared_metrics_of(result)}
+    low = found["p99 at 10000 frames/s per interface phy0->phy1"]
+    assert (low.main, low.load_fps, low.qualifiers, low.better) == (True, 2e4, (), "less")
+    assert not any(m.main for label, m in found.items() if not label.startswith("p99 at "))
+    assert not any(label.startswith("mean ") for label in found)
+    bound = found["p99.9 at 10000 frames/s per interface phy0->phy1"]
+    assert bound.qualifiers == ("tester-bound",)
+    assert found["p99 at 100000 frames/s per interface phy0->phy1"].qualifiers == ("irregular",)
+    lossy = found["p99 at 4000000 frames/s per interface phy1->phy0"]
+    assert lossy.qualifiers == ("22 % lost",)
+    beyond = found["loss at 5000000 frames/s per interface"]
+    assert beyond.number is None
+    assert beyond.why.startswith("above the largest load")
+
+
+def test_scenarios_are_drawn_at_the_same_loads_in_one_plot(every):
+    curves = [r for r in every.results if r.test == "latency_load"]
+    other = [r.model_copy(update={"scenario": "pvp_vpp"}) for r in curves]
+    both = every.model_copy(update={"results": (*curves, *other)})
+    names = [a.get("aria-label", "") for tag, a in Page(html_report(both)).elements if tag == "svg"]
+    shown = [name for name in names if "against load across scenarios" in name]
+    assert shown == [
+        f"Latency p{level} against load across scenarios, {size} octets"
+        for size in SIZES
+        for level in ("50", "99")
+    ]

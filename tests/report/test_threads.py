@@ -1,8 +1,15 @@
 """Busy threads, their events and the vSwitch's own counters, as reports show them."""
 
+import csv
+import io
+
+from vnetperf.model.result import DatapathUse, NodeUse
+from vnetperf.report.csv_files import cpu_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.summary import missing_values
+
+from .sample_outcomes import TESTS
 
 TITLE = "Busy threads at the lower bounds"
 
@@ -52,3 +59,53 @@ def test_the_vswitchs_own_counters_stand_below(results):
     assert "| 64 | ndr | core 0 |" in first
     assert "| 412 | 98.1 % | exact match cache 75 %, megaflow 25 % |" in first
     assert "own counters at the lower bounds" in page
+
+
+def test_every_test_has_the_processor_use_by_role_of_the_trial_that_decides(every):
+    md, page = markdown_report(every).replace("\\", ""), html_report(every)
+    for test in sorted(TESTS):
+        part = md.split(f"## pvp_dpdk · {test}\n")[1].split("\n## ")[0]
+        rows = part.split("### Processor use by role")[1].split("\n\n")[1].splitlines()
+        found = [row for row in rows if "| tester | 0 |" in row]
+        assert found, test
+        assert all("| 0 | 0.610 | 0.0200 | 0.0130 | 0 | 0.00400 | pmd |" in row for row in found)
+        assert any("| vnf0 | 1-3, 5 | 0.900 | 0.0500 | not recorded |" in row for row in rows)
+    assert page.count("Processor use by role") == len(TESTS)
+
+
+def test_processor_use_of_every_trial_is_in_a_file_of_its_own(every):
+    rows = list(csv.DictReader(io.StringIO(cpu_csv(every))))
+    with_cpu = [t for t in every.trials if t.cpu]
+    assert len(rows) == 4 * len(with_cpu)
+    assert {row["test"] for row in rows} == set(TESTS)
+    machine = next(row for row in rows if row["role"] == "machine")
+    assert (machine["processors"], machine["softirq_cores"]) == ("0 1 2 3 4 5", "0.031")
+    assert next(row for row in rows if row["role"] == "vnf0")["steal_cores"] == ""
+
+
+def test_nodes_of_a_graph_stand_below_with_clocks_and_vector_sizes(results):
+    nodes = (
+        NodeUse(
+            name="memif-input",
+            packets=300,
+            clocks_per_packet=310.0,
+            packets_per_call=0.5,
+            input=True,
+        ),
+        NodeUse(name="l2-output", packets=300, clocks_per_packet=15.0, packets_per_call=34.3),
+    )
+    use = DatapathUse(
+        thread="vpp_wk_0", packets=300, cycles_per_packet=45.4, busy=None, nodes=nodes
+    )
+    first, *others = results.results
+    goals = tuple(goal.model_copy(update={"datapath": (use,)}) for goal in first.goals)
+    run = results.model_copy(
+        update={"results": (first.model_copy(update={"goals": goals}), *others)}
+    )
+    title = "Nodes of the vSwitch's graph at the lower bounds"
+    rows = markdown_report(run).split(f"### {title}")[1].split("\n\n")[1].splitlines()
+    assert rows[2].endswith("| vpp\\_wk\\_0 | memif-input | 300 | 310 | 0.500 | input |")
+    assert rows[3].endswith("| vpp\\_wk\\_0 | l2-output | 300 | 15.0 | 34.3 | \N{EN DASH} |")
+    assert "| vpp\\_wk\\_0 | 300 | 45.4 | not measured |" in markdown_report(run)
+    assert "graph at the lower bounds" in html_report(run)
+    assert title not in markdown_report(results)

@@ -6,15 +6,16 @@ from vnetperf.report import write_all
 
 NAMES = [
     *("results.json", "report.md", "report.html"),
-    *("results.csv", "trials.csv", "outcomes.csv", "curves.csv", "transfers.csv", "junit.xml"),
+    *("results.csv", "trials.csv", "cpu.csv", "outcomes.csv", "curves.csv", "transfers.csv"),
+    "junit.xml",
 ]
 
 
 def test_every_report_is_written(results, tmp_path):
     paths = write_all(results, tmp_path / "new" / "run")
     assert [p.name for p in paths] == NAMES
-    # A run of throughput alone has no more than the heads of three files.
-    heads = {"outcomes.csv", "curves.csv", "transfers.csv"}
+    # A run of throughput alone has no more than the heads of three files; nor were processors read.
+    heads = {"cpu.csv", "outcomes.csv", "curves.csv", "transfers.csv"}
     assert all(p.stat().st_size > 1000 for p in paths if p.name not in heads)
     assert sorted(p.name for p in (tmp_path / "new" / "run").iterdir()) == sorted(NAMES)
 

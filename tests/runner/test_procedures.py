@@ -24,6 +24,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.parameters import (
     BackToBackTest,
     FrameLossTest,
+    LatencyLoadTest,
     LatencyTest,
     LossProfileTest,
     MrrTest,
@@ -131,6 +132,27 @@ def test_what_a_test_case_is_told_is_what_the_log_says(tmp_path: Path) -> None:
     assert [r.test for r in derived.results] == ["throughput", *TESTS]  # not by their names
     assert {t.test for t in derived.trials} == {"throughput", *TESTS}
     assert not any("interrupted" in w for w in derived.warnings)
+
+
+def test_latency_by_load_needs_no_throughput_and_has_the_same_loads_for_every_dut(
+    tmp_path: Path,
+) -> None:
+    test = LatencyLoadTest(loads_fps=(1e5, 1e6, 1e7), duration_s=1, tag_at_s=0.5, repeats=2)
+    found = {}
+    for fps in (600e3, 1.5e6):
+        (folder := tmp_path / f"{fps:g}").mkdir()
+        agent = FakeAgent(duts=[SimulatedDut(fps), SimulatedDut(fps)])
+        bench = short(folder, agent, latency_load=test)
+        found[fps] = bench.measure("latency_load")
+        assert opened(bench) == [("latency_load", 1)]
+        assert bench.derived().results == (found[fps],)
+    slow, fast = (result.latency_at for result in found.values())
+    assert [at.load_fps for at in slow] == [at.load_fps for at in fast] == [2e5, 2e6, 2e7]
+    assert [at.trials for at in slow] == [(1, 3), (2, 4), ()]
+    assert [at.loss_ratio for at in fast] == [0, 0, 0]
+    assert slow[1].loss_ratio == pytest.approx(0.4, abs=1e-3)
+    assert slow[1].forwarded_fps == pytest.approx(1.2e6, rel=1e-3)
+    assert all("above the largest load" in at[2].note for at in (slow, fast))
 
 
 def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path) -> None:
@@ -363,6 +385,9 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     brief = {
         "mrr": MrrTest(duration_s=1, repeats=2),
         "loss_profile": LossProfileTest(shares=(0.9, 1.1), duration_s=1, repeats=1),
+        "latency_load": LatencyLoadTest(
+            loads_fps=(1e4, 1e6, 1e7), duration_s=1, tag_at_s=0, repeats=1
+        ),
         "soak": SoakTest(duration_s=2, trial_s=1),
         "recovery": RecoveryTest(overload_s=1, relaxed_s=1, repeats=1),
         "reset": ResetTest(what=("vswitch",), before_s=1, after_s=1, repeats=1),

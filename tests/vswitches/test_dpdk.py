@@ -296,11 +296,6 @@ def test_workers_are_demanded() -> None:
     assert OvsDpdk.tx_queues(plan().scenario, plan().placement) == 3
 
 
-def test_more_workers_than_processors_are_refused_by_the_plan() -> None:
-    with pytest.raises(CapabilityError, match="3 workers need as many processors; there are 2"):
-        OvsDpdk.launch_lines(plan(workers=3))
-
-
 def test_many_flows_have_room_in_the_datapath() -> None:
     traffic = TrafficProfile(flows=100_000, vary=("eth_src",))
     wanted = plan().model_copy(update={"scenario": scenario(rules="stream", traffic=traffic)})

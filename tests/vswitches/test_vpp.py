@@ -292,12 +292,6 @@ def test_the_main_thread_never_shares_a_processor_with_a_worker(
     assert (f"corelist-workers {workers} }}" in text) if workers else ("workers" not in text)
 
 
-def test_more_workers_than_processors_are_refused(tmp_path: Path) -> None:
-    asked = scenario(options=SwitchOptions(workers=2))
-    with pytest.raises(DutError, match="2 are requested, and they have 1"):
-        startup(plan(asked), machine(tmp_path))
-
-
 def test_jumbo_frames_lie_in_one_buffer_each_in_hugepages(tmp_path: Path) -> None:
     jumbo = scenario(options=SwitchOptions(mtu=9000))
     mib = Vpp.hugepage_mib(jumbo)

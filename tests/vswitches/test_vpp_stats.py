@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import DutError
+from vnetperf.vswitches.vpp import Vpp, switch
 from vnetperf.vswitches.vpp import api as api_module
 from vnetperf.vswitches.vpp import api as stats
-from vnetperf.vswitches.vpp import switch
 from vnetperf.vswitches.vpp.api import VppApi
 from vnetperf.vswitches.vpp.install import VppInstallation
 from vnetperf.vswitches.vpp.interfaces import VppInterface
@@ -186,3 +188,99 @@ def test_no_vpp_is_an_error_that_names_the_socket(api: VppApi) -> None:
     with pytest.raises(DutError, match="not been started"):
         api.call("show_version")
     assert api_module.API_TIMEOUT_S > 0
+
+
+# --- "show runtime" ---------------------------------------------------------------------------
+
+#: In the layout of VPP 20.05 and later, two workers; the first line of each table is indented.
+RUNTIME = """\
+Thread 0 vpp_main (lcore 1)
+Time 2.3, 10 sec internal node vector rate 0.00 loops/sec 4126.51
+  vector rates in 0.0000e0, out 0.0000e0, drop 0.0000e0, punt 0.0000e0
+             Name                 State         Calls          Vectors        Suspends         Clocks       Vectors/Call
+acl-plugin-fa-cleaner-process  event wait                0               0               1          3.66e4            0.00
+api-rx-from-ring                any wait                 0               0              21          1.24e5            0.00
+unix-cli-local:3                 active                  1               0               9          5.12e6            0.00
+unix-epoll-input                 polling              9421               0               0          8.11e5            0.00
+---------------
+Thread 1 vpp_wk_0 (lcore 2)
+Time 2.3, 10 sec internal node vector rate 34.17 loops/sec 1893210.44
+  vector rates in 1.0000e6, out 1.0000e6, drop 0.0000e0, punt 0.0000e0
+             Name                 State         Calls          Vectors        Suspends         Clocks       Vectors/Call
+ethernet-input                   active              67000         2300000               0          2.10e1           34.33
+l2-output                        active              67000         2300000               0          1.50e1           34.33
+memif-input                      polling           4350000         2300000               0          1.62e2            0.53
+memif1/0-output                  active              67000         2300000               0          9.40e0           34.33
+vhost-user-very-long-node-nameinterrupt wait              5               0               0          1.00e3            0.00
+---------------
+Thread 2 vpp_wk_1 (lcore 3)
+Time 2.3, 10 sec internal node vector rate 0.00 loops/sec 2100000.00
+  vector rates in 0.0000e0, out 0.0000e0, drop 0.0000e0, punt 0.0000e0
+             Name                 State         Calls          Vectors        Suspends         Clocks       Vectors/Call
+memif-input                      polling           4830000               0               0          1.30e2            0.00
+"""  # noqa: E501 - as VPP prints it
+#: Of a VPP of before 20.05 without workers, as its users have published it.
+WITHOUT_WORKERS = """\
+Time 3246.5, average vectors/node 1.08, last 128 main loops 0.00 per node 0.00
+  vector rates in 1.0011e-1, out 1.0011e-1, drop 2.1561e-2, punt 0.0000e0
+             Name                 State         Calls          Vectors        Suspends         Clocks       Vectors/Call
+arp-nd-resolver-process         any wait                 0               0             653          6.26e3            0.00
+ethernet-input                   active                315             346               0          1.30e4            1.09
+memif-input                     interrupt wait         300             346               0          2.00e2            1.15
+"""  # noqa: E501 - as VPP prints it
+
+
+def test_nodes_of_each_thread_are_read_with_their_clocks() -> None:
+    threads = switch.parse_runtime(RUNTIME)
+    assert set(threads) == {"vpp_main", "vpp_wk_0", "vpp_wk_1"}
+    first = threads["vpp_wk_0"]
+    assert set(first) == {
+        "ethernet-input",
+        "l2-output",
+        "memif-input",
+        "memif1/0-output",
+        "vhost-user-very-long-node-name",
+    }
+    node = first["ethernet-input"]
+    assert (node.calls, node.packets, node.input) == (67_000, 2_300_000, False)
+    assert node.clocks == pytest.approx(21 * 2_300_000)
+    assert first["memif-input"].input
+    # Without packets VPP prints the clocks of a call.
+    assert threads["vpp_wk_1"]["memif-input"].clocks == pytest.approx(130 * 4_830_000)
+    assert set(threads["vpp_main"]) == {"unix-cli-local:3", "unix-epoll-input"}
+
+
+def test_a_vpp_without_workers_has_one_thread() -> None:
+    threads = switch.parse_runtime(WITHOUT_WORKERS)
+    assert {name: set(nodes) for name, nodes in threads.items()} == {
+        "vpp_main": {"ethernet-input", "memif-input"}
+    }
+    assert threads["vpp_main"]["memif-input"].packets == 346
+
+
+def test_text_that_is_no_table_is_an_error() -> None:
+    with pytest.raises(DutError, match="show runtime"):
+        switch.parse_runtime("show runtime: unknown input")
+
+
+def test_work_of_a_trial_is_what_the_workers_did_since_they_were_cleared() -> None:
+    shown = [RUNTIME, RUNTIME.replace("2300000", "1000000")]
+    commands: list[str] = []
+
+    def cli(command: str) -> str:
+        commands.append(command)
+        return shown.pop(0) if command == "show runtime" else ""
+
+    vpp = Vpp.__new__(Vpp)
+    vpp._workers, vpp._nodes = 2, {}
+    vpp.vpp = MagicMock(api=SimpleNamespace(cli=cli))
+    before = {work.thread: work for work in vpp.datapath_work()}
+    after = {work.thread: work for work in vpp.datapath_work()}
+    assert commands == ["show runtime", "clear runtime"] * 2
+    assert set(after) == {"vpp_wk_0", "vpp_wk_1"}  # the main thread forwards nothing
+    work = after["vpp_wk_0"].since(before["vpp_wk_0"])
+    assert (work.packets, work.idle_cycles) == (1_000_000, None)
+    assert work.busy_cycles == pytest.approx((21 + 15 + 9.4) * 1_000_000)
+    assert work.nodes["l2-output"].packets == 1_000_000
+    assert work.nodes["l2-output"].clocks == pytest.approx(15_000_000)
+    assert after["vpp_wk_1"].since(before["vpp_wk_1"]).packets == 0

@@ -15,10 +15,13 @@ from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
+    MACHINE,
     BoundTrials,
     DatapathUse,
     DirectionBound,
     GoalResult,
+    NodeUse,
+    RoleUse,
     ThreadUse,
 )
 from vnetperf.model.trial import (
@@ -28,6 +31,7 @@ from vnetperf.model.trial import (
     Latency,
     ThreadEvents,
     TrialGaps,
+    TrialResult,
 )
 from vnetperf.procedures.base import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
@@ -79,6 +83,40 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     return tuple(found)
 
 
+def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
+    """Processor use of a trial, by role and of the whole machine."""
+    by_number = {one.cpu: one for one in (result.machine.by_processor if result.machine else ())}
+    cpus = {
+        role: {load.cpu for load in result.threads if load.role == role}
+        for role in dict.fromkeys(load.role for load in result.threads)
+    }
+    found = []
+    for role, mine in cpus.items():
+        loads = [load for load in result.threads if load.role == role]
+        theirs = [by_number[cpu] for cpu in sorted(mine) if cpu in by_number]
+        guests = [load.guest for load in loads if load.guest is not None]
+        known = len(theirs) == len(mine)
+        found.append(
+            RoleUse(
+                role=role,
+                user=round(sum(load.user for load in loads), 3),
+                system=round(sum(load.system for load in loads), 3),
+                softirq=round(sum(one.softirq for one in theirs), 4) if known else None,
+                guest=round(sum(guests), 3) if len(guests) == len(loads) else None,
+                steal=round(sum(one.steal for one in theirs), 4) if known else None,
+                processors=tuple(sorted(mine)),
+                shared_with=tuple(
+                    other for other, used in cpus.items() if other != role and used & mine
+                ),
+            )
+        )
+    if by_number:
+        names = ("user", "system", "softirq", "guest", "steal")
+        sums = {n: round(sum(getattr(one, n) for one in by_number.values()), 3) for n in names}
+        found.append(RoleUse(role=MACHINE, processors=tuple(sorted(by_number)), **sums))
+    return tuple(found)
+
+
 def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
     """What the vSwitch's own counters show of that trial."""
     trial = last_of_longest(trials)
@@ -86,13 +124,26 @@ def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
 
 
 def _datapath_use(work: DatapathWork) -> DatapathUse:
-    cycles, lookups = work.busy_cycles + work.idle_cycles, sum(work.lookups.values())
+    cycles = None if work.idle_cycles is None else work.busy_cycles + work.idle_cycles
+    lookups = sum(work.lookups.values())
+    nodes = sorted(work.nodes.items(), key=lambda each: -each[1].clocks)
     return DatapathUse(
         thread=work.thread,
         packets=work.packets,
         cycles_per_packet=work.busy_cycles / work.packets if work.packets else None,
         busy=work.busy_cycles / cycles if cycles else None,
         lookups={name: count / lookups for name, count in work.lookups.items() if count},
+        nodes=tuple(
+            NodeUse(
+                name=name,
+                packets=node.packets,
+                clocks_per_packet=node.clocks / node.packets,
+                packets_per_call=node.packets / node.calls if node.calls else None,
+                input=node.input,
+            )
+            for name, node in nodes
+            if node.packets
+        ),
     )
 
 

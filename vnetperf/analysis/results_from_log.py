@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
-from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.goals import cpu_by_role, goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import (
     LoggedTest,
     by_round,
@@ -414,6 +414,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         send_gap_s=result.gaps.send.max_s if result.gaps else None,
         late=late,
         disturbed=result.disturbances,
+        cpu=cpu_by_role(result),
     )
 
 

@@ -146,6 +146,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), place)
     placement, queues = place(preferred_node(nics))
+    _require_processors(scenario, vswitch.roles(scenario), placement)
     plan = Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
@@ -161,6 +162,20 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     for number in vnfs:
         commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
+
+
+def _require_processors(
+    scenario: Scenario, workers: tuple[RoleDemand, ...], placement: Placement
+) -> None:
+    """Refuse more workers of the vSwitch than processors: fewer would pass for as many."""
+    for demand in workers:
+        have = len(placement.cores.get(demand.role, ()))
+        if have < demand.threads:
+            raise CapabilityError(
+                f"{demand.threads} workers need as many processors; there are {have} for them",
+                where=f"{scenario.id}, {scenario.vswitch}",
+                cure="set fewer with --set workers=N, or allow more processors under [cores]",
+            )
 
 
 def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:

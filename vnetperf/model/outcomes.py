@@ -52,6 +52,10 @@ class Spread(Frozen):
     values: tuple[float, ...] = ()
 
 
+#: Share of discarded trials above which a number may be one of selected trials.
+MOST_DISCARDED = 0.2
+
+
 class OverTrials(Frozen):
     """A number of each of several trials, as RFC 8219 section 10 sums it up, nanoseconds.
 
@@ -161,7 +165,7 @@ class DelayVariation(Frozen):
 
 
 class LatencyAt(Frozen):
-    """Latency at one load (RFC 2544 section 26.2).
+    """Latency at one load (RFC 2544 section 26.2), a share of the throughput or absolute.
 
     Attributes:
         load_fps: Intended load, aggregate frames/s.
@@ -178,6 +182,9 @@ class LatencyAt(Frozen):
         gaps: How long the tester stood still, of the trial with the longest gaps of polling at the
             99th percentile; None: not recorded.
         loss_ratio: Largest loss ratio of a trial, worse direction.
+        forwarded_fps: Frames forwarded, aggregate frames/s, mean of the trials; None: not recorded.
+        discarded: Trials there that were no measurement of the DUT, besides `trials`; None: not
+            recorded.
         trials: Numbers of the trials; none where the load cannot be offered.
         note: What a reader must know of the load; "".
     """
@@ -194,8 +201,16 @@ class LatencyAt(Frozen):
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
     gaps: TrialGaps | None = None
     loss_ratio: float = 0.0
+    forwarded_fps: float | None = None
+    discarded: int | None = None
     trials: tuple[int, ...] = ()
     note: str = ""
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether too many trials at the load were discarded."""
+        bad = self.discarded or 0
+        return bad > MOST_DISCARDED * (len(self.trials) + bad)
 
 
 class LossStep(Frozen):

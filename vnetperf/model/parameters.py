@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PositiveFloat
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
@@ -210,6 +210,7 @@ TestName = Literal[
     "reset",
     "mrr",
     "loss_profile",
+    "latency_load",
     "soak",
     "forwarding_rate",
     "address_caching",
@@ -217,6 +218,11 @@ TestName = Literal[
 ]
 #: The test that others take their loads of.
 THROUGHPUT: Final = "throughput"
+
+
+#: Loads of the latency curve, frames/s per interface: some below what any virtual switch carries,
+#: some above what most do. They are no share of anything, so that switches can be compared at them.
+ABSOLUTE_LOADS_FPS: Final = (1e3, 1e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6)
 
 
 class ProcedureParameters(Frozen):
@@ -339,6 +345,23 @@ class LossProfileTest(ProcedureParameters):
     shares: tuple[float, ...] = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2)
     duration_s: float = Field(default=10.0, gt=0)
     repeats: int = Field(default=3, ge=1)
+
+
+class LatencyLoadTest(ProcedureParameters):
+    """Latency against load, at loads that are the same for every DUT.
+
+    Attributes:
+        loads_fps: Loads, frames/s per interface. Those that the generator cannot offer are reported
+            as such.
+        duration_s: Seconds of a trial.
+        tag_at_s: Frames sent before are in no latency, seconds.
+        repeats: Trials at each load: 20 or more by RFC 8219 section 7.2.
+    """
+
+    loads_fps: tuple[PositiveFloat, ...] = Field(default=ABSOLUTE_LOADS_FPS, min_length=1)
+    duration_s: float = Field(default=10.0, gt=0)
+    tag_at_s: float = Field(default=1.0, ge=0)
+    repeats: int = Field(default=20, ge=1)
 
 
 class SoakTest(ProcedureParameters):

@@ -16,6 +16,7 @@ from vnetperf.model.parameters import (
     BackToBackTest,
     ConfirmInputs,
     FrameLossTest,
+    LatencyLoadTest,
     LatencyTest,
     LossProfileTest,
     MrrTest,
@@ -158,13 +159,24 @@ def _check_algorithm(preset: Preset) -> None:
 
 
 def _check_tests(preset: Preset) -> None:
-    latency, soak = preset.latency, preset.soak
+    latency, curve, soak = preset.latency, preset.latency_load, preset.soak
     if latency.tag_at_s >= latency.duration_s:
         raise ConfigError(
             f"tag_at_s = {latency.tag_at_s:g} s is not within the stream of "
             f"{latency.duration_s:g} s (RFC 2544 section 26.2: after 60 s of 120 s)",
             where="latency.tag_at_s",
             accepted=f"less than duration_s = {latency.duration_s:g}",
+        )
+    if curve.tag_at_s >= curve.duration_s:
+        raise ConfigError(
+            f"tag_at_s = {curve.tag_at_s:g} s is not within a trial of {curve.duration_s:g} s",
+            where="latency_load.tag_at_s",
+            accepted=f"less than duration_s = {curve.duration_s:g}",
+        )
+    if len(set(curve.loads_fps)) != len(curve.loads_fps):
+        raise ConfigError(
+            f"loads must differ, got {', '.join(f'{load:g}' for load in curve.loads_fps)}",
+            where="latency_load.loads_fps",
         )
     if soak.trial_s > soak.duration_s:
         raise ConfigError(
@@ -284,6 +296,7 @@ class Preset(Frozen):
         reset: See there.
         mrr: See there.
         loss_profile: See there.
+        latency_load: See there.
         soak: See there.
         rfc2889: See there.
     """
@@ -313,6 +326,7 @@ class Preset(Frozen):
     reset: ResetTest = ResetTest()
     mrr: MrrTest = MrrTest()
     loss_profile: LossProfileTest = LossProfileTest()
+    latency_load: LatencyLoadTest = LatencyLoadTest()
     soak: SoakTest = SoakTest()
     rfc2889: Rfc2889Test = Rfc2889Test()
 

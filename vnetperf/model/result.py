@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import (
+    MOST_DISCARDED,
     AddressTable,
     BackToBack,
     Confirmation,
@@ -100,15 +101,37 @@ class ThreadUse(Frozen):
     events_per_frame: dict[str, float] = Field(default_factory=dict)
 
 
+class NodeUse(Frozen):
+    """What a node of the vSwitch's graph did in the trial that stands for a lower bound.
+
+    Attributes:
+        name: Its name.
+        packets: Packets that it was given, or, of an input node, took from a port.
+        clocks_per_packet: TSC cycles in it, divided by packets; of an input node those of polls
+            without packets, too. None without packets.
+        packets_per_call: Vector size: packets, divided by calls; None without calls.
+        input: Whether it is an input node.
+    """
+
+    name: str
+    packets: int
+    clocks_per_packet: float | None
+    packets_per_call: float | None
+    input: bool = False
+
+
 class DatapathUse(Frozen):
     """What a thread of the vSwitch counted by itself in the trial that stands for a lower bound.
 
     Attributes:
         thread: Name of the thread.
         packets: Packets that it took from ports; a frame counts once for each port it came in by.
-        cycles_per_packet: TSC cycles of rounds with packets, divided by packets; None without any.
-        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle.
+        cycles_per_packet: TSC cycles of rounds with packets, divided by packets; of a graph those
+            of its nodes but for the input nodes. None without any.
+        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle, and where
+            idle ones are not told apart.
         lookups: How a packet's rule was found -> share of all lookups, 0..1.
+        nodes: Nodes of its graph that had packets, the most expensive first.
     """
 
     thread: str
@@ -116,10 +139,7 @@ class DatapathUse(Frozen):
     cycles_per_packet: float | None
     busy: float | None
     lookups: dict[str, float] = Field(default_factory=dict)
-
-
-#: Share of discarded trials above which a number may be one of selected trials.
-MOST_DISCARDED = 0.2
+    nodes: tuple[NodeUse, ...] = ()
 
 
 class BoundTrials(Frozen):
@@ -359,7 +379,8 @@ class Result(Frozen):
     Attributes:
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
-            "soak", "loss_profile", "forwarding_rate", "address_caching", "address_learning".
+            "soak", "loss_profile", "latency_load", "forwarding_rate", "address_caching",
+            "address_learning".
         frame_size: Octets including FCS; of a mix its mean, rounded. Of a transfer between sockets
             that failed those of a message, 0 where the tool chooses.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
@@ -385,7 +406,7 @@ class Result(Frozen):
         wall_seconds: Wall time of the search.
         verdicts: Verdict -> number of trials.
         faults: Frames that came back otherwise than they were sent.
-        latency_at: What "latency" found, one for each load.
+        latency_at: What "latency" and "latency_load" found, one for each load.
         loss_steps: What "frame_loss" and "loss_profile" found, in the order of the loads.
         back_to_back: What "back_to_back" found.
         recovery: What "recovery" found.
@@ -473,6 +494,37 @@ class Result(Frozen):
         return sum(self.loads) if self.loads else self.directions
 
 
+#: Role that stands for all processors in a trial's processor use.
+MACHINE = "machine"
+
+
+class RoleUse(Frozen):
+    """Processor use of one role in one trial, in processors: 1 is all the time of one.
+
+    Attributes:
+        role: "pmd", "vnf0", "tester" ...: its busy threads; "machine": everything on all
+            processors, the kernel's own forwarding among it.
+        user: In user mode, guests' time included.
+        system: In kernel mode; of threads with what soft interrupts took on them, where the kernel
+            does not tell it apart.
+        softirq: In soft interrupts of the processors that its threads ran on last, whoever caused
+            them; None: not recorded. So is what follows.
+        guest: As virtual processors of guests.
+        steal: Taken by a hypervisor from those processors.
+        processors: Their numbers.
+        shared_with: Other roles on one of them, to which softirq and steal belong as well.
+    """
+
+    role: str
+    user: float
+    system: float
+    softirq: float | None = None
+    guest: float | None = None
+    steal: float | None = None
+    processors: tuple[int, ...] = ()
+    shared_with: tuple[str, ...] = ()
+
+
 class TrialPoint(Frozen):
     """One trial as a report plots and lists it.
 
@@ -499,6 +551,7 @@ class TrialPoint(Frozen):
         late: Frames of it that came after its end, found in the next trial: they were counted as
             lost. None: there was no next trial.
         disturbed: What disturbed the machine during the trial.
+        cpu: Processor use by role; empty: not recorded.
     """
 
     number: int
@@ -520,6 +573,7 @@ class TrialPoint(Frozen):
     send_gap_s: float | None = None
     late: int | None = None
     disturbed: tuple[str, ...] = ()
+    cpu: tuple[RoleUse, ...] = ()
 
 
 class LedgerEntry(Frozen):

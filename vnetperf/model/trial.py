@@ -308,6 +308,8 @@ class ThreadLoad(Frozen):
         cpu: Processor it last ran on.
         user: Share of wall time in user mode, 0..1.
         system: Share of wall time in kernel mode, 0..1.
+        guest: Share of wall time as a virtual processor of a guest, 0..1, which is in `user`, too
+            (proc(5)); None: not recorded.
         involuntary_switches: Times it was descheduled against its will.
     """
 
@@ -316,7 +318,30 @@ class ThreadLoad(Frozen):
     cpu: int
     user: float
     system: float
+    guest: float | None = None
     involuntary_switches: int = 0
+
+
+class ProcessorLoad(Frozen):
+    """Use of one processor over one trial, by everything on it: shares of wall time, 0..1.
+
+    Attributes:
+        cpu: Its number.
+        user: In user mode; the guests' time is in it.
+        system: In kernel mode, without interrupts.
+        irq: In interrupts.
+        softirq: In what the kernel puts off from interrupts: most of its forwarding of frames.
+        guest: In guests.
+        steal: Taken by a hypervisor.
+    """
+
+    cpu: int
+    user: float
+    system: float
+    irq: float
+    softirq: float
+    guest: float
+    steal: float
 
 
 class ThreadEvents(Frozen):
@@ -333,22 +358,57 @@ class ThreadEvents(Frozen):
     counts: dict[str, int] = Field(default_factory=dict)
 
 
+class NodeWork(Frozen):
+    """What one node of a vSwitch's graph did on one thread, over one trial or since some start.
+
+    Attributes:
+        calls: Times that it was called.
+        packets: Packets that it was given, or, of an input node, took from a port.
+        clocks: TSC cycles in it; of an input node those of polls without packets, too.
+        input: Whether it is an input node.
+    """
+
+    calls: int
+    packets: int
+    clocks: float
+    input: bool = False
+
+    def since(self, before: NodeWork) -> NodeWork:
+        """Compute what was counted since an earlier state.
+
+        Args:
+            before: The earlier state.
+
+        Returns:
+            The differences.
+        """
+        return NodeWork(
+            calls=self.calls - before.calls,
+            packets=self.packets - before.packets,
+            clocks=self.clocks - before.clocks,
+            input=self.input,
+        )
+
+
 class DatapathWork(Frozen):
     """What one thread of a vSwitch counted by itself, over one trial or since some start.
 
     Attributes:
         thread: Name of the thread, e.g. "core 1".
         packets: Packets that it took from ports.
-        busy_cycles: TSC cycles of rounds in which there were packets.
-        idle_cycles: TSC cycles of rounds in which there were none.
+        busy_cycles: TSC cycles of rounds in which there were packets; of a graph those of its nodes
+            but for the input nodes.
+        idle_cycles: TSC cycles of rounds in which there were none; None: it does not tell these.
         lookups: How a packet's rule was found -> packets, e.g. "emc hits".
+        nodes: Node of the graph -> what it did; empty where there is no graph.
     """
 
     thread: str
     packets: int
     busy_cycles: int
-    idle_cycles: int
+    idle_cycles: int | None
     lookups: dict[str, int] = Field(default_factory=dict)
+    nodes: dict[str, NodeWork] = Field(default_factory=dict)
 
     def since(self, before: DatapathWork) -> DatapathWork:
         """Compute what was counted since an earlier state of the same thread.
@@ -363,8 +423,14 @@ class DatapathWork(Frozen):
             thread=self.thread,
             packets=self.packets - before.packets,
             busy_cycles=self.busy_cycles - before.busy_cycles,
-            idle_cycles=self.idle_cycles - before.idle_cycles,
+            idle_cycles=None
+            if self.idle_cycles is None or before.idle_cycles is None
+            else self.idle_cycles - before.idle_cycles,
             lookups={n: count - before.lookups.get(n, 0) for n, count in self.lookups.items()},
+            nodes={
+                name: node.since(before.nodes[name]) if name in before.nodes else node
+                for name, node in self.nodes.items()
+            },
         )
 
 
@@ -391,6 +457,7 @@ class MachineLoad(Frozen):
         clock_sources: The kernel's clock source at the beginning and at the end; empty: not
             recorded. Leaving "tsc" means that the processors' counters disagree, which every
             stamp of the tester is taken from.
+        by_processor: Use of each processor; empty: not recorded.
     """
 
     steal: float | None = None
@@ -402,6 +469,7 @@ class MachineLoad(Frozen):
     processors: int = 0
     context_switches_per_s: float | None = None
     clock_sources: tuple[str, ...] = ()
+    by_processor: tuple[ProcessorLoad, ...] = ()
 
     @property
     def clock_change(self) -> str:

@@ -12,7 +12,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import ProcedureInputs
-from vnetperf.procedures.latency import latency
+from vnetperf.procedures.latency import ATTEMPTS, latency, latency_load
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import reset
@@ -86,6 +86,12 @@ def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
     return _equal_trials(len(test.shares) * test.repeats, test.duration_s)
 
 
+def _estimate_latency_load(preset: Preset, rate_fps: float) -> DurationEstimate:
+    test = preset.latency_load
+    loads = sum(load <= rate_fps for load in test.loads_fps)
+    return _equal_trials(loads * test.repeats * ATTEMPTS, test.duration_s)
+
+
 def _estimate_mrr(preset: Preset, _: float) -> DurationEstimate:
     return _equal_trials(preset.mrr.repeats, preset.mrr.duration_s)
 
@@ -146,6 +152,9 @@ PROCEDURES: dict[str, StandardTest] = {
     "mrr": StandardTest(mrr, "mrr", "rates", _estimate_mrr),
     "loss_profile": _after_throughput(
         loss_profile, "loss_profile", "loss_steps", _estimate_loss_profile
+    ),
+    "latency_load": StandardTest(
+        latency_load, "latency_load", "latency_at", _estimate_latency_load
     ),
     "soak": _after_throughput(soak, "soak", "soak", _estimate_soak),
     "forwarding_rate": _after_throughput(

@@ -1,4 +1,4 @@
-"""Latency, RFC 2544 section 26.2, repeated at several loads, and as RFC 8219 defines it.
+"""Latency: RFC 2544 section 26.2, repeated at several loads; RFC 8219; against absolute loads.
 
 RFC 2544 has the mean of the trials; RFC 8219 the median and the 99.9th percentile of each trial,
 and of these the median over the trials with the 1st and 99th percentile. It defines delay
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
-from vnetperf.model.parameters import LatencyTest
-from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest
+from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
+from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -130,6 +130,17 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
     )
 
 
+#: Loads closer than this (relative) are one load.
+_SAME_LOAD = 1e-9
+
+
+def _above_ceiling(inputs: ProcedureInputs[Any]) -> str:
+    return (
+        f"not measured: above the largest load, {inputs.ceiling_fps:.0f} frames/s per interface, "
+        f"limited by {inputs.ceiling_reason}"
+    )
+
+
 def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
     """Run the test."""
     test, known = inputs.parameters, inputs.known
@@ -137,10 +148,8 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
     loads += [(f"{load:g} frames/s per interface", load, "") for load in test.loads_fps]
     found = []
     for of, load_fps, note in loads:
-        if load_fps > inputs.ceiling_fps * (1 + 1e-9):
-            why = f"not measured: above the largest load, {inputs.ceiling_fps:.0f} frames/s per "
-            why += f"interface, limited by {inputs.ceiling_reason}"
-            found.append(_result_at(inputs, of, load_fps, (), why))
+        if load_fps > inputs.ceiling_fps * (1 + _SAME_LOAD):
+            found.append(_result_at(inputs, of, load_fps, (), _above_ceiling(inputs)))
             continue
         request = TrialRequest(
             load_fps=load_fps, duration_s=test.duration_s, tag_at_s=test.tag_at_s, ipdv=True
@@ -148,6 +157,79 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
         trials = yield from repeat_trial(request, test.repeats)
         found.append(_result_at(inputs, of, load_fps, trials, note))
     return tuple(found)
+
+
+#: Times that a trial of the curve is run until it is a measurement.
+ATTEMPTS = 2
+
+
+def latency_load(inputs: ProcedureInputs[LatencyLoadTest]) -> Procedure[tuple[LatencyAt, ...]]:
+    """Run the test: all loads in turn, and again, so that a drift is in all of them alike.
+
+    A load that the generator never offered in its first turn is in no further one. One that the DUT
+    does not carry is: what it forwards then has a latency, too.
+    """
+    test = inputs.parameters
+    loads = sorted(test.loads_fps)
+    offerable = [load for load in loads if load <= inputs.ceiling_fps * (1 + _SAME_LOAD)]
+    good: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
+    bad: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
+    for _ in range(test.repeats):
+        for load in list(offerable):
+            request = TrialRequest(
+                load_fps=load,
+                duration_s=test.duration_s,
+                tag_at_s=test.tag_at_s,
+                ipdv=True,
+                when_limited="count",
+            )
+            for _ in range(ATTEMPTS):
+                outcome = yield request
+                valid = outcome.verdict is Verdict.VALID
+                (good if valid else bad)[load].append(outcome)
+                if valid:
+                    break
+            if not good[load] and all(map(_is_limited, bad[load])):
+                offerable.remove(load)
+    return tuple(_curve_at(inputs, load, good[load], bad[load]) for load in loads)
+
+
+def _is_limited(outcome: TrialOutcome) -> bool:
+    return outcome.verdict is Verdict.GENERATOR_LIMITED
+
+
+def _curve_at(
+    inputs: ProcedureInputs[LatencyLoadTest],
+    load_fps: float,
+    good: Sequence[TrialOutcome],
+    bad: Sequence[TrialOutcome],
+) -> LatencyAt:
+    """What trials at one load of the curve give."""
+    note = ""
+    if load_fps > inputs.ceiling_fps * (1 + _SAME_LOAD):
+        note = _above_ceiling(inputs)
+    elif not good:
+        note = f"not measured: {_why_none(bad)}"
+    found = _result_at(inputs, f"{load_fps:.10g} frames/s per interface", load_fps, good, note)
+    forwarded = [
+        sum(counts.received for counts in one.result.directions) / one.duration_s for one in good
+    ]
+    return found.model_copy(
+        update={"forwarded_fps": fmean(forwarded) if good else None, "discarded": len(bad)}
+    )
+
+
+def _why_none(bad: Sequence[TrialOutcome]) -> str:
+    """Why a load that was tried has no valid trial."""
+    if not all(map(_is_limited, bad)):
+        return "the tester stood still too long in every trial to tell whose the loss is"
+    shares = [
+        sum(map(one.result.offered, one.result.directions)) / intended
+        for one in bad
+        if (intended := sum(counts.intended for counts in one.result.directions))
+    ]
+    most = f", {100 * max(shares):.4g} % of it at most" if shares else ""
+    return f"the generator could not offer this load beside the DUT{most}"
 
 
 def latencies_by_direction(
@@ -167,7 +249,7 @@ def _share(share: float) -> str:
 
 
 def _result_at(
-    inputs: ProcedureInputs[LatencyTest],
+    inputs: ProcedureInputs[LatencyTest] | ProcedureInputs[LatencyLoadTest],
     of: str,
     load_fps: float,
     trials: Sequence[TrialOutcome],

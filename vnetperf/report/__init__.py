@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vnetperf.model.result import RunResults
 from vnetperf.report.csv_files import (
+    cpu_csv,
     curves_csv,
     outcomes_csv,
     results_csv,
@@ -42,6 +43,7 @@ REPORTS: dict[str, Callable[[RunResults], str]] = {
     "report.html": html_report,
     "results.csv": results_csv,
     "trials.csv": trials_csv,
+    "cpu.csv": cpu_csv,
     "outcomes.csv": outcomes_csv,
     "curves.csv": curves_csv,
     "transfers.csv": transfers_csv,

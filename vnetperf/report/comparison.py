@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ EVENTS_TITLE = (
 )
 
 
+#: A variant that is one setting with a number: "workers=4".
+_NUMBER = re.compile(r"(?P<key>[a-z][a-z_]*)=(?P<number>\d+)")
 _NOT_KNOWN = "whether a difference comes again is not known (--repeat 5)"
 
 
@@ -38,11 +41,32 @@ class VariantResults:
         comparison: What is compared.
         test: "throughput".
         results: Scenario with its variant, and frame size -> result.
+        shared: Scenario with its variant -> why its pollers share processors.
     """
 
     comparison: ComparisonResult
     test: str
     results: dict[tuple[str, int], Result]
+    shared: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def scale(self) -> tuple[str, dict[str, float]]:
+        """What the variants differ by where it is one number: its name, variant -> number."""
+        found = {v.variant: _NUMBER.fullmatch(v.variant) for v in self.comparison.variants}
+        known = {name: match for name, match in found.items() if match}
+        keys = {match["key"] for match in known.values()}
+        if len(known) < len(found) or len(keys) != 1 or len(known) < 2:
+            return "", {}
+        return keys.pop(), {name: float(match["number"]) for name, match in known.items()}
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """Variants whose pollers share processors, with the reason."""
+        names: dict[str, list[str]] = {}
+        for variant in self.comparison.variants:
+            if variant.scenario in self.shared:
+                names.setdefault(self.shared[variant.scenario], []).append(variant.variant)
+        return tuple(f"Shared cores, {', '.join(of)}: {why}." for why, of in names.items())
 
     @property
     def title(self) -> str:
@@ -200,12 +224,18 @@ def _event_text(goal: GoalResult, event: str) -> str:
 def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
     """All comparisons of a run."""
     found = []
+    plans = {s.scenario: s.plan.get("placement") or {} for s in results.scenarios}
+    shared = {
+        name: str(placement.get("reason", ""))
+        for name, placement in plans.items()
+        if placement.get("mode") == "shared"
+    }
     for comparison in results.comparisons:
         names = {variant.scenario for variant in comparison.variants}
         mine = [r for r in results.results if r.scenario in names]
         for test in dict.fromkeys(r.test for r in mine) or ("",):
             held = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
-            found.append(VariantResults(comparison, test, held))
+            found.append(VariantResults(comparison, test, held, shared))
     return tuple(found)
 
 
@@ -269,9 +299,10 @@ def comparison_table(found: VariantResults) -> Table:
 
 def comparison_notes(found: VariantResults) -> tuple[str, ...]:
     """What a reader must know of the ratios."""
+    notes = found.sharing
     if found.is_repeated:
-        return ("In brackets: 95 % interval over deployments, round by round.",)
-    return (f"One deployment each: {_NOT_KNOWN}.",) if found.has_ratios else ()
+        return ("In brackets: 95 % interval over deployments, round by round.", *notes)
+    return (f"One deployment each: {_NOT_KNOWN}.", *notes) if found.has_ratios else notes
 
 
 def event_table(found: VariantResults) -> Table:

@@ -179,6 +179,25 @@ def trials_csv(results: RunResults) -> str:
     return _csv(results, _TRIALS, ({"trial": trial} for trial in results.trials))
 
 
+_CPU: Columns = {
+    "trial": "trial.number",
+    **_case("trial"),
+    "load_fps_per_interface": "trial.load_fps",
+    "role": "use.role",
+    "processors": lambda row: " ".join(map(str, row["use"].processors)),
+    **{f"{name}_cores": f"use.{name}" for name in ("user", "system", "softirq", "guest", "steal")},
+    "shared_with": lambda row: " ".join(row["use"].shared_with),
+    "verdict": "trial.verdict.value",
+    "virtual_lab": "run.virtual_lab",
+}
+
+
+def cpu_csv(results: RunResults) -> str:
+    """cpu.csv: processor use, a row for each role of each trial; empty cells are not recorded."""
+    rows = ({"trial": trial, "use": use} for trial in results.trials for use in trial.cpu)
+    return _csv(results, _CPU, rows)
+
+
 def _confidence(row: Row) -> object:
     found = row["metric"].spread
     return found.confidence if found and found.method else None

@@ -12,7 +12,9 @@ from vnetperf.model.result import (
     DatapathUse,
     DirectionBound,
     GoalResult,
+    NodeUse,
     Result,
+    RoleUse,
     ThreadUse,
     TrialPoint,
 )
@@ -537,6 +539,76 @@ def thread_table(group: Group) -> Table:
     return replace(table, notes=(*([_EVENTS_NOTE] if events else []), *missing))
 
 
+_CpuRow: TypeAlias = tuple[Result, str, RoleUse]
+
+
+def _cores(value: float | None) -> str:
+    return "not recorded" if value is None else units.significant(value, 3)
+
+
+_CPU: tuple[Column[_CpuRow], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("at", lambda of: of[1], words=True),
+    Column("role", lambda of: of[2].role, words=True),
+    Column("processors", lambda of: _ranges(of[2].processors), words=True),
+    Column("user", lambda of: _cores(of[2].user)),
+    Column("system", lambda of: _cores(of[2].system)),
+    Column("softirq", lambda of: _cores(of[2].softirq)),
+    Column("guest", lambda of: _cores(of[2].guest)),
+    Column("steal", lambda of: _cores(of[2].steal)),
+    Column("shared with", lambda of: ", ".join(of[2].shared_with) or None, words=True),
+)
+_CPU_NOTE = (
+    "In processors: 1 is all the time of one. Guests' time is in user, too. Soft interrupts and "
+    "steal are those of the processors that a role's threads ran on last; machine is everything on "
+    "all of them. cpu.csv has every trial."
+)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers as ranges: "0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def _decisive_trials(
+    result: Result, trials: Sequence[TrialPoint]
+) -> Iterator[tuple[str, TrialPoint]]:
+    """The trial that stands for each goal; of another test the largest load without loss."""
+    of_last = trials[-(result.trial_count or 0) :]  # a test that was begun anew stands for nothing
+    good = [t for t in of_last if t.verdict is Verdict.VALID and t.cpu]
+    if result.goals:
+        for goal in result.goals:
+            there = [t for t in good if t.number in goal.trials_at_lower_bound]
+            longest = max((t.duration_s for t in there), default=0.0)
+            last = next((t for t in reversed(there) if t.duration_s == longest), None)
+            if last is not None:
+                yield f"{goal.name}, trial {last.number}", last
+        return
+    clean = [t for t in good if not t.loss_ratio] or good[-1:]
+    best = max(clean, key=lambda t: (t.burst, t.load_fps, t.number), default=None)
+    if best is not None:
+        load = f"{units.frames(best.burst)} frames" if best.burst else units.fps(best.load_fps)
+        yield f"{load} per interface, trial {best.number}", best
+
+
+def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
+    """Processor use by role in the trials that decide."""
+    rows = [
+        (result, at, use)
+        for result in group.measured
+        for at, trial in _decisive_trials(result, trials.get(case_of(result), ()))
+        for use in trial.cpu
+    ]
+    table = Table.of("Processor use by role", _CPU, rows)
+    return replace(table, notes=(_CPU_NOTE,) if rows else ())
+
+
 def _event_column(name: str) -> Column[_ThreadRow]:
     def cell(of: _ThreadRow) -> str:
         use = of[2]
@@ -565,8 +637,8 @@ _DATAPATH: tuple[Column[_DatapathRow], ...] = (
 )
 _DATAPATH_NOTE = (
     "Counted by the vSwitch itself, over the last of the longest trials at the bound. Cycles are "
-    "those of rounds with packets; busy is their share of all cycles. A frame counts once for "
-    "each port that it came in by."
+    "those of rounds with packets, of VPP those of its graph without the input nodes; busy is "
+    "their share of all cycles. A frame counts once for each port that it came in by."
 )
 
 
@@ -575,6 +647,36 @@ def datapath_table(group: Group) -> Table:
     rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.datapath]
     table = Table.of("The vSwitch's own counters at the lower bounds", _DATAPATH, rows)
     return replace(table, notes=(_DATAPATH_NOTE,) if rows else ())
+
+
+_NodeRow: TypeAlias = tuple[Result, GoalResult, DatapathUse, NodeUse]
+_NODES: tuple[Column[_NodeRow], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("goal", lambda of: of[1].name, words=True),
+    Column("thread", lambda of: of[2].thread, words=True),
+    Column("node", lambda of: of[3].name, words=True),
+    Column("packets", lambda of: f"{of[3].packets:,}"),
+    Column("clocks per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)),
+    Column("vector size", lambda of: _or_none(of[3].packets_per_call, units.significant)),
+    Column("kind", lambda of: "input" if of[3].input else None, words=True),
+)
+_NODES_NOTE = (
+    "Over the last of the longest trials at the bound. Vector size: packets for each call of a "
+    "node. An input node's clocks have those of its polls without packets."
+)
+
+
+def node_table(group: Group) -> Table:
+    """A row for each node of the vSwitch's graph, at each goal's lower bound."""
+    rows = [
+        (r, goal, use, node)
+        for r in group.measured
+        for goal in r.goals
+        for use in goal.datapath
+        for node in use.nodes
+    ]
+    table = Table.of("Nodes of the vSwitch's graph at the lower bounds", _NODES, rows)
+    return replace(table, notes=(_NODES_NOTE,) if rows else ())
 
 
 def _lookups_text(lookups: Mapping[str, float]) -> str:

@@ -39,8 +39,10 @@ def _group_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> It
         yield from table_markdown(found)
     yield from table_markdown(goal_text.search_table(group, trials), empty=_EMPTY)
     yield from table_markdown(goal_text.loss_table(group, trials), empty=_EMPTY)
+    yield from table_markdown(goal_text.cpu_table(group, trials))
     yield from table_markdown(goal_text.thread_table(group))
     yield from table_markdown(goal_text.datapath_table(group))
+    yield from table_markdown(goal_text.node_table(group))
 
 
 def _comparisons(results: RunResults) -> Iterator[str]:

@@ -33,6 +33,8 @@ from vnetperf.report.table import Column, Table, group_sentences
 from vnetperf.report.text import ValueKind, single
 from vnetperf.results.metrics import latency_directions
 
+LATENCY_LOAD = "latency_load"
+
 Found = TypeVar("Found")
 
 
@@ -227,6 +229,57 @@ _LATENCY: tuple[Column[_Direction], ...] = (
 )
 
 
+def _load_text(entry: _Direction) -> str:
+    """What became of a load that is the same for every DUT."""
+    at = entry.at
+    if not at.trials:
+        return at.note
+    lost = "carried" if at.loss_ratio <= 0 else f"not carried: {percent(at.loss_ratio, 3)} lost"
+    bad = f"; irregular: {at.discarded} trials discarded" if at.is_selection else ""
+    bound = goal_text.tester_bound_text(at.gaps, entry.latency)
+    return f"{lost}{bad}" + (f"; {goal_text.TESTER_BOUND} at {bound}" if bound else "")
+
+
+#: The latency curve: a row for each load, whether it could be measured or not.
+_CURVE: tuple[Column[_Direction], ...] = (
+    Column("size", lambda d: d.result.size_name, words=True),
+    Column("load", lambda d: d.at.of, words=True),
+    Column("direction", lambda d: d.name or None, words=True),
+    Column("median", lambda d: d.percentile("50")),
+    Column("99 %", lambda d: d.percentile("99"), bold=True),
+    Column("99.9 %", lambda d: d.percentile("99.9")),
+    Column("largest", lambda d: d.extreme("max_ns"), brief=False),
+    Column("tester's poll gaps", lambda d: _curve_gaps(d.at), brief=False),
+    Column("loss", lambda d: percent(d.at.loss_ratio) if d.at.trials else None),
+    Column("forwarded, aggregate", lambda d: _if_known(d.at.forwarded_fps, "fps"), brief=False),
+    Column("trials", lambda d: _curve_trials(d.at), brief=False),
+    Column("the load", _load_text, words=True),
+)
+
+
+def _curve_gaps(at: LatencyAt) -> str | None:
+    return goal_text.gaps_text(at.gaps) if at.trials else None
+
+
+def _curve_trials(at: LatencyAt) -> str:
+    return f"{len(at.trials)}" + (f", {at.discarded} discarded" if at.discarded else "")
+
+
+def _curve_notes(every: list[_Direction]) -> Iterator[str]:
+    yield (
+        "The loads are absolute, the same for every DUT: at one of them switches can be compared. "
+        "Percentiles are of all frames of its trials; frames that were lost are in none."
+    )
+    for definition in dict.fromkeys(d.at.definition for d in every):
+        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices."
+    tags = sorted({d.at.tag_at_s for d in every} - {0.0})
+    if tags:
+        yield f"Frames of the first {' or '.join(map(seconds, tags))} of a trial are not in it."
+    for d in every:
+        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
+            yield f"{d.result.size_name} at {d.at.of}, {d.name}: {untimed}."
+
+
 def _median_of_trials(found: OverTrials | None) -> str | None:
     return None if found is None else f"{single(found.median_ns, 'ns')} (n {found.n})"
 
@@ -313,12 +366,19 @@ def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
 
 
 def _latency_tables(group: Group) -> Iterator[Table]:
+    loads = _entries(group, lambda r: r.latency_at)
     every = [
-        _Direction(e.result, e.found, name)
-        for e in _entries(group, lambda r: r.latency_at)
-        for name in latency_directions(e.found)
+        _Direction(e.result, e.found, name) for e in loads for name in latency_directions(e.found)
     ]
-    yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
+    if group.test == LATENCY_LOAD:
+        rows = [
+            _Direction(e.result, e.found, name)
+            for e in loads
+            for name in latency_directions(e.found) or ("",)
+        ]
+        yield Table.of("Latency by load", _CURVE, rows, _curve_notes(rows))
+    else:
+        yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
     yield Table.of("Latency (RFC 8219)", _RFC8219, _with_typical(every), _rfc8219_notes(every))
     varied = [(d, d.variation) for d in every if d.variation is not None]
     why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
@@ -331,7 +391,23 @@ def _latency_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)
 
 
-def _latency_headline(_: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
+def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
+    """The latency at the largest load up to which none was lost, which is no throughput."""
+    tried = sorted((at for at in loads if at.trials and at.latency), key=lambda at: at.load_fps)
+    clean = list(takewhile(lambda at: at.loss_ratio <= 0, tried))
+    if not clean:
+        return "not measured", "no load was carried without loss"
+    at = clean[-1]
+    worst = [
+        max((each.percentiles.get(level, 0.0) for each in at.latency.values()), default=0.0)
+        for level in ("50", "99")
+    ]
+    return f"99 %: {nanoseconds(worst[1])}", f"median {nanoseconds(worst[0])}, at {at.of}"
+
+
+def _latency_headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
+    if result.test == LATENCY_LOAD:
+        return _curve_headline(loads)
     at = loads[0]
     slowest = max(at.mean_ns.values(), key=lambda s: s.mean, default=None)
     if slowest is None:

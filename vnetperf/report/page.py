@@ -33,8 +33,8 @@ from vnetperf.report.table import Column, Table
 
 #: The files beside the page that hold its numbers.
 _FILES = (
-    "results.csv", "outcomes.csv", "trials.csv", "curves.csv", "transfers.csv", "results.json",
-    "report.md",
+    "results.csv", "outcomes.csv", "trials.csv", "cpu.csv", "curves.csv", "transfers.csv",
+    "results.json", "report.md",
 )  # fmt: skip
 #: Longest words that a table keeps on one line.
 _SHORT = 24
@@ -193,6 +193,9 @@ def _repetition_strips(group: Group) -> Strips:
 def _latency_strips(group: Group) -> Strips:
     every = [(r, at) for r in group.measured for at in r.latency_at]
     if not every:
+        return
+    if group.test == outcomes.LATENCY_LOAD:
+        yield _strip("Latency against load", [plots.latency_load_plot(r) for r in group.measured])
         return
     names = tuple(dict.fromkeys(at.of for _, at in every))
     directions = tuple(dict.fromkeys(d for _, at in every for d in (*at.latency, *at.mean_ns)))
@@ -420,7 +423,17 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
             title = f"{test_words(test)} at {size} octets".capitalize()
             plot = plots.goals_plot(f"{title} across scenarios", title, rows, tuple(names))
             made += [plot] if plot else []
-    return made
+    return [*made, *_latency_plots(found)]
+
+
+def _latency_plots(found: Sequence[Group]) -> Iterator[Plot]:
+    """Latency of several scenarios or variants at the same loads, by size and percentile."""
+    curves = [r for g in found if g.test == outcomes.LATENCY_LOAD for r in g.measured]
+    for size in sorted({r.frame_size for r in curves}):
+        mine = [r for r in curves if r.frame_size == size]
+        for level in ("50", "99") if len(mine) > 1 else ():
+            if plot := plots.latencies_plot(mine, level):
+                yield plot
 
 
 def variants_plot(compared: VariantResults, size: int) -> Plot | None:
@@ -429,6 +442,11 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
         plots.GoalRow(v.variant, compared.result(v, size), compared.absence(v, size))
         for v in compared.comparison.variants
     ]
+    if key := compared.scale[0]:
+        title = f"Throughput by {key} at {size} octets, {compared.title}"
+        note = "shared cores" if compared.sharing else ""
+        caption = f"{size} octets" + (f", {note}" if note else "")
+        return plots.scale_plot(title, caption, rows, compared.goal_names, compared.scale)
     title = f"Throughput by variant at {size} octets, {compared.title}"
     return plots.goals_plot(title, f"{size} octets", rows, compared.goal_names)
 

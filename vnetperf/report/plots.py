@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import Curve, Soak, Spread
+from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
@@ -147,6 +147,57 @@ def goals_plot(
         series=series,
         notes=notes,
         row=17 + _LANE * max(1, len(names)),
+    )
+
+
+#: Of numbers that lie farther apart than this, the axis is logarithmic.
+_LINEAR_UP_TO = 64.0
+#: Settings of which each step could bring as much as the first.
+_ADDITIVE = ("workers",)
+
+
+def _whole_tick(number: float) -> str:
+    return text.tick_label(number, "fps") if number == int(number) else ""
+
+
+def scale_plot(
+    title: str,
+    caption: str,
+    rows: Sequence[GoalRow],
+    names: Sequence[str],
+    scale: tuple[str, Mapping[str, float]],
+) -> Plot | None:
+    """Lower bounds over what variants differ by: its name (workers, flows), row -> number."""
+    key, numbers = scale
+    series = []
+    for index, name in enumerate(names):
+        goals = [(row, _goal_of(row.result, name)) for row in rows]
+        made = [_goal_point(goal, row.name, x=numbers[row.name]) for row, goal in goals if goal]
+        points = sorted((p for p in made if p), key=lambda p: p.x)
+        series.append(Series(name, points, css=goal_css(index), line=True))
+    drawn = [p for one in series for p in one.points]
+    if not drawn:
+        return None
+    first, last = min(p.x for p in drawn), max(p.x for p in drawn)
+    if key in _ADDITIVE and last > first:
+        ideal = max(p.y for p in drawn if p.x == first)
+        line = (Point(first, ideal), Point(last, ideal * last / first))
+        name = f"as much as the first, for each of {key}"
+        series.insert(0, Series(name, line, css="limit medium", mark="none", line=True))
+    shown = {p.x for p in drawn}
+    missing = [row for row in rows if numbers[row.name] not in shown]
+    gone = f"; no number: {', '.join(row.name for row in missing)}" if missing else ""
+    far = last > _LINEAR_UP_TO * max(first, 1.0)
+    ticks: dict[str, Any] = {"scale": "log"} if far else {"scale": "linear", "zero": True}
+    return Plot(
+        title=title,
+        caption=caption,
+        note=f"marks: lower bounds; bars: from lower to upper bound{gone}",
+        x=Axis(name=key, tick=_whole_tick, value="{:g}".format, **ticks),
+        y=_axis(_directions([r.result for r in rows if r.result]), "fps", zero=True),
+        series=series,
+        css="scale",
+        key=True,
     )
 
 
@@ -529,6 +580,105 @@ def latency_plot(
         y=_axis("latency", "ns", zero=True, log_from=15),
         series=series,
         wide=True,
+    )
+
+
+_LOAD_PER_INTERFACE = "load per sending interface, frames/s"
+_CURVE_LEVELS = ("50", "99", "99.9")
+
+
+def _worst(at: LatencyAt, level: str) -> float | None:
+    """A percentile of the worse direction."""
+    return max(
+        (each.percentiles[level] for each in at.latency.values() if level in each.percentiles),
+        default=None,
+    )
+
+
+def _level_points(result: Result, level: str, about: str = "") -> Iterator[Point]:
+    """A percentile of the worse direction at each load; hollow where frames were lost."""
+    for at in result.latency_at:
+        value = _worst(at, level)
+        if value is None:
+            continue
+        each = ", ".join(
+            f"{name} {units.nanoseconds(held.percentiles[level])}"
+            for name, held in at.latency.items()
+            if level in held.percentiles
+        )
+        lost = f"{units.percent(at.loss_ratio)} lost" if at.loss_ratio > 0 else "no loss"
+        hover = f"{about}p{level} at {at.of}: {each}\n{lost}"
+        if at.gaps is not None:
+            hover += f"; the tester's poll gaps: {goal_text.gaps_text(at.gaps)}"
+        load = at.load_fps / (result.in_sum or 1)
+        yield Point(load, max(value, 1.0), hover=hover, hollow=at.loss_ratio > 0)
+
+
+def _missing_loads(result: Result) -> str:
+    """Loads of the curve without a number, for the note of a plot."""
+    missing = [at.load_fps / (result.in_sum or 1) for at in result.latency_at if not at.trials]
+    return f"; no number at {', '.join(map(units.short_fps, missing))}" if missing else ""
+
+
+def _poll_gap_series(result: Result) -> Series:
+    """The tester's own wait at the 99th percentile, which is part of every latency."""
+    points = [
+        Point(
+            at.load_fps / (result.in_sum or 1),
+            max(1.0, at.gaps.poll.percentiles["99"] * 1e9),
+            hover=f"the tester's poll gaps at {at.of}: {goal_text.gaps_text(at.gaps)}",
+        )
+        for at in result.latency_at
+        if at.gaps is not None and "99" in at.gaps.poll.percentiles
+    ]
+    return Series(
+        "the tester's poll gap, p99", points, css="limit generator", mark="none", line=True
+    )
+
+
+def latency_load_plot(result: Result) -> Plot | None:
+    """Percentiles of latency against absolute load, worse direction."""
+    series = [
+        Series(f"p{level}", tuple(_level_points(result, level)), css=f"s{index}", line=True)
+        for index, level in enumerate(_CURVE_LEVELS)
+    ]
+    if not any(one.points for one in series):
+        return None
+    return Plot(
+        title=f"Latency against load, {result.scenario}, {result.size_text}",
+        caption=result.size_text,
+        note=f"worse direction; hollow: frames were lost{_missing_loads(result)}",
+        x=_axis(_LOAD_PER_INTERFACE, "fps", scale="log"),
+        y=_axis("latency", "ns", scale="log"),
+        series=(_poll_gap_series(result), *series),
+        wide=True,
+        key=True,
+    )
+
+
+def latencies_plot(results: Sequence[Result], level: str) -> Plot | None:
+    """One percentile of several scenarios at the same loads, worse direction."""
+    series = [
+        Series(
+            result.scenario,
+            tuple(_level_points(result, level, f"{result.scenario}, ")),
+            css=f"s{index % 7}",
+            line=True,
+        )
+        for index, result in enumerate(results)
+    ]
+    if sum(bool(one.points) for one in series) < 2:
+        return None
+    size = results[0].size_text
+    return Plot(
+        title=f"Latency p{level} against load across scenarios, {size}",
+        caption=f"Latency p{level} against load at {size}",
+        note="worse direction; hollow: frames were lost",
+        x=_axis(_LOAD_PER_INTERFACE, "fps", scale="log"),
+        y=_axis("latency", "ns", scale="log"),
+        series=series,
+        wide=True,
+        key=True,
     )
 
 

@@ -136,6 +136,8 @@ class Metric:
 _Make: TypeAlias = Callable[..., Metric]
 #: Percentiles of latency that are compared; others move with single frames.
 _PERCENTILES = ("50", "99")
+#: Those of the latency curve, whose loads are the same in every run; the second is what it is for.
+_CURVE_PERCENTILES, _CURVE_MAIN = ("50", "99", "99.9"), "99"
 _RESET_METHODS = {"loss": "loss", "time": "time stamps"}
 TRANSFERS_TEST = "transfers"
 
@@ -259,7 +261,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     for goal in result.goals:
         yield from _of_goal(make, goal)
     for at in result.latency_at:
-        yield from _of_latency(make, at)
+        yield from _of_latency(make, at, curve=result.test == "latency_load")
     yield from _of_loss_steps(make, result)
     yield from _of_bursts(make, result)
     yield from _of_interruptions(make, result)
@@ -350,27 +352,29 @@ def latency_directions(at: LatencyAt) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*at.mean_ns, *at.latency, *at.variation]))
 
 
-def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
-    about = {
+def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[Metric]:
+    """Latency at one load; curve: of loads that are the same for every DUT."""
+    marks = _marks_of_load(at) if curve else ()
+    about: dict[str, Any] = {
         "given": {"definition": at.definition, "tagged from, s": at.tag_at_s},
         "load_fps": at.load_fps,
+        "qualifiers": marks,
     }
     yield make("load", "fps", at.load_fps, at.of)
-    yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
+    lost = {"less": f"loss at {at.of}", **about} if curve else {}
+    if at.trials:
+        yield make("loss_ratio", "ratio", at.loss_ratio, at.of, **lost)
+    elif curve:
+        why = at.note.removeprefix("not measured: ")
+        yield make("loss_ratio", "ratio", None, at.of, why=why, **lost)
+    if at.forwarded_fps is not None:
+        yield make("forwarding_rate", "fps", at.forwarded_fps, at.of)
+    if at.discarded is not None:
+        yield make("discarded_at_load", "trials", float(at.discarded), at.of)
     yield from _of_gaps(partial(make, item=at.of), at.gaps)
     for direction in latency_directions(at):
-        of, there = (at.of, direction), f"at {at.of} {direction}"
-        mean, found = at.mean_ns.get(direction), at.latency.get(direction)
-        if mean is not None:
-            label = f"mean {there}"
-            yield make("latency_mean", "ns", mean, *of, less=label, main=True, **about)
-        if found is not None:
-            yield make("latency_min", "ns", found.min_ns, *of)
-            for level, value in found.percentiles.items():
-                label = f"p{level} {there}" if level in _PERCENTILES else ""
-                yield make(f"latency_p{level}", "ns", value, *of, less=label, **about)
-            yield make("latency_max", "ns", found.max_ns, *of)
-            yield from _of_untimed(partial(make, item=at.of, direction=direction), found)
+        of = (at.of, direction)
+        yield from _of_direction(make, at, direction, about, curve=curve)
         for name, each in (("typical", at.typical), ("worst_case", at.worst_case)):
             if direction in each:
                 yield from _over_trials(
@@ -385,6 +389,36 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 yield make(part, "ns", number, *of, note=varied.why if number is None else "")
             yield make("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *of)
             yield make("shared_stamps", "ratio", varied.shared_stamps, *of)
+
+
+def _of_direction(
+    make: _Make, at: LatencyAt, direction: str, about: Mapping[str, Any], *, curve: bool
+) -> Iterator[Metric]:
+    """The latency of one direction: a curve is compared by its percentiles."""
+    of, there = (at.of, direction), f"at {at.of} {direction}"
+    mean, found = at.mean_ns.get(direction), at.latency.get(direction)
+    if mean is not None:
+        label = "" if curve else f"mean {there}"
+        yield make("latency_mean", "ns", mean, *of, less=label, main=not curve, **about)
+    if found is None:
+        return
+    compared = _CURVE_PERCENTILES if curve else _PERCENTILES
+    bound = at.gaps.bounds(found) if curve and at.gaps is not None else ()
+    yield make("latency_min", "ns", found.min_ns, *of)
+    for level, value in found.percentiles.items():
+        label = f"p{level} {there}" if level in compared else ""
+        marks = (*about["qualifiers"], *(["tester-bound"] * (level in bound)))
+        main = curve and level == _CURVE_MAIN
+        shown = {**about, "qualifiers": marks, "main": main}
+        yield make(f"latency_p{level}", "ns", value, *of, less=label, **shown)
+    yield make("latency_max", "ns", found.max_ns, *of)
+    yield from _of_untimed(partial(make, item=at.of, direction=direction), found)
+
+
+def _marks_of_load(at: LatencyAt) -> tuple[str, ...]:
+    """What must stand beside latencies at a load that not every DUT carries."""
+    lost = (f"{percent(at.loss_ratio, 2)} lost",) if at.loss_ratio > 0 else ()
+    return (*lost, *(["irregular"] if at.is_selection else []))
 
 
 def _over_trials(

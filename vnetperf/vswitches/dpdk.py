@@ -307,13 +307,6 @@ class OvsDpdk(OpenVSwitch):
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
         """Cores, memory, and how workers take queues and sleep."""
         placement, options = plan.placement, plan.scenario.options
-        if (options.workers or 1) > len(placement.cores["pmd"]):
-            raise CapabilityError(
-                f"{options.workers} workers need as many processors; there are "
-                f"{len(placement.cores['pmd'])} for them",
-                where=plan.scenario.id,
-                cure="set fewer with --set workers=N, or allow more processors under [cores]",
-            )
         check_rings(plan)
         version = (
             parse_ovs_version(facts.versions[DPDK_DAEMON])

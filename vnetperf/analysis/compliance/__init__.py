@@ -31,6 +31,7 @@ Clauses = Callable[[ClauseContext], Iterator[LedgerEntry]]
 CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
     "throughput": (rfc2544.throughput, searches.tst009_throughput, searches.mlrsearch_throughput),
     "latency": (rfc2544.latency, rfc8219.rfc8219_latency),
+    "latency_load": (rfc2544.latency_definition, rfc8219.rfc8219_latency),
     "frame_loss": (rfc2544.frame_loss,),
     "back_to_back": (rfc2544.rfc9004_back_to_back,),
     "recovery": (rfc2544.recovery,),

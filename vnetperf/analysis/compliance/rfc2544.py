@@ -342,6 +342,12 @@ def latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
         ("tagged frame", "one frame of the stream is timed", False, every_frame, steadier),
         ("repeats", "at least 20 repeats, their mean reported", n >= 20, f"{n} repeats"),
     )
+    yield from latency_definition(looked)
+
+
+def latency_definition(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """RFC 1242 section 3.8, of latency at any load."""
+    loads = [at for at in looked.result.latency_at if at.trials]
     kinds = sorted({at.definition for at in loads})
     stated = ("", "the definition of latency is stated", bool(kinds), ", ".join(kinds) or "none")
     yield from looked.entries("RFC 1242 section 3.8", (*stated, "nothing was timed"))

@@ -127,15 +127,6 @@ def make_startup(
     scenario = plan.scenario
     installation = find_installation(facts.programs["vpp"])
     cores = plan.placement.cores["worker"]
-    requested = scenario.options.workers or 1
-    if len(cores) < requested:
-        raise DutError(
-            f"VPP runs each worker on a processor of its own; {requested} are requested, and they "
-            f"have {len(cores)}",
-            where="workers",
-            accepted=f"up to {len(cores)}",
-            cure="set fewer workers, or allow more processors under [cores]",
-        )
     main = install.choose_main_core(plan, tuple(cpu.cpu for cpu in facts.cpus))
     nics = _nic_devices(plan)
     memory = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from vnetperf.model.frames import TUNNELS
 from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import HopCounters
+from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.vpp import daemon, forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import LINK_UP, StatsSegment
@@ -68,6 +69,52 @@ def read_counters(
     return tuple(found)
 
 
+#: Lines of "show runtime" (src/vlib/node_cli.c of VPP 19.01 to 26.06): a thread, of which there is
+#: no line without workers, and a node of its graph. A long name leaves no room before the state.
+_THREAD = re.compile(r"^Thread \d+ (\S+)(?: \(lcore \d+\))?$")
+_INPUT_STATES = ("polling", "interrupt wait", "disabled")
+_NODE = re.compile(
+    rf"^(?P<name>\S+?)\s*(?P<state>active|{'|'.join(_INPUT_STATES)})"
+    r"\s+(?P<calls>\d+)\s+(?P<vectors>\d+)\s+\d+\s+(?P<clocks>[\d.]+e[+-]?\d+)\s+[\d.]+"
+)
+MAIN_THREAD = "vpp_main"
+
+
+def parse_runtime(text: str) -> dict[str, dict[str, NodeWork]]:
+    """What the nodes of each thread's graph did since they were cleared, from "show runtime".
+
+    VPP prints the mean of a node's clocks: for each packet, or for each call where there was none.
+    Processes are left out; they take no packets.
+    """
+    if not text.lstrip().startswith(("Thread ", "Time ")):
+        raise DutError(f"no table of nodes: {text[:200]!r}", where="show runtime")
+    threads: dict[str, dict[str, NodeWork]] = {}
+    nodes = threads.setdefault(MAIN_THREAD, {})
+    for line in text.splitlines():
+        if thread := _THREAD.match(line.rstrip()):
+            nodes = threads.setdefault(thread[1], {})
+        elif found := _NODE.match(line):
+            calls, packets = int(found["calls"]), int(found["vectors"])
+            nodes[found["name"]] = NodeWork(
+                calls=calls,
+                packets=packets,
+                clocks=float(found["clocks"]) * (packets or calls),
+                input=found["state"] in _INPUT_STATES,
+            )
+    return threads
+
+
+def _added(first: NodeWork | None, more: NodeWork) -> NodeWork:
+    if first is None:
+        return more
+    return NodeWork(
+        calls=first.calls + more.calls,
+        packets=first.packets + more.packets,
+        clocks=first.clocks + more.clocks,
+        input=more.input,
+    )
+
+
 MAX_FRAME = 9216
 VNF_SOCKET_S = 10.0
 ROUTES_S = 120.0
@@ -108,6 +155,7 @@ class Vpp(VSwitch):
         self._offered: set[str] = set()
         self._startup = ""
         self._workers = 0
+        self._nodes: dict[str, dict[str, NodeWork]] = {}
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -283,8 +331,34 @@ class Vpp(VSwitch):
         """Workers are called vpp_wk_N; without them the main thread forwards."""
         if self.vpp.process is None:
             return ()
-        prefix = "vpp_wk" if self._workers else "vpp_main"
-        return (Pollers(role="worker", pid=self.vpp.process.pid, thread_prefix=prefix),)
+        return (Pollers(role="worker", pid=self.vpp.process.pid, thread_prefix=self._threads),)
+
+    @property
+    def _threads(self) -> str:
+        """What the names of the threads that forward begin with."""
+        return "vpp_wk" if self._workers else MAIN_THREAD
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """Packets and clocks of each node of each thread that forwards.
+
+        VPP prints means of three digits since the last clearing. They are cleared each time, and
+        summed up here, so that the rounding is that of one trial.
+        """
+        for thread, nodes in parse_runtime(self.vpp.api.cli("show runtime")).items():
+            held = self._nodes.setdefault(thread, {})
+            held.update({name: _added(held.get(name), node) for name, node in nodes.items()})
+        self.vpp.api.cli("clear runtime")
+        return tuple(
+            DatapathWork(
+                thread=thread,
+                packets=sum(node.packets for node in nodes.values() if node.input),
+                busy_cycles=round(sum(n.clocks for n in nodes.values() if not n.input)),
+                idle_cycles=None,
+                nodes=dict(nodes),
+            )
+            for thread, nodes in sorted(self._nodes.items())
+            if thread.startswith(self._threads)
+        )
 
     def facts(self) -> dict[str, Any]:
         """Version, configuration, ports with their queues, forwarding."""
@@ -325,3 +399,4 @@ class Vpp(VSwitch):
         """Stop VPP."""
         self.vpp.stop()
         self.interfaces = {}
+        self._nodes = {}

@@ -1,0 +1,24 @@
+"""What processors bring: one worker of the vSwitch, two, and so on, each with a queue of each port.
+
+Workers are OVS-DPDK's PMD threads, VPP's workers, testpmd's forwarding cores. A variant with more
+of them than there are processors is skipped, and so is a vSwitch that has none: the kernel forwards
+wherever frames come in. Many flows unless you ask for other traffic: one flow stays on one queue.
+Where workers, tester and VNFs share processors the report says so, and more of them bring little.
+"""
+
+import pytest
+
+from vnetperf.runner.bench import Bench
+
+pytestmark = pytest.mark.vnetperf(traffic="multi-flow")
+
+WORKERS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@pytest.mark.vary(
+    "set",
+    [pytest.param((f"workers={n}", f"rx_queues={n}"), id=f"workers={n}") for n in WORKERS],
+)
+def test_core_scale(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput by workers of the vSwitch, with as many receive queues of each port."""
+    bench.search_throughput(frame_size).check_expectations()
