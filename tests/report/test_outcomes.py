@@ -211,6 +211,9 @@ def test_deployments_of_a_search_are_shown_with_those_that_failed(results):
         assert "4 of 5" in shown
         assert "1 of 5 deployments gave no result (DUT died)" in shown
     assert "18.07 ± 0.27 Mfps" in terminal_text(run)
+    head, _, rest = Page(html_report(run)).shown.partition("Overview")
+    assert "ndr 18.07 ± 0.27 Mfps over 4 of 5 deployments" in head
+    assert "18.07 ± 0.27 Mfps over 4 of 5 deployments" in rest
 
 
 def test_rounds_that_all_met_the_largest_load_are_a_limit(results):
@@ -232,6 +235,7 @@ def test_a_limit_among_numbers_leaves_no_mean(results):
     for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown):
         assert "no mean: 1 of 3 at least" in shown
         assert "a limit enters no mean" in shown
+    assert "no mean over 3 of 4 deployments (1 of 3 at least)" in Page(html_report(run)).shown
 
 
 def test_a_test_that_was_not_measured_says_why(page, markdown, wide):

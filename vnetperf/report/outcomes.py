@@ -124,6 +124,18 @@ def repeated_numbers(group: Group) -> list[Entry[RepeatedNumber]]:
     ]
 
 
+def over_deployments(result: Result, label: str) -> str:
+    """A number as several deployments gave it: "390 +- 34 kfps over 5 deployments"; "" of one."""
+    held = result.deployments
+    found = next((n for n in held.numbers if n.label == label), None) if held else None
+    if found is None:
+        return ""
+    entry = Entry(result, found, label)
+    over = f"over {_deployments_text(entry)} deployments"
+    number, _, censored = _over_text(entry).partition(": ")
+    return f"{number} {over}" + (f" ({censored})" if censored else "")
+
+
 def _deployments_text(entry: Entry[RepeatedNumber]) -> str:
     """Those that gave the number, of those planned."""
     n, held = len(entry.found.observations), entry.result.deployments

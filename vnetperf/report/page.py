@@ -333,9 +333,11 @@ def _hop_shares(lost: LossAccount, view: GroupView) -> Iterator[tuple[str, float
             left += share * 100
 
 
-def _media_share(result: Result, goal: GoalResult) -> str:
+def _below_goal(result: Result, goal: GoalResult) -> tuple[str, ...]:
+    """What stands below a bound of the overview: its share of the medium, all deployments."""
     value, limit = goal_text.headline_fps(goal), result.media_max_fps
-    return goal_text.share_text(value, limit) if value is not None and limit else ""
+    share = goal_text.share_text(value, limit) if value is not None and limit else ""
+    return tuple(filter(None, (share, outcomes.over_deployments(result, goal.name))))
 
 
 def _column_classes(table: Table) -> list[str]:
@@ -399,7 +401,8 @@ def _overview_text(results: RunResults, goals: bool) -> str:
     if goals:
         line += (
             " Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
-            "with FCS; below each its share of the medium's theoretical maximum."
+            "with FCS; below each its share of the medium's theoretical maximum, and the mean over "
+            "all deployments where there were several."
         )
     return line
 
@@ -595,7 +598,11 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
         answers: dict[str, list[str]] = {}
         for group in (g for g in found if g.scenario == scenario and g.measured):
             result = group.measured[0]
-            numbers = [f"{goal.name} {goal_text.headline(goal)}" for goal in result.goals]
+            numbers = [
+                f"{goal.name} "
+                + (outcomes.over_deployments(result, goal.name) or goal_text.headline(goal))
+                for goal in result.goals
+            ]
             if not numbers and (number := outcomes.headline(result)[0]):
                 numbers = [f"{test_words(group.test)} {number.splitlines()[0]}"]
             answers.setdefault(result.size_text, []).extend(numbers)
@@ -659,7 +666,7 @@ def _page() -> Template:
     functions: tuple[Callable[..., object], ...] = (
         svg, legend, data, event_table, short_upper_bound, relative_text,
         comparison_notes, _variants_plots, _column_classes,
-        _hop_shares, _cell_of, _media_share,
+        _hop_shares, _cell_of, _below_goal,
     )  # fmt: skip
     made.globals |= {one.__name__.lstrip("_"): one for one in functions}
     made.globals |= {"units": units, "goal_text": goal_text, "outcomes": outcomes}
