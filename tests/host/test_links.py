@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import kernel, links, linux
+from vnetperf.host import kernel, links, linux, snapshot
 from vnetperf.host.journal import Journal
 from vnetperf.model.errors import HostError
-from vnetperf.testing import snapshot
 
 pytestmark = pytest.mark.real
 

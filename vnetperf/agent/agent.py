@@ -27,11 +27,13 @@ from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
+from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import RestoreReport, is_root, restore
+from vnetperf.host.snapshot import read_last
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
@@ -48,6 +50,8 @@ GUARDIAN_S = 15.0
 SILENCE_S = 60.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
+#: What is restored when no scenario was deployed.
+CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
 FLUSH_S = 1.0
 
@@ -215,6 +219,16 @@ class Agent:
                 cure="choose another NIC for the test",
             )
 
+    def _callbacks(self, scenario: str) -> dict[str, Any]:
+        """What a deployment tells the controller of."""
+
+        def restored(report: UndoReport) -> None:
+            event = {"event": "restored", "scenario": scenario, "troubles": report.troubles}
+            with contextlib.suppress(ControllerGoneError):
+                self._send({**event, "differences": report.differences})
+
+        return {"on_wait": self._on_wait, "confirm": self._confirm, "on_restored": restored}
+
     def _watch(self) -> None:
         if self.channel.isclosed():
             raise ControllerGoneError
@@ -245,7 +259,11 @@ class Agent:
         me = ProcessId.me()
         return {
             "process": [me.pid, me.start],
-            "restored": asdict(report),
+            "restored": {
+                **asdict(report),
+                "restored": [{**asdict(o), "troubles": o.troubles} for o in report.restored],
+            },
+            "last": read_last(self.roots),
             "troubles": [*report.troubles, *(run.describe() for run in hung)],
         }
 
@@ -265,7 +283,7 @@ class Agent:
         checked = Plan.model_validate(plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
-            checked, facts, roots=self.roots, on_wait=self._on_wait, confirm=self._confirm
+            checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
         )
         return self.deployment.facts.model_dump(mode="json")
 
@@ -314,8 +332,7 @@ class Agent:
             brief=brief,
             roots=self.roots,
             watch=self._watch,
-            on_wait=self._on_wait,
-            confirm=self._confirm,
+            **self._callbacks(CALIBRATION),
         )
         return result.model_dump(mode="json")
 
