@@ -94,11 +94,15 @@ SETTLE_S = 0.5
 def picture(run: Path) -> Snapshot:
     """What a run may change, as far as others do not change it all the time; `run` has its folder.
 
-    Of processes only those that nobody waits for: a daemon that outlived its run is one.
+    Of processes only those that have a file of a run open: a daemon that outlived it does.
     """
     trees = (run, *(tree for tree in MACHINE_TREES if tree.name in ("hugepages", "dpdk")))
     return _taken(
-        {**_READERS, "processes": _orphans, "files": lambda: dict.fromkeys(_files(trees), "there")}
+        {
+            **_READERS,
+            "processes": lambda: _holders(run),
+            "files": lambda: dict.fromkeys(_files(trees), "there"),
+        }
     )
 
 
@@ -107,18 +111,11 @@ def differences(before: Snapshot, run: Path) -> tuple[str, ...]:
     found: list[str] = []
 
     def as_before() -> bool:
-        now = picture(run)
-        found[:] = compare_snapshots(before, _without_ended(before, now))
+        found[:] = compare_snapshots(before, picture(run))
         return not found
 
     wait_at_most(as_before, SETTLE_S, "the machine as it was before", poll_s=0.1)
     return tuple(found)
-
-
-def _without_ended(before: Snapshot, now: Snapshot) -> Snapshot:
-    """The later picture, with processes that have ended since the earlier: no run ends others'."""
-    both = {**before.areas.get("processes", {}), **now.areas.get("processes", {})}
-    return Snapshot({**now.areas, "processes": both})
 
 
 def take_picture(journal: Journal, run: Path) -> None:
@@ -213,17 +210,18 @@ def _processes() -> dict[str, str]:
     return found
 
 
-def _orphans() -> dict[str, str]:
-    """Processes of this account whose parent is init, with their command lines."""
+def _holders(run: Path) -> dict[str, str]:
+    """Processes that have a file below a run's folder open, be it deleted, or that are in it.
+
+    Others come and go on every machine, and what they are called is nobody's business.
+    """
     found = {}
-    for name, command in _processes().items():
-        pid = name.partition("@")[0]
-        with contextlib.suppress(OSError, IndexError):  # ended meanwhile
-            status = dict(
-                line.split(":", 1) for line in (PROC / pid / "status").read_text().splitlines()
-            )
-            if status["PPid"].strip() == "1" and int(status["Uid"].split()[0]) == os.geteuid():
-                found[name] = command
+    for entry in PROC.glob("[0-9]*"):
+        held: list[Path] = []
+        with contextlib.suppress(OSError):  # ended meanwhile
+            held = [(entry / "cwd").readlink(), *(fd.readlink() for fd in (entry / "fd").iterdir())]
+        if entry.name != str(os.getpid()) and any(path.is_relative_to(run) for path in held):
+            found[entry.name] = _text(entry / "comm")
     return found
 
 
