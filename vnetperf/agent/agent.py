@@ -86,7 +86,7 @@ class Line:
     def __init__(self, channel: Any, *, silence_s: float | None = None) -> None:
         self._channel = channel
         self._silence_s = SILENCE_S if silence_s is None else silence_s
-        self._incoming: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._incoming: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end
         self._confirmations: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._outgoing: queue.Queue[str] = queue.Queue()
         self._heard = time.monotonic()
@@ -109,10 +109,13 @@ class Line:
         """Wait for a call; EOFError when the controller has gone or is silent."""
         while True:
             try:
-                return self._incoming.get(timeout=min(1.0, self._silence_s / 4))
+                text = self._incoming.get(timeout=min(1.0, self._silence_s / 4))
             except queue.Empty:
-                if self.isclosed():
-                    raise EOFError from None
+                text = None if self.isclosed() else ""
+            if text is None:
+                raise EOFError
+            if text:
+                return text
 
     def isclosed(self) -> bool:
         """Whether the controller has gone, or is silent."""
@@ -139,6 +142,7 @@ class Line:
         self._heard = time.monotonic()
         if text is None:
             self._closed = True
+            self._incoming.put(None)
             return
         message = json.loads(text)
         if "confirm" in message:
