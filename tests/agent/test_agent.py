@@ -79,9 +79,11 @@ def test_a_controller_that_reads_nothing_blocks_nothing(channel: Channel) -> Non
 
 def test_a_closed_channel_ends_the_agent(channel: Channel) -> None:
     line = Line(channel)
-    channel.take(None)
+    threading.Timer(0.1, channel.take, [None]).start()
+    began = time.monotonic()
     with pytest.raises(EOFError):
         line.receive()
+    assert time.monotonic() - began < 0.8  # at once, and not when it is next looked for
     with pytest.raises(ControllerGoneError):
         line.send("{}")
 

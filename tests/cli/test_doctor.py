@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,8 +23,12 @@ def doctor(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *options: str,
+    last: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[int, str]:
     class FakeClient:
+        last_restore: ClassVar[Mapping[str, Any]] = last
+        troubles = ("link vp0: still there",) if last else ()
+
         def __init__(self, *_: Any, read_only: bool) -> None:
             pass
 
@@ -48,6 +54,20 @@ def test_a_good_machine_carries_a_vswitch_in_one_line(
     (line,) = [ln for ln in own if "pvvp" in ln]
     assert "pvp" in line
     assert ": yes, over memif, dedicated cores" in line
+
+
+def test_the_last_restore_and_what_is_left_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = doctor(facts(), monkeypatch, capsys)
+    assert "last restore of this machine\n  unknown:" in text
+    last = {"run": "r1", "when": "2026-01-01T00:00:00", "troubles": [], "differences": []}
+    _, text = doctor(facts(), monkeypatch, capsys, last=last)
+    assert "run r1, 2026-01-01T00:00:00: as before" in text
+    assert "NOT restored: link vp0: still there" in text
+    last["differences"] = ["links: eth9 is gone (was up)"]
+    _, text = doctor(facts(), monkeypatch, capsys, last=last)
+    assert "1 difference(s) from before, by it or others:\n    links: eth9 is gone" in text
 
 
 def test_what_is_missing_is_said_once_for_all_deployments(

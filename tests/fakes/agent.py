@@ -63,6 +63,7 @@ class FakeAgent:
         self.offers_fps = offers_fps
         self.spoil = spoil
         self.restored: list[dict[str, Any]] = []
+        self.troubles: tuple[str, ...] = ()
         self.calls: list[str] = []
         self.trials: list[TrialSpec] = []
         self.gaps: list[TrialGaps | None] = []

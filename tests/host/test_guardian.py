@@ -16,14 +16,13 @@ from typing import Any
 import pytest
 
 from tests.host.agents import is_held
-from vnetperf.host import hugepages, locks
+from vnetperf.host import hugepages, locks, snapshot
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import find_processes
 from vnetperf.host.session import HostRun, restore
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import TestbedBusyError
-from vnetperf.testing import snapshot
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("hugepages_to_ourselves")]
 

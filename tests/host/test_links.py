@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import kernel, links, linux
+from vnetperf.host import kernel, links, linux, snapshot
 from vnetperf.host.journal import Journal
 from vnetperf.model.errors import HostError
-from vnetperf.testing import snapshot
 
 pytestmark = pytest.mark.real
 
@@ -94,3 +93,18 @@ def test_a_module_that_is_not_there_is_told(journal: Journal) -> None:
     with pytest.raises(HostError, match="no-such-module"):
         kernel.load_module(journal, "no-such-module")
     assert kernel.undo_modules({"modules": ["no_such_module"]}) == "already gone"
+
+
+def test_a_pair_is_made_where_it_belongs_and_its_names_are_free_there(
+    journal: Journal, names: tuple[str, str], tmp_path: Path
+) -> None:
+    """One that is born in the machine's namespace is seen by all that watches links there."""
+    space = tmp_path / "space"
+    links.create_netns(journal, space)
+    links.create_veth(journal, names)  # somebody else's, in the machine's namespace
+    outside = {link.name: link.index for link in links.links() if link.name in names}
+    inside = links.create_veth(journal, names, netns=(space, space), mtu=9000)
+    assert [links.get(name, space).carrier for name in names] == [True, True]
+    inside.undo()
+    assert [links.find(name, space) for name in names] == [None, None]
+    assert {link.name: link.index for link in links.links() if link.name in names} == outside

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from vnetperf.host import snapshot
 from vnetperf.host.paths import HostRoots
-from vnetperf.testing import snapshot
 
 TOP = Path(__file__).parents[2]
 #: What a run may change, apart from processes: those of others come and go.

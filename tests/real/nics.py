@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host import snapshot
 from vnetperf.host.nic import pci
 from vnetperf.host.paths import HostRoots
-from vnetperf.testing import snapshot
 
 LAB = "vnetperf.virt=1"
 AREAS = ("hugepages", "mounts", "links", "netns", "modules", "drivers", "values")

@@ -17,6 +17,7 @@ from tests.fakes.machine import facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import searches_of
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -28,7 +29,7 @@ from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Calibration, GoalResult, Result
 from vnetperf.model.trial import DirectionCounts, MachineLoad, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
-from vnetperf.report import results_json
+from vnetperf.report import html_report, markdown_report, results_json, terminal_text
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     CalibrationRecord,
@@ -36,6 +37,7 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.results.redaction import Redactor
 from vnetperf.runner.bench import CaseResult
 from vnetperf.testing.sim import SimulatedDut
 
@@ -750,3 +752,38 @@ def test_a_calibration_that_cannot_be_checked_ends_no_run(tmp_path: Path) -> Non
     point = bench.derived().calibrations[0].at(64)
     assert point is not None
     assert point.drift is None
+
+
+def test_a_machine_that_is_not_as_before_stands_first_in_every_report(tmp_path: Path) -> None:
+    agent = FakeAgent()
+    agent.troubles = ("driver of 0000:3b:00.0: still vfio-pci",)
+    bench = Bench(tmp_path, agent)
+    bench.throughput()
+    event = {"event": "restored", "scenario": "pvp_dpdk", "troubles": ["sysctl: still 1"]}
+    bench.run._on_event({**event, "differences": ["links: eth9 is gone (was mtu 1500)"]})
+    bench.run._on_event({"event": "restored", "scenario": "calibration", "troubles": []})
+    bench.run.close()
+    found = bench.derived()
+    assert "not restored after an earlier run" in found.warnings[0]
+    assert "still vfio-pci" in found.warnings[0]
+    assert "not all could be undone: sysctl: still 1" in found.warnings[1]
+    assert "was not as before" in found.warnings[2]
+    assert found.environment["restored"] == {
+        "runs before this one": ["driver of 0000:3b:00.0: still vfio-pci"],
+        "pvp_dpdk": ["sysctl: still 1", "links: eth9 is gone (was mtu 1500)"],
+        "calibration": ["not compared"],
+    }
+    for report in (html_report(found), markdown_report(found), terminal_text(found)):
+        assert "eth9" in report
+    records = Redactor(read_log(bench.path)).redacted()
+    assert "eth9" not in derive(records).model_dump_json()
+
+
+def test_a_machine_that_is_as_before_is_recorded_as_that(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    event = {"event": "restored", "scenario": "pvp_dpdk", "troubles": [], "differences": []}
+    bench.run._on_event(event)
+    bench.run.close()
+    assert bench.derived().environment["restored"] == {"pvp_dpdk": "as before"}
+    assert not any("as before" in text for text in bench.derived().warnings)

@@ -30,11 +30,13 @@ from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
+from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import RestoreReport, is_root, restore
+from vnetperf.host.snapshot import read_last
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
@@ -51,6 +53,8 @@ GUARDIAN_S = 15.0
 SILENCE_S = 60.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
+#: What is restored when no scenario was deployed.
+CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
 FLUSH_S = 1.0
 
@@ -101,7 +105,7 @@ class Line:
     def __init__(self, channel: Any, *, silence_s: float | None = None) -> None:
         self._channel = channel
         self._silence_s = SILENCE_S if silence_s is None else silence_s
-        self._incoming: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._incoming: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end
         self._confirmations: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._outgoing: queue.Queue[str] = queue.Queue()
         self._heard = time.monotonic()
@@ -124,10 +128,13 @@ class Line:
         """Wait for a call; EOFError when the controller has gone or is silent."""
         while True:
             try:
-                return self._incoming.get(timeout=min(1.0, self._silence_s / 4))
+                text = self._incoming.get(timeout=min(1.0, self._silence_s / 4))
             except queue.Empty:
-                if self.isclosed():
-                    raise EOFError from None
+                text = None if self.isclosed() else ""
+            if text is None:
+                raise EOFError
+            if text:
+                return text
 
     def isclosed(self) -> bool:
         """Whether the controller has gone, or is silent."""
@@ -154,6 +161,7 @@ class Line:
         self._heard = time.monotonic()
         if text is None:
             self._closed = True
+            self._incoming.put(None)
             return
         message = json.loads(text)
         if "confirm" in message:
@@ -248,6 +256,16 @@ class Agent:
                 cure="choose another NIC for the test",
             )
 
+    def _callbacks(self, scenario: str) -> dict[str, Any]:
+        """What a deployment tells the controller of."""
+
+        def restored(report: UndoReport) -> None:
+            event = {"event": "restored", "scenario": scenario, "troubles": report.troubles}
+            with contextlib.suppress(ControllerGoneError):
+                self._send({**event, "differences": report.differences})
+
+        return {"on_wait": self._on_wait, "confirm": self._confirm, "on_restored": restored}
+
     def _watch(self) -> None:
         if self.channel.isclosed():
             raise ControllerGoneError
@@ -282,7 +300,11 @@ class Agent:
         me = ProcessId.me()
         return {
             "process": [me.pid, me.start],
-            "restored": asdict(report),
+            "restored": {
+                **asdict(report),
+                "restored": [{**asdict(o), "troubles": o.troubles} for o in report.restored],
+            },
+            "last": read_last(self.roots),
             "troubles": [*report.troubles, *(run.describe() for run in hung)],
         }
 
@@ -305,7 +327,7 @@ class Agent:
         checked = self._checked(plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
-            checked, facts, roots=self.roots, on_wait=self._on_wait, confirm=self._confirm
+            checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
         )
         return self.deployment.facts.model_dump(mode="json")
 
@@ -354,8 +376,7 @@ class Agent:
             brief=brief,
             roots=self.roots,
             watch=self._watch,
-            on_wait=self._on_wait,
-            confirm=self._confirm,
+            **self._callbacks(CALIBRATION),
         )
         return result.model_dump(mode="json")
 

@@ -91,6 +91,8 @@ class AgentClient:
         restored: What was restored of runs that died, one report for each agent that did.
         process: Pid and start time of the agent, of the last one when it is gone.
         troubles: What of dead runs could not be undone, one sentence each.
+        last_restore: What was found on the machine after the last run before: its id, when,
+            troubles and differences; empty when nothing is known.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class AgentClient:
         self.restored: list[dict[str, Any]] = []
         self.process: tuple[int, ...] = ()
         self.troubles: tuple[str, ...] = ()
+        self.last_restore: dict[str, Any] = {}
         self._heartbeat: _Heartbeat | None = None
         self._group: Any = None
         self._channel: Any = None
@@ -128,8 +131,12 @@ class AgentClient:
         except _AgentDiedError as error:
             self.abort()
             raise self._cannot_start(error) from None
+        for report in answer["restored"]["restored"] if self.process else ():
+            found = {key: report[key] for key in ("troubles", "differences")}
+            self.on_event({"event": "restored", "scenario": "an agent that died", **found})
         self.process = tuple(answer["process"])
         self.troubles = tuple(answer["troubles"])
+        self.last_restore = dict(answer["last"])
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel

@@ -55,6 +55,7 @@ from vnetperf.results.records import (
     ProcedureRecord,
     Record,
     RedactedRecord,
+    RestoredRecord,
     RoundRecord,
     RunRecord,
     ScenarioRecord,
@@ -163,6 +164,10 @@ def is_interrupted(records: Sequence[Record]) -> bool:
     return interrupted or is_open
 
 
+#: What stands for a machine without any difference.
+AS_BEFORE = "as before"
+
+
 def warnings_of(
     run: RunRecord,
     records: Sequence[Record],
@@ -170,7 +175,7 @@ def warnings_of(
     tests: Sequence[LoggedTest],
 ) -> tuple[str, ...]:
     """Every warning of a run."""
-    warnings = []
+    warnings = _restore_warnings(records)
     if is_interrupted(records):
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
@@ -212,6 +217,38 @@ def warnings_of(
             "by hand could not be told"
         )
     return tuple(warnings)
+
+
+def restore_facts(records: Iterable[Record]) -> dict[str, Any]:
+    """Whether the machine was as before each deployment once that was taken away.
+
+    Empty for logs of before that was recorded.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if isinstance(record, RestoredRecord):
+            texts = found.setdefault(record.scenario or "runs before this one", {})
+            texts |= dict.fromkeys((*record.troubles, *(record.differences or ())))
+            if record.differences is None and record.scenario:
+                texts |= {"not compared": None}
+    return {"restored": {k: list(v) or AS_BEFORE for k, v in found.items()}} if found else {}
+
+
+def _restore_warnings(records: Iterable[Record]) -> list[str]:
+    """What a reader must know of a machine that was not as it should be."""
+    before: dict[str, None] = {}
+    left: dict[str, None] = {}
+    changed: dict[str, None] = {}
+    for record in records:
+        if isinstance(record, RestoredRecord):
+            (left if record.scenario else before).update(dict.fromkeys(record.troubles))
+            changed |= dict.fromkeys(record.differences or ())
+    texts = {
+        "this machine was not restored after an earlier run, which may show in the numbers": before,
+        "after this run not all could be undone": left,
+        "after this run the machine was not as before, which others may have caused": changed,
+    }
+    return [f"{text}: {'; '.join(found)}" for text, found in texts.items() if found]
 
 
 def _deployment_warnings(results: Sequence[Result]) -> list[str]:
@@ -505,7 +542,10 @@ def _derive(records: Sequence[Record]) -> RunResults:
             *version_warnings(otherwise, run),
         ),
         settings=run.settings,
-        environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
+        environment={
+            **next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
+            **restore_facts(records),
+        },
         calibrations=merged,
         scenarios=tuple(r.facts for r in deployed.values()),
         results=tuple(sorted(results, key=lambda r: _order(r, place))),

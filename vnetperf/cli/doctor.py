@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vnetperf.config.settings import Settings, add_options, given
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from vnetperf.config import Configuration
     from vnetperf.model.scenario import Scenario
     from vnetperf.model.testbed import MachineFacts
@@ -32,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         client.close()
     _print_machine(facts)
+    _print_last_restore(client.last_restore, client.troubles)
     return 0 if _print_scenarios(loaded, facts) else 1
 
 
@@ -53,6 +56,21 @@ def _print_machine(facts: MachineFacts) -> None:
         version = facts.versions.get(name, "").splitlines()
         print(f"  {name:<18} {path or 'MISSING'}{f'  ({version[0]})' if version else ''}")
     _print_guests(facts)
+
+
+def _print_last_restore(last: Mapping[str, Any], troubles: Sequence[str]) -> None:
+    """Whether the machine was as before the last run, and what earlier ones left."""
+    print("last restore of this machine")
+    if not last:
+        print("  unknown: no run has ended here since this is recorded")
+    else:
+        found = [*last.get("troubles", ()), *(last.get("differences") or ())]
+        word = f"{len(found)} difference(s) from before, by it or others:" if found else "as before"
+        print(f"  run {last.get('run')}, {last.get('when')}: {word}")
+        for text in found:
+            print(f"    {text}")
+    for text in troubles:
+        print(f"  NOT restored: {text}")
 
 
 def _print_guests(facts: MachineFacts) -> None:

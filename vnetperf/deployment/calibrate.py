@@ -13,7 +13,7 @@ from vnetperf.deployment.deploy import MACHINE_LOCK, OnWait
 from vnetperf.host.journal import Confirm
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import HostRun
+from vnetperf.host.session import HostRun, OnRestored
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.result import Calibration, CalibrationPoint, EndedBy
@@ -58,6 +58,7 @@ def calibrate(
     watch: Callable[[], None] = lambda: None,
     on_wait: OnWait | None = None,
     confirm: Confirm | None = None,
+    on_restored: OnRestored | None = None,
 ) -> Calibration:
     """Calibrate a generator, briefly for what is no benchmark; the machine is then as before."""
     with HostRun.open(
@@ -66,6 +67,7 @@ def calibrate(
         timeout_s=plan.testbed.lock_timeout_s,
         on_wait=on_wait,
         confirm=confirm,
+        on_restored=on_restored,
     ) as run:
         machine = Machine(run, facts)
         deploy.dedicate_cores(machine, plan)

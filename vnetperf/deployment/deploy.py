@@ -18,7 +18,7 @@ from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import HostRun
+from vnetperf.host.session import HostRun, OnRestored
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import Attachment, VnfPort, WireEnd, vnf_mac
 from vnetperf.model.errors import (
@@ -176,6 +176,7 @@ class LiveDeployment:
         roots: HostRoots | None = None,
         on_wait: OnWait | None = None,
         confirm: Confirm | None = None,
+        on_restored: OnRestored | None = None,
     ) -> LiveDeployment:
         """Deploy a plan; when anything fails, the machine is as it was."""
         run = HostRun.open(
@@ -184,6 +185,7 @@ class LiveDeployment:
             timeout_s=plan.testbed.lock_timeout_s,
             on_wait=on_wait,
             confirm=confirm,
+            on_restored=on_restored,
         )
         began = time.monotonic()
         with contextlib.ExitStack() as on_error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.kernel import read_text, read_value, write_value
+from vnetperf.host.linux import PROC_MOUNTS, cgroup_root
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
@@ -280,7 +281,6 @@ def _mask_of_cpus(cpus: Iterable[int]) -> str:
     return ",".join(digits[i : i + 8] for i in range(0, len(digits), 8)) or "0"
 
 
-PROC_MOUNTS = Path("/proc/self/mounts")
 CPUSET_EMPTY_S = 2.0
 #: Joins a group, then becomes the program: threads it starts are in the group from the first.
 _JOIN_CGROUP = (
@@ -288,15 +288,6 @@ _JOIN_CGROUP = (
     "with open(sys.argv[1], 'w') as procs: procs.write('0')\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
-
-
-def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:
-    """Where the machine's cgroup v2 hierarchy is mounted."""
-    for line in mounts.read_text().splitlines():
-        _, where, kind, *_ = line.split()
-        if kind == "cgroup2":
-            return Path(where)
-    return None
 
 
 def why_no_cpusets(mounts: Path = PROC_MOUNTS) -> str:

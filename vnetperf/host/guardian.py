@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 
 from vnetperf.host import locks
-from vnetperf.host.cpu import PROC_MOUNTS
 from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
-from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId, python_argv
+from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, python_argv
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import open_private, remove_if_empty
+from vnetperf.host.snapshot import undo_and_compare
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def _undo_journal(path: Path) -> bool:
     log.info("the agent is gone, undoing %s", path.name)
     try:
         with Journal.open(path, wait_s=UNDO_LOCK_S) as journal:
-            return journal.undo().complete
+            return undo_and_compare(journal).complete
     except FileNotFoundError:  # another process has undone it
         return True
     except HostError as error:

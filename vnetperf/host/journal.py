@@ -117,12 +117,15 @@ class UndoReport:
         undone: Steps done, in the order done.
         failed: Steps that failed; the journal stays on disk for another try.
         damaged: Unreadable journal lines; what they announced is unknown.
+        differences: What differs from the machine before the run, whoever changed it, one sentence
+            each; None where no picture was taken before, or the machine was rebooted since.
     """
 
     run_id: str
     undone: tuple[UndoStep, ...] = ()
     failed: tuple[UndoStep, ...] = ()
     damaged: tuple[str, ...] = ()
+    differences: tuple[str, ...] | None = None
 
     @property
     def complete(self) -> bool:
@@ -188,6 +191,7 @@ _FIELDS: Mapping[Any, Mapping[str, type]] = {
     "header": {"version": int},
     "change": {"n": int, "kind": str, "what": str, "boot": str, "data": dict},
     "undone": {"n": int},
+    "before": {"boot": str, "run": str, "areas": dict},
 }
 
 
@@ -624,6 +628,13 @@ class Journal:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def record(self, kind: str) -> Record:
+        """The first record of a type that is no change; empty when there is none."""
+        if self._fd < 0:
+            return {}
+        records = self._content().records
+        return next((record for record in records if record.get("t") == kind), {})
 
     def _content(self) -> JournalContent:
         return parse_journal(_read_all(self._fd), self.path.name)

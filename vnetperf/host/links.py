@@ -63,6 +63,8 @@ def undo_netns(data: UndoData) -> str:
     return outcome
 
 
+#: The calling thread's namespace.
+OWN_NETNS = Path("/proc/thread-self/ns/net")
 MAX_NAME = 15  # IFNAMSIZ without the final NUL
 IFF_UP, IFF_NOARP, IFF_PROMISC, IFF_MULTICAST = 0x1, 0x80, 0x100, 0x1000
 ADDR_GEN_NONE = 1
@@ -139,19 +141,17 @@ def create_veth(
     offloads: bool = False,
     queues: int | None = None,
 ) -> Change:
-    """Create a veth pair, move its ends where they belong, and bring both up."""
+    """Create a veth pair with its ends where they belong from the first, and bring both up."""
     for name, where in zip(names, netns, strict=True):
         check_new_name(name, where)
-        check_new_name(name, None)  # both are born in the caller's namespace
     ends = [[name, str(where) if where else None] for name, where in zip(names, netns, strict=True)]
     what = f"create veth pair {names[0]} - {names[1]}"
     with journal.changing("link", what, {"ends": ends, "kind": "veth"}) as change:
         own = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
-        peer = {"ifname": names[1], **own}
-        request(names[0], None, "add", ifname=names[0], kind="veth", peer=peer, **own)
+        with (netns[1] or OWN_NETNS).open("rb") as other:
+            peer = {"ifname": names[1], "net_ns_fd": other.fileno(), **own}
+            request(names[0], netns[0], "add", ifname=names[0], kind="veth", peer=peer, **own)
         for name, where in zip(names, netns, strict=True):
-            if where is not None:
-                move(name, where)
             prepare(name, where, mtu=mtu, offloads=offloads)
         for name, where in zip(names, netns, strict=True):
             set_up(name, netns=where)
@@ -216,15 +216,14 @@ def undo_link(data: UndoData) -> str:
     """Delete a link that the run created; deleting one end of a pair deletes both."""
     outcome = "already gone"
     for name, where in data["ends"]:
-        # It may still be where it was born, or already where it was to go.
-        for netns in {None, where}:
-            path = Path(netns) if netns else None
-            if path is not None and not path.exists():
-                continue
-            link = find(name, path)
-            if link is not None and link.kind == data["kind"]:
-                request(name, path, "del", index=link.index)
-                outcome = "deleted"
+        # Only where it was made: one of that name elsewhere is somebody else's.
+        path = Path(where) if where else None
+        if path is not None and not path.exists():
+            continue
+        link = find(name, path)
+        if link is not None and link.kind == data["kind"]:
+            request(name, path, "del", index=link.index)
+            outcome = "deleted"
     return outcome
 
 

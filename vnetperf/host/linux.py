@@ -138,6 +138,7 @@ def _delete_module_number() -> int:
 
 
 PROC = Path("/proc")
+PROC_MOUNTS = PROC / "self/mounts"
 MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 #: Environment variable of every process of a run.
 RUN_ID_VARIABLE = "VNETPERF_RUN_ID"
@@ -202,6 +203,15 @@ def machine_id() -> str:
             if text := path.read_text().strip():
                 return text
     return f"host {os.uname().nodename}"
+
+
+def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:
+    """Where the machine's cgroup v2 hierarchy is mounted."""
+    for line in mounts.read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(where)
+    return None
 
 
 def user_name() -> str:

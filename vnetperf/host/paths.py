@@ -34,6 +34,11 @@ class HostRoots:
         """Directory of the testbed locks, ``<testbed>.lock``."""
         return self.state / "lock"
 
+    @property
+    def last(self) -> Path:
+        """What was found on the machine after the last run; it stays, beside the state."""
+        return self.state.with_name(f"{self.state.name}.last-restore.json")
+
     def journal(self, run_id: str) -> Path:
         """Path of one run's journal."""
         return self.journals / f"{run_id}.jsonl"

@@ -22,13 +22,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.cpu import PROC_MOUNTS, cgroup_root, undo_cgroup
+from vnetperf.host.cpu import undo_cgroup
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.linux import (
     PROC,
+    PROC_MOUNTS,
     RUN_ID_VARIABLE,
     ProcessId,
     belongs_to_run,
+    cgroup_root,
     is_stopped,
     set_namespace,
 )

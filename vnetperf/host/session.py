@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from vnetperf.host import journal as journal_file
-from vnetperf.host import locks
+from vnetperf.host import locks, snapshot
 from vnetperf.host.files import create_tree, ensure_directory
 from vnetperf.host.guardian import GuardianClient
 from vnetperf.host.journal import (
@@ -31,6 +31,9 @@ from vnetperf.host.processes import Processes
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
+
+
+OnRestored = Callable[[UndoReport], None]
 
 
 class RunDir:
@@ -150,7 +153,7 @@ def restore(
                 if on_run is not None:
                     on_run(path.stem)
                 log.info("undoing what dead run %s left", path.stem)
-                restored.append(journal.undo())
+                restored.append(snapshot.undo_and_compare(journal))
         except FileNotFoundError:
             continue  # its owner has just ended in order
         except JournalHeldError:
@@ -239,6 +242,7 @@ class HostRun:
         self._lock = lock
         self._guard = guard
         self._report: UndoReport | None = None
+        self._on_restored: OnRestored | None = None
 
     @classmethod
     def open(
@@ -250,10 +254,12 @@ class HostRun:
         timeout_s: float = 0.0,
         on_wait: OnWait | None = None,
         confirm: Confirm | None = None,
+        on_restored: OnRestored | None = None,
     ) -> HostRun:
         """Take the testbed, restore what dead runs left, and begin a guarded run.
 
-        `confirm` is called after each change that may cut the controller off.
+        `confirm` is called after each change that may cut the controller off, `on_restored` when
+        all is undone.
         """
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
@@ -267,7 +273,10 @@ class HostRun:
             journal.confirm = confirm
             undo_on_error.callback(journal.close)  # what could not be undone is the guardian's
             undo_on_error.callback(journal.undo)
-            run = cls(journal, lock, guard, RunDir.create(journal, roots), restored)
+            snapshot.take_picture(journal, roots.run)
+            rundir = RunDir.create(journal, roots)
+            run = cls(journal, lock, guard, rundir, restored)
+            run._on_restored = on_restored
             undo_on_error.pop_all()
         log.info("run %s holds testbed %s", run_id, testbed)
         return run
@@ -280,10 +289,12 @@ class HostRun:
         """
         if self._report is None:
             self.processes.stop_all()  # what does not stop is in the journal too
-            self._report = self.journal.undo()
+            self._report = snapshot.undo_and_compare(self.journal)
             self.journal.close()
             self._guard.dismiss()
             self._lock.release()
+            if self._on_restored is not None:
+                self._on_restored(self._report)
             log.info("run %s has released the testbed", self.run_id)
         return self._report
 

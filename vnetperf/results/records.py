@@ -296,6 +296,23 @@ class RedactedRecord(Frozen):
     redaction: Redaction
 
 
+class RestoredRecord(Frozen):
+    """What became of the machine: of its state before the run, or after a deployment.
+
+    Attributes:
+        scenario: What was taken away: "pvp_dpdk", or "calibration"; "" for what runs before this
+            one had left.
+        troubles: What could not be undone, one sentence each.
+        differences: What differs from the machine before that deployment, whoever changed it; None
+            where it was not compared.
+    """
+
+    type: Literal["restored"] = "restored"
+    scenario: str = ""
+    troubles: tuple[str, ...] = ()
+    differences: tuple[str, ...] | None = None
+
+
 class EndRecord(Frozen):
     """The run ended in order.
 
@@ -327,6 +344,7 @@ Record = Annotated[
     | RoundRecord
     | MergedRecord
     | RedactedRecord
+    | RestoredRecord
     | EndRecord,
     Field(discriminator="type"),
 ]

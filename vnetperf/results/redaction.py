@@ -22,6 +22,7 @@ from vnetperf.results.records import (
     EnvironmentRecord,
     Record,
     RedactedRecord,
+    RestoredRecord,
     RunRecord,
     TrialRecord,
 )
@@ -459,6 +460,10 @@ class Redactor:
             return changed.model_copy(update=update)
         if isinstance(changed, TrialRecord):
             return changed.model_copy(update={"captures": ()})
+        if isinstance(changed, RestoredRecord):  # of whatever else is on that machine
+            texts = {"troubles": changed.troubles, "differences": changed.differences}
+            hidden = {k: tuple("(left out)" for _ in v) for k, v in texts.items() if v}
+            return changed.model_copy(update=hidden)
         return changed
 
     def _model(self, model: Any) -> Any:

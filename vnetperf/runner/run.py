@@ -40,6 +40,7 @@ from vnetperf.results.records import (
     ComparisonRecord,
     EndRecord,
     EnvironmentRecord,
+    RestoredRecord,
     RoundRecord,
     RunRecord,
     ScenarioRecord,
@@ -256,6 +257,17 @@ class Run:
             self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
         if event.get("event") == "wait":
             self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
+        if event.get("event") == "restored":
+            found = {key: value for key, value in event.items() if key != "event"}
+            self._note_restored(RestoredRecord.model_validate(found))
+
+    def _note_restored(self, found: RestoredRecord) -> None:
+        """Log what became of the machine, and say what is not as it was."""
+        self.log.append(found)
+        for trouble in found.troubles if found.scenario else ():
+            self._say(f"could not be undone: {trouble}; run `vnetperf restore`")
+        for text in found.differences or ():
+            self._say(f"not as before {found.scenario}, by this run or others: {text}")
 
     def _say(self, text: str) -> None:
         log.info("%s", text)
@@ -273,6 +285,10 @@ class Run:
             for report in self.client.restored:
                 runs = ", ".join(undone["run_id"] for undone in report["restored"])
                 self._say(f"undid what a run that died had left: {runs}")
+            if self.client.troubles:
+                left = "; ".join(self.client.troubles)
+                self._say(f"this machine is not restored after an earlier run: {left}")
+                self._note_restored(RestoredRecord(troubles=self.client.troubles))
         return self._facts
 
     def plan(self, scenario: Scenario) -> Plan:
@@ -409,10 +425,8 @@ class Run:
         """Take what is deployed away; the agent stays."""
         began = time.monotonic()
         self._deployed = None
-        troubles = self.client.teardown()
+        self.client.teardown()
         self.spend("teardown", time.monotonic() - began)
-        for trouble in troubles:
-            self._say(f"could not be undone: {trouble}; run `vnetperf restore`")
 
     def close(self, exit_status: int = 0) -> None:
         """End the run in order."""

@@ -15,6 +15,7 @@ from vnetperf import config, registry
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.host import snapshot
 from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
@@ -24,7 +25,6 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing import snapshot
 from vnetperf.testing.cases import Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester
 from vnetperf.vswitches.base import VSwitch

@@ -1,15 +1,28 @@
-"""A snapshot of a machine's state, to prove that a run left nothing changed."""
+"""A snapshot of a machine's state: what a run left changed, if anything.
+
+The same mechanism checks every run (`take_picture` before it, `undo_and_compare` after it) and the
+tests (`take_snapshot`).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from vnetperf.host import hugepages
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.journal import Journal, UndoReport
+from vnetperf.host.linux import ProcessId, boot_id
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.wait import wait_at_most
+
+log = logging.getLogger(__name__)
 
 PROC = Path("/proc")
 SYSCTLS = (
@@ -35,8 +48,9 @@ class Snapshot:
     """What there is on a machine, by area: a name and its value.
 
     Attributes:
-        areas: ``hugepages``, ``processes``, ``mounts``, ``links``, ``netns``, ``modules``,
-            ``drivers``, ``values``, ``irqs`` and ``files``, each from name to value.
+        areas: ``hugepages``, ``processes``, ``mounts``, ``links``, ``routes``, ``netns``,
+            ``modules``, ``drivers``, ``values`` (sysctls, virtual functions), ``irqs`` and
+            ``files``, each from name to value.
     """
 
     areas: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -62,18 +76,97 @@ class Snapshot:
 def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
     """Take a picture of this machine; what cannot be read has an entry "(unreadable)"."""
     roots = roots or HostRoots()
-    readers: dict[str, Callable[[], dict[str, str]]] = {
-        "hugepages": _hugepages,
-        "processes": _processes,
-        "mounts": _mounts,
-        "links": _links,
-        "netns": _netns,
-        "modules": _modules,
-        "drivers": _drivers,
-        "values": _values,
-        "irqs": _irqs,
-        "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)),
+    return _taken(
+        {
+            **_READERS,
+            "processes": _processes,
+            "netns": _netns,
+            "irqs": _irqs,
+            "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)),
+        }
+    )
+
+
+#: Longest wait for what goes a little after it was undone, seconds.
+SETTLE_S = 0.5
+
+
+def picture(run: Path) -> Snapshot:
+    """What a run may change, as far as others do not change it all the time; `run` has its folder.
+
+    Of processes only those that have a file of a run open: a daemon that outlived it does.
+    """
+    trees = (run, *(tree for tree in MACHINE_TREES if tree.name in ("hugepages", "dpdk")))
+    return _taken(
+        {
+            **_READERS,
+            "processes": lambda: _holders(run),
+            "files": lambda: dict.fromkeys(_files(trees), "there"),
+        }
+    )
+
+
+def differences(before: Snapshot, run: Path) -> tuple[str, ...]:
+    """What differs from a picture taken before a run, now that it is undone."""
+    found: list[str] = []
+
+    def as_before() -> bool:
+        found[:] = compare_snapshots(before, picture(run))
+        return not found
+
+    wait_at_most(as_before, SETTLE_S, "the machine as it was before", poll_s=0.1)
+    return tuple(found)
+
+
+def take_picture(journal: Journal, run: Path) -> None:
+    """Write down the machine before a run's first change; `run` is where its folder will be."""
+    areas = picture(run).areas
+    journal.append({"t": "before", "boot": boot_id(), "run": str(run), "areas": areas})
+
+
+def undo_and_compare(journal: Journal) -> UndoReport:
+    """Undo a journal, then compare the machine with the picture taken before the run.
+
+    What is found is kept for `vnetperf doctor` too.
+    """
+    before, roots = journal.record("before"), HostRoots(state=journal.path.parent.parent)
+    report = journal.undo()
+    if before and before["boot"] == boot_id():
+        found = differences(Snapshot(before["areas"]), Path(before["run"]))
+        for text in found:
+            log.warning("not as before run %s: %s", report.run_id, text)
+        report = replace(report, differences=found)
+        _keep_last(roots, report)
+    return report
+
+
+def _keep_last(roots: HostRoots, report: UndoReport) -> None:
+    """Keep what was found after a run; a full disk is no reason to fail."""
+    found = {
+        "run": report.run_id,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "troubles": report.troubles,
+        "differences": report.differences,
     }
+    draft = roots.last.with_name(f".{roots.last.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        try:
+            draft.write_text(json.dumps(found, indent=1) + "\n")
+            draft.replace(roots.last)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def read_last(roots: HostRoots) -> dict[str, Any]:
+    """What was found after the last run on this machine; empty when nothing is known."""
+    try:
+        found = json.loads(roots.last.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _taken(readers: Mapping[str, Callable[[], dict[str, str]]]) -> Snapshot:
     areas = {}
     for area, reader in readers.items():
         try:
@@ -117,6 +210,21 @@ def _processes() -> dict[str, str]:
     return found
 
 
+def _holders(run: Path) -> dict[str, str]:
+    """Processes that have a file below a run's folder open, be it deleted, or that are in it.
+
+    Others come and go on every machine, and what they are called is nobody's business.
+    """
+    found = {}
+    for entry in PROC.glob("[0-9]*"):
+        held: list[Path] = []
+        with contextlib.suppress(OSError):  # ended meanwhile
+            held = [(entry / "cwd").readlink(), *(fd.readlink() for fd in (entry / "fd").iterdir())]
+        if entry.name != str(os.getpid()) and any(path.is_relative_to(run) for path in held):
+            found[entry.name] = _text(entry / "comm")
+    return found
+
+
 def _mounts() -> dict[str, str]:
     found: dict[str, str] = {}
     for line in _text(PROC / "self/mountinfo").splitlines():
@@ -135,6 +243,18 @@ def _links() -> dict[str, str]:
         # A driver that is bound again makes its device's interface anew, with another index.
         index = "" if (path / "device").exists() else f"index {_text(path / 'ifindex')} "
         found[path.name] = f"{index}mtu {_text(path / 'mtu')} {flags:#x}"
+    return found
+
+
+def _routes() -> dict[str, str]:
+    """Routes of the main namespace, without the counters that the kernel keeps of their use."""
+    found = {}
+    for line in _text(PROC / "net/route").splitlines()[1:]:
+        words = line.split()
+        found[f"{words[1]}/{words[7]} {words[0]} metric {words[6]}"] = f"via {words[2]}"
+    for line in _text(PROC / "net/ipv6_route").splitlines():
+        words = line.split()
+        found[f"{words[0]}/{words[1]} {words[9]} metric {words[5]}"] = f"via {words[4]}"
     return found
 
 
@@ -198,3 +318,14 @@ def _text(path: Path) -> str:
         return path.read_text(errors="surrogateescape").strip()
     except OSError:
         return ""
+
+
+_READERS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "hugepages": _hugepages,
+    "mounts": _mounts,
+    "links": _links,
+    "routes": _routes,
+    "modules": _modules,
+    "drivers": _drivers,
+    "values": _values,
+}
