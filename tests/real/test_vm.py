@@ -20,7 +20,7 @@ import pytest
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.virt import images
+from vnetperf.virt import images, session_server
 from vnetperf.virt.guest import Guest
 from vnetperf.vnfs.vloop.vm import VmVloop
 
@@ -85,6 +85,8 @@ def test_every_hop_counts_what_the_tester_sent(
 ) -> None:
     with deployed(scenario, vnf="vloop:vm", **settings) as deployment:
         result = forwards(deployment)
+        if len(deployment.vnfs) == 1:
+            _is_confined(guest_of(deployment).pid)
         inside = [hop for hop in result.hops if "(inside)" in hop.port]
         assert len(inside) == 2 * len(deployment.vnfs)
         assert {(hop.rx, hop.tx) for hop in inside} == {(result.directions[0].sent,) * 2}
@@ -95,6 +97,20 @@ def test_every_hop_counts_what_the_tester_sent(
         if len(deployment.vnfs) > 1:
             _another_size_and_load_boots_no_guest(deployment)
     assert unchanged() == ()
+
+
+def _is_confined(pid: int) -> None:
+    """QEMU has few capabilities, the seccomp sandbox, and a file system that it cannot change."""
+    process = Path("/proc", str(pid))
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+    assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
+    kept = {n for n in range(64) if int(status["CapEff"], 16) >> n & 1}
+    assert kept <= session_server.KEPT_CAPABILITIES
+    flags = {w[1]: w[3].split(",") for w in map(str.split, (process / "mounts").open())}
+    for place in ("/", "/proc", "/sys"):
+        assert "ro" in flags[place], place
+    seen = {path.name for path in (process / "root/run").iterdir()}
+    assert seen <= {"libvirt", "vnetperf"}
 
 
 def _another_size_and_load_boots_no_guest(deployment: LiveDeployment) -> None:

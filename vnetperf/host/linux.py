@@ -132,6 +132,14 @@ def raw_syscall(number: int, *arguments: Any) -> int:
     return _checked(int(_libc.syscall(number, *arguments)), f"system call {number}")
 
 
+_PR_CAPBSET_DROP = 24  # linux/prctl.h
+
+
+def drop_from_bounds(capability: int) -> None:
+    """Take a capability from all that the calling *thread* will start, root or not."""
+    _checked(_libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0), "prctl")
+
+
 def _delete_module_number() -> int:
     # asm-generic architectures (aarch64, riscv, loongarch) share one table.
     return {"x86_64": 176, "ppc64le": 129, "s390x": 129}.get(os.uname().machine, 106)

@@ -9,6 +9,7 @@ or ``{"error": text}``.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ import pwd
 import shutil
 import signal
 import socketserver
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from vnetperf.host.linux import bind_mount, drop_from_bounds, raw_syscall
 from vnetperf.host.paths import make_cache
 from vnetperf.model.errors import HostError
 
@@ -75,6 +78,59 @@ namespaces = []
 stdio_handler = "file"
 """
 PROC = Path("/proc")
+#: Capabilities that QEMU keeps, by number (linux/capability.h): reading disks of users
+#: (DAC_OVERRIDE, DAC_READ_SEARCH) and pinning memory (IPC_LOCK). Without the others root cannot
+#: mount, trace, load modules, change interfaces or make devices.
+KEPT_CAPABILITIES = frozenset({1, 2, 14})
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
+#: Sockets of root's daemons are here.
+RUN = Path("/run")
+
+
+def confine(directory: Path) -> None:
+    """Leave to this process, and to QEMU below it, little of what root can do.
+
+    To be called by the first process of a mount namespace. The file system becomes read-only but
+    for the run's own directory, those of other daemons vanish, and whatever is started from here
+    on has few capabilities. `directory` is the one of libvirt's, below the run's.
+    """
+    run = directory.parent
+    kept = os.open(run, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    _mount("-t", "tmpfs", "-o", "mode=755,size=16M", "none", str(RUN))  # libvirt has files there
+    run.mkdir(parents=True, exist_ok=True)
+    # Not by mount(8), which would resolve the link to the directory that is hidden now.
+    bind_mount(Path(f"/proc/self/fd/{kept}"), run)
+    os.close(kept)
+    writable = [RUN, run]
+    with contextlib.suppress(OSError, HostError):  # what is kept of libvirt's, if anything is
+        _mount("--bind", str(_saved()), str(_saved()))
+        writable.append(_saved())
+    # VFIO resets functions through these; the rest of sysfs is read-only.
+    for tree in (Path("/sys/devices"), Path("/sys/bus/pci")):
+        _mount("--bind", str(tree), str(tree))
+        writable.append(tree)
+    _set_read_only(Path("/"), True, recursive=True)
+    for place in writable:
+        _set_read_only(place, False)
+    os.environ["TMPDIR"] = str(directory)
+    last = int((PROC / "sys/kernel/cap_last_cap").read_text())
+    for number in set(range(last + 1)) - KEPT_CAPABILITIES:
+        drop_from_bounds(number)
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True, timeout=10, stderr=subprocess.PIPE)
+
+
+def _set_read_only(place: Path, on: bool, *, recursive: bool = False) -> None:
+    """Set or clear the flag of a mount (mount_setattr(2), Linux 5.12)."""
+    attributes = struct.pack("=QQQQ", _RDONLY if on else 0, 0 if on else _RDONLY, 0, 0)
+    raw_syscall(
+        _MOUNT_SETATTR,
+        *(ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(os.fsencode(place))),
+        *(ctypes.c_long(_AT_RECURSIVE if recursive else 0), ctypes.c_char_p(attributes)),
+        ctypes.c_long(len(attributes)),
+    )
 
 
 class Libvirt:
@@ -85,6 +141,8 @@ class Libvirt:
         self._directory = directory
         if self._embedded:
             _prepare(directory)
+            if os.getpid() == 1:
+                confine(directory)
             uri = f"{EMBEDDED}?root={directory}"
         import libvirt  # noqa: PLC0415 - looks users up, which were not there before
         import libvirt_qemu  # noqa: PLC0415
