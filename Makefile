@@ -12,7 +12,7 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/backend.py \
 	vnetperf/wires.py vnetperf/collectors.py vnetperf/runner/bench.py
 
-.PHONY: help deps deps-test venv engine demo test test-fast test-all check bench clean
+.PHONY: help deps deps-test venv engine demo test test-fast test-all check bench fuzz clean
 
 help:
 	@echo "make demo       install what is missing and measure OVS-DPDK in a PVP deployment"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-fast  the tests that need neither root nor DPDK"
 	@echo "make test-all   every test: guests of every form, generators, more kills; for the night"
 	@echo "make check      lint, format, types, import rules, docstrings"
+	@echo "make fuzz       odd orders, frames, logs and TOML for FUZZ_SECONDS (120) and FUZZ_EXAMPLES (300)"
 	@echo "make bench      the figures of docs/performance.md, measured on this machine"
 	@echo "make clean      remove the virtual environment and caches of this checkout"
 
@@ -69,6 +70,14 @@ check: deps-test $(VENV)/.dev-stamp
 	$(PYTHON) -m tests.house
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
+
+# The engine's parts under AddressSanitizer and UBSan; logs and TOML files by Hypothesis.
+fuzz: export FUZZ_SECONDS ?= 120
+fuzz: export FUZZ_EXAMPLES ?= 300
+fuzz: deps-test $(VENV)/.dev-stamp
+	$(MAKE) --no-print-directory -s -C tests/engine/unit OUT=$(CURDIR)/build/fuzz
+	FUZZ_SEED=$$RANDOM$$RANDOM build/fuzz/unit fuzz
+	$(PYTHON) -m pytest -q -n 0 tests/results/test_full_disk.py tests/config/test_errors.py -k "crafted or odd"
 
 bench: deps venv engine
 	$(PYTHON) -m benchmarks.all

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from vnetperf import config, registry
 from vnetperf.model.errors import ConfigError
@@ -237,3 +241,46 @@ def test_any_environment_loads_or_is_a_config_error(environment: dict[str, str])
         return  # anything else fails the test
     for variable in environment:
         assert loaded.sources[variable.removeprefix("VNETPERF_").lower()].endswith(variable)
+
+
+ODD_TOML = [
+    *("1e400", "-1", "0", "9" * 400, "nan", "inf", "-inf", "true", '""', '"\\u0000"', "[]", "[[]]"),
+    *("{}", '[1,"a",{}]', "1979-05-27", "[-1]", "0x7fffffffffffffff", '"1:2:3:4"', '"../../x"'),
+    *("9" * 5000, "[" * 50_000, "[" * 50_000 + "]" * 50_000, "{a=" * 5_000),
+]
+
+
+def keys_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        yield (*path, name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from keys_of(field.annotation, (*path, name))
+
+
+@settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_an_odd_value_is_refused_or_taken_and_never_a_traceback(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    model = data.draw(st.sampled_from([Testbed, Preset, TrafficProfile]))
+    *tables, key = data.draw(st.sampled_from(sorted(keys_of(model))))
+    value = data.draw(st.sampled_from(ODD_TOML) | st.text(max_size=20))
+    path = tmp_path / "odd.toml"
+    path.write_text((f"[{'.'.join(tables)}]\n" if tables else "") + f"{key} = {value}\n")
+    with suppress(ConfigError):
+        config.load_model(model, path)
+
+
+@pytest.mark.parametrize(
+    "value", ODD_TOML[-4:], ids=["digits", "deep", "deep and closed", "tables"]
+)
+def test_endless_and_deep_values_are_no_odd_end(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(f"lock_timeout_s = {value}\n")
+    with pytest.raises(ConfigError, match=r"odd\.toml") as caught:
+        config.load_model(Testbed, path)
+    assert len(str(caught.value)) < 500

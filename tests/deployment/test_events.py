@@ -13,7 +13,7 @@ from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import NicUse, Plan
-from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec
+from vnetperf.model.trial import DirectionCounts, EventSpec, LiveCounts, TrialResult, TrialSpec
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -184,3 +184,46 @@ def test_a_generator_that_cannot_is_said_before_the_trial() -> None:
     spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, burst=3)
     with pytest.raises(CapabilityError, match="fakegen cannot sing"):
         Stub(plan(scenario())).run_trial(spec)
+
+
+# --- faults that nobody intended -------------------------------------------------------------
+
+
+def counted(*received: int) -> TrialResult:
+    return TrialResult(
+        directions=tuple(
+            DirectionCounts(direction=n, intended=10, sent=10, refused=0, unsent=0, received=came)
+            for n, came in enumerate(received)
+        )
+    )
+
+
+@pytest.mark.parametrize(("received", "looked"), [((10, 1), 0), ((10, 0), 1), ((0, 0), 1)])
+def test_a_way_through_is_looked_for_where_nothing_came_back(
+    received: tuple[int, ...], looked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    monkeypatch.setattr(trial, "check_path", lambda _, timeout_s: looks.append(timeout_s))
+    trial.check_way_through(cast("LiveDeployment", Deployed()), counted(*received))
+    assert len(looks) == looked  # an overload may well cost every frame: that is a measurement
+
+
+def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(_: Any, timeout_s: float) -> None:
+        assert timeout_s < 10
+        raise DutError("the path check failed: 0 of 30", where="pvp", cure="see its log")
+
+    monkeypatch.setattr(trial, "check_path", silent)
+    with pytest.raises(DutError, match="nothing came back in direction 1, and nothing does at"):
+        trial.check_way_through(cast("LiveDeployment", Deployed()), counted(10, 0))
+
+
+def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed = Deployed()
+    links = trial.LinkWatch(deployed)  # type: ignore[arg-type]  # as much of a generator as it sees
+    links.look()
+    assert not links.down  # it is not yet time
+    monkeypatch.setattr(trial.time, "monotonic", lambda: deployed.began + 60)
+    links.look()
+    links.look(now=True)
+    assert list(links.down) == ["tester port 0"]

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
         "neighbour",
         "capture",
         "nicclock",
+        "fuzz",
         "steps",
         "watch",
     ],

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.backend import check_process
 from vnetperf.host import guardian, linux
 from vnetperf.host import processes as kill
 from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.processes import Processes
-from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import HostError
+from vnetperf.host.wait import wait_at_most, wait_for
+from vnetperf.model.errors import DutError, HostError
 
 
 @pytest.fixture
@@ -283,3 +284,18 @@ def test_the_guardian_leaves_the_groups_that_are_stopped_together(tmp_path: Path
         (tmp_path / n / "cgroup.procs").read_text() for n in ("unified", "systemd", "memory")
     ]
     assert written == ["0", "0", ""]
+
+
+def test_a_stopped_process_lives_and_is_ended_without_waiting(processes: Processes) -> None:
+    sleeper = processes.spawn("sleeper", ["sleep", "60"])
+    assert not sleeper.stopped
+    sleeper.signal(signal.SIGSTOP)
+    wait_at_most(lambda: sleeper.stopped, 2.0, "the stop")
+    assert sleeper.alive()
+    assert sleeper.stopped
+    with pytest.raises(DutError, match=r"sleeper \(pid \d+\) is stopped: it got SIGSTOP"):
+        check_process(sleeper, "sleeper")
+    began = time.monotonic()
+    assert sleeper.stop(timeout_s=5.0) == -signal.SIGKILL
+    assert time.monotonic() - began < 2.0
+    assert not sleeper.stopped

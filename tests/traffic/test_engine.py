@@ -37,6 +37,10 @@ class Double:
         self.status: int | None = None
         self.closed = False
         self.stops = 0
+        self.stopped = False
+
+    def watch(self, check: Callable[[], None]) -> None:
+        self.check = check
 
     def ask_all(self, command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         name = command.removeprefix("/loadgen/")
@@ -207,3 +211,17 @@ def test_closing_twice_is_closing_once(double: Double, opened: Open) -> None:
     engine.close()
     assert double.closed
     assert not double.alive()
+
+
+def test_an_engine_that_is_stopped_is_named_and_not_waited_for(
+    double: Double, tmp_path: Path
+) -> None:
+    engine = Engine(double, double)  # type: ignore[arg-type]  # a double
+    double.stopped = True
+    with pytest.raises(GeneratorError, match=r"the engine \(pid 1\) is stopped"):
+        engine.status()
+    assert not double.said
+    with pytest.raises(GeneratorError, match="is stopped"):
+        engine.expect_running()
+    double.stopped = False
+    engine.expect_running()

@@ -121,7 +121,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read: {why}", where=str(path), accepted="a TOML file of UTF-8 text"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError("is nested too deeply for a TOML file", where=str(path)) from None
+    except ValueError as error:  # TOML's own, and integers of thousands of digits
         raise ConfigError(f"is not valid TOML: {error}", where=str(path)) from error
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.testbed import Program
@@ -98,8 +97,6 @@ def mbuf_pool_mib(buffers: int, mtu: int) -> int:
 
 #: DPDK's own limit of a request, octets; it cuts off what is longer without a word.
 MAX_TELEMETRY_REQUEST = 1023
-#: Time between two looks at a program whose answer is waited for, seconds.
-CHECK_S = 1.0
 MAX_TELEMETRY_GREETING = 16384
 #: Requests under way at most: the socket's buffers hold them and their answers.
 REQUEST_WINDOW = 8
@@ -146,8 +143,10 @@ class DpdkTelemetry:
                     self._send(requests[sent], _command_name(commands[sent]))
                     sent += 1
                 answers.append(self._receive(_command_name(commands[len(answers)])))
-        except HostError:
-            if len(requests) > 1:
+        except VnetperfError as error:
+            # Of several answers some are still to come; so is a late one of a program that stands
+            # still: each would be taken for the next one's.
+            if len(requests) > 1 or not isinstance(error, HostError):
                 self.close()
             raise
         return answers
@@ -160,7 +159,8 @@ class DpdkTelemetry:
 
     def _receive(self, name: str) -> Any:
         try:
-            answer = self._wait()
+            size = self._max_answer + 1024
+            answer = receive(self._socket, size, self._timeout_s, self.check)
             if not answer:
                 raise HostError("the program closed its telemetry socket", where=str(self.path))
             return json.loads(answer)[name]
@@ -169,26 +169,6 @@ class DpdkTelemetry:
             raise HostError(f"no answer to {name} in time", where=str(self.path)) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HostError(f"no answer to {name}: {error}", where=str(self.path)) from error
-
-    def _wait(self) -> bytes:
-        deadline = time.monotonic() + self._timeout_s
-        try:
-            while True:
-                left = deadline - time.monotonic()
-                self._socket.settimeout(max(0.001, min(CHECK_S, left)))
-                try:
-                    return self._socket.recv(self._max_answer + 1024)
-                except TimeoutError:
-                    if left <= CHECK_S:
-                        raise
-                try:
-                    self.check()
-                except BaseException:
-                    self.close()  # a late answer would be taken for the next one
-                    raise
-        finally:
-            with contextlib.suppress(OSError):  # closed
-                self._socket.settimeout(self._timeout_s)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

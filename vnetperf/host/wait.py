@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable
 from functools import cache
@@ -77,6 +78,37 @@ def wait_at_most(
 ) -> T:
     """Call a predicate until its value is true or the time is over, and return the value."""
     return _poll(predicate, timeout_s, what, poll_s, None)
+
+
+#: Time between two looks at a program whose answer is waited for, seconds.
+CHECK_S = 1.0
+
+
+def receive(
+    connection: socket.socket, octets: int, timeout_s: float, check: Callable[[], object]
+) -> bytes:
+    """Receive from a program, and look at it every second meanwhile.
+
+    Args:
+        connection: A connection to it; its own time limit is `timeout_s` afterwards.
+        octets: Most octets to receive.
+        timeout_s: Longest wait; TimeoutError after it.
+        check: Raises when no answer will come.
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            connection.settimeout(max(0.001, min(CHECK_S, left)))
+            try:
+                return connection.recv(octets)
+            except TimeoutError:
+                if left <= CHECK_S:
+                    raise
+            check()
+    finally:
+        if connection.fileno() >= 0:
+            connection.settimeout(timeout_s)
 
 
 def _poll(

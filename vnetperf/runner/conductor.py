@@ -48,7 +48,7 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
-from vnetperf.runner.run import Run, utc_now
+from vnetperf.runner.run import Measured, Run, utc_now
 from vnetperf.runner.verdict import (
     OFFERED_MARGIN,
     is_finding,
@@ -237,18 +237,21 @@ class Conductor:
         """Run a test at a frame size; the throughput is searched first where it needs one."""
         case = (self.scenario.id, test, frame_size)
         try:
-            logged = self._done(case)
-            result = self._result(logged)
+            measured = self.run.done.get(case) or self._measured(case)
         except VnetperfError as error:
-            self.run.done.pop(case, None)
-            self.run.failed[case] = error
+            self.run.failed[case] = str(error)
             if isinstance(error, HostError):  # the agent died, and what it had deployed with it
                 self.run.forget_deployment()
             self.run.log.append(self._not_measured(case, error))
             raise
         self.run.failed.pop(case, None)
-        self.run.done[case] = logged
-        return result
+        self.run.done[case] = measured
+        return measured.result
+
+    def _measured(self, case: Case) -> Measured:
+        """What a test came to; its trials are in the log, and no more in memory."""
+        logged = self._done(case)
+        return Measured(logged.begin, self._result(logged))
 
     def _not_measured(self, case: Case, error: VnetperfError) -> NotMeasuredRecord:
         mix = self.scenario.traffic.mix
@@ -262,13 +265,7 @@ class Conductor:
         )
 
     def _done(self, case: Case) -> LoggedTest:
-        """A test with its end: as this run or an earlier one left it, or driven there.
-
-        What this run has measured is not measured again: the throughput that one test took its
-        loads of is the one that is reported.
-        """
-        if case in self.run.done:
-            return self.run.done[case]
+        """A test with its end: as an earlier run left it, or driven there."""
         _, test, frame_size = case
         held = self.run.resumed.test(self.scenario, case)
         if held is not None and not held.final:
@@ -293,8 +290,8 @@ class Conductor:
             )
         if case not in self.run.done:
             self.measure(THROUGHPUT, frame_size)
-        logged = self.run.done[case]
-        return throughput_of(self._result(logged), logged.begin)
+        measured = self.run.done[case]
+        return throughput_of(measured.result, measured.begin)
 
     def _result(self, logged: LoggedTest) -> Result:
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)

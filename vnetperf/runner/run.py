@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -20,7 +21,7 @@ from typing import Protocol
 
 from vnetperf import __version__
 from vnetperf.agent.client import AgentClient
-from vnetperf.analysis.logged_tests import Case, LoggedTest
+from vnetperf.analysis.logged_tests import Case
 from vnetperf.analysis.results_from_log import DRIFT
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
@@ -204,6 +205,19 @@ def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) ->
     return drift is not None and abs(drift) > DRIFT
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A test of this run that has a result.
+
+    Attributes:
+        begin: What it was given.
+        result: What it came to.
+    """
+
+    begin: BeginRecord
+    result: Result
+
+
 class Run:
     """A run on one testbed, in one process."""
 
@@ -233,9 +247,10 @@ class Run:
         #: Loops of this run's calibrations, and the last one of each: by wire.
         self._loops: dict[str, tuple[Plan, Calibration]] = {}
         self.max_loads = MaxLoads(configuration.testbed)
-        #: What this run has measured, and what it could not: each case's last test, or why not.
-        self.done: dict[Case, LoggedTest] = {}
-        self.failed: dict[Case, VnetperfError] = {}
+        #: What this run has measured, and what it could not, with why. What is measured is not
+        #: measured again: the throughput that a test took its loads of is the one reported.
+        self.done: dict[Case, Measured] = {}
+        self.failed: dict[Case, str] = {}
         self._round = 0  # none has begun
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []

@@ -39,6 +39,7 @@ void test_nicclock(void);
 void test_order(void);
 void test_pacing(void);
 void test_fields(void);
+void test_fuzz(void);
 void test_params(void);
 void test_args(void);
 void test_stream(void);

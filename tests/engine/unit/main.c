@@ -19,6 +19,7 @@ static const struct {
 	{"watch", test_watch},
 	{"neighbour", test_neighbour},
 	{"capture", test_capture},
+	{"fuzz", test_fuzz},
 	{"nicclock", test_nicclock},
 	{"hdr-layout", print_hdr_layout},
 };

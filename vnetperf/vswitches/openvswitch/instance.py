@@ -17,7 +17,7 @@ from typing import Any
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient, wait_at_most, wait_for
+from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.testbed import MachineFacts, Program
 
@@ -68,6 +68,8 @@ class UnixCtl:
     def __init__(self, path: str, timeout_s: float = 10.0) -> None:
         self.path = path
         self.timeout_s = timeout_s
+        #: Called every second while an answer is waited for; raises when none will come.
+        self.check: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._number = 0
 
@@ -78,6 +80,9 @@ class UnixCtl:
         except (OSError, ValueError) as error:
             self.close()
             raise DutError(f"no answer to {command}: {error}", where=self.path) from error
+        except DutError:  # of the check: a late answer would be taken for the next one
+            self.close()
+            raise
         log.debug("%s: %s %s", Path(self.path).name, command, " ".join(parameters))
         if answer.get("error"):
             raise DutError(f"{command}: {answer['error']}", where=self.path)
@@ -93,7 +98,7 @@ class UnixCtl:
         self._socket.sendall(json.dumps(request).encode())
         text = b""
         while True:
-            piece = self._socket.recv(65536)
+            piece = receive(self._socket, 65536, patient(self.timeout_s), self.check)
             if not piece:
                 raise OSError("the daemon closed the connection")
             text += piece
@@ -139,6 +144,7 @@ class PrivateOvs:
         self.db_process: ManagedProcess | None = None
         self.switch_process: ManagedProcess | None = None
         self._control = UnixCtl(self.control("vswitchd"))
+        self._control.check = self.check_alive
 
     @property
     def db(self) -> str:
