@@ -24,6 +24,7 @@ from vnetperf.model.parameters import (
     Rfc2889Test,
     SearchGoal,
     SearchLimits,
+    ServiceTest,
     SoakTest,
     StepInputs,
     TestName,
@@ -286,6 +287,7 @@ class Preset(Frozen):
         loss_profile: See there.
         soak: See there.
         rfc2889: See there.
+        service: See there.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -315,6 +317,7 @@ class Preset(Frozen):
     loss_profile: LossProfileTest = LossProfileTest()
     soak: SoakTest = SoakTest()
     rfc2889: Rfc2889Test = Rfc2889Test()
+    service: ServiceTest = ServiceTest()
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:
