@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.procedures.support import Dut, drive, inputs, latency_of, limited
 from vnetperf.model.outcomes import Service, ServiceFlow
 from vnetperf.model.parameters import ServiceTest
-from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
+from vnetperf.model.trial import Gaps, TrialGaps, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.service import exceeded, service, unmeasured
 
 CIR = 600e3
@@ -97,6 +97,26 @@ def test_a_tester_that_stood_still_gives_no_verdict_of_the_performance_test() ->
     assert limited(seen[-1]).answers(TrialRequest(load_fps=1, duration_s=1, when_limited="count"))
 
 
+class Waits(Dut):
+    """The tester did not poll for 5 ms a time, in 1 % of the time."""
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        seen = super().run(ask)
+        waits = Gaps(max_s=0.005, percentiles={"50": 1e-6, "99": 0.005, "99.9": 0.005})
+        gaps = TrialGaps(poll=waits, send=Gaps(max_s=0.0), catch_up_frames=1024)
+        return replace(seen, result=seen.result.model_copy(update={"gaps": gaps}))
+
+
+def test_a_variation_that_the_testers_own_wait_explains_is_not_the_duts() -> None:
+    slow = latency_of({2_000: 980, 5_000_000: 20})
+    found, _ = of(Waits(delay=lambda n, d: slow))
+    assert found.met is None
+    assert "FDV 4.998 ms is above 3 ms, which the tester's own wait explains" in found.steps[0].why
+    assert of(Dut(delay=lambda n, d: slow))[0].met is False
+    lossy, _ = of(Waits(delay=lambda n, d: slow, capacity_fps=1e3))
+    assert lossy.met is False, "a loss is the DUT's whatever its delay"
+
+
 MAYBE = st.none() | st.floats(0, 1e9)
 
 
@@ -121,7 +141,8 @@ def test_limits_are_kept_or_exceeded_or_nothing_was_measured(
         delay_mean_ns=delay,
         variation_ns=variation,
     )
-    over, missing = exceeded(test, flow), unmeasured(test, flow)
+    over = [why for _, why in exceeded(test, flow)]
+    missing = unmeasured(test, flow)
     assert any("FLR" in why for why in over) == (loss > test.loss_ratio)
     for name, value, limit in (
         ("FTD", delay, test.delay_ms),

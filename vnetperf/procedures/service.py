@@ -12,7 +12,12 @@ from vnetperf.model.outcomes import Service, ServiceFlow, ServiceStep
 from vnetperf.model.parameters import ServiceTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict, WhenLimited
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
-from vnetperf.procedures.latency import delay_variation, latencies_by_direction, merge_latencies
+from vnetperf.procedures.latency import (
+    PDV_PERCENTILE,
+    delay_variation,
+    latencies_by_direction,
+    merge_latencies,
+)
 from vnetperf.search import Procedure
 
 #: A load counts as offered from this share of it on.
@@ -59,8 +64,15 @@ def step_of(
     """Hold trials at one load against the limits."""
     flows = _flows(inputs, trials)
     unknown = _why_unknown(trials)
-    worse = [why for flow in flows for why in exceeded(inputs.parameters, flow)]
-    missing = [why for flow in flows for why in unmeasured(inputs.parameters, flow)]
+    bound = _tester_bound(inputs, trials)
+    every = [
+        (f"{flow.direction}: {why}", name in bound.get(flow.direction, ()))
+        for flow in flows
+        for name, why in exceeded(inputs.parameters, flow)
+    ]
+    worse = [why for why, of_tester in every if not of_tester]
+    missing = [f"{why}, which the tester's own wait explains" for why, own in every if own]
+    missing += [why for flow in flows for why in unmeasured(inputs.parameters, flow)]
     met: bool | None = not worse
     if unknown or (missing and not worse):
         met = None
@@ -77,15 +89,18 @@ def step_of(
     )
 
 
-def exceeded(test: ServiceTest, flow: ServiceFlow) -> list[str]:
-    """Limits that a direction did not keep; each is kept where it is reached and no more."""
+def exceeded(test: ServiceTest, flow: ServiceFlow) -> list[tuple[str, str]]:
+    """Limits that a direction did not keep: name, and what it was instead.
+
+    Each is kept where it is reached and no more.
+    """
     limits = (
         ("FLR", flow.loss_ratio, test.loss_ratio, ""),
         ("mean FTD", _ms(flow.delay_mean_ns), test.delay_ms or None, " ms"),
         ("FDV", _ms(flow.variation_ns), test.variation_ms or None, " ms"),
     )
     return [
-        f"{flow.direction}: {name} {value:.4g}{unit} is above {limit:g}{unit}"
+        (name, f"{name} {value:.4g}{unit} is above {limit:g}{unit}")
         for name, value, limit, unit in limits
         if value is not None and limit is not None and value > limit
     ]
@@ -132,6 +147,24 @@ def _flows(
                 variation_ns=varied and varied.pdv_ns,
             )
         )
+    return found
+
+
+def _tester_bound(
+    inputs: ProcedureInputs[ServiceTest], trials: Sequence[TrialOutcome]
+) -> dict[str, set[str]]:
+    """Direction -> delays that the tester's gaps of polling may explain in some trial.
+
+    A mean is judged by the median, as the gaps are known by percentile.
+    """
+    found: dict[str, set[str]] = {}
+    for one in trials:
+        for counts in one.result.directions:
+            if one.result.gaps is not None and counts.latency is not None:
+                levels = one.result.gaps.bounds(counts.latency)
+                names = {"50": "mean FTD", PDV_PERCENTILE: "FDV"}
+                bound = {name for level, name in names.items() if level in levels}
+                found.setdefault(inputs.direction(counts.direction), set()).update(bound)
     return found
 
 
