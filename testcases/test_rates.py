@@ -1,4 +1,4 @@
-"""Loads that are chosen, not searched: MRR, loss around the throughput, latency by load, soak.
+"""Loads that are chosen, not searched: MRR, loss profile, latency by load, soak, services.
 
 Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,latency_load`.
 """
@@ -30,3 +30,9 @@ def test_latency_load(bench: Bench, frame_size: int) -> None:
 def test_soak(bench: Bench, frame_size: int) -> None:
     """A long run at the throughput, held against a small loss ratio."""
     bench.measure("soak", frame_size).check_expectations()
+
+
+@pytest.mark.measures("service")
+def test_service(bench: Bench, frame_size: int) -> None:
+    """ITU-T Y.1564: steps up to a committed rate with limits of loss and delay, then for long."""
+    bench.measure("service", frame_size).check_expectations()

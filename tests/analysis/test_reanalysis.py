@@ -14,7 +14,9 @@ from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import LoggedSearch, searches_of
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
+from vnetperf.analysis.results_from_log import derive, result_of
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.frames import LinkSpeed
 from vnetperf.results.log import read_log
 from vnetperf.testing.sim import SimulatedDut
 
@@ -45,6 +47,27 @@ def test_the_goals_that_were_measured_get_the_same_answer(run: Bench) -> None:
         again = answer_goal(search.begin, search, goal)
         assert again.missing is None
         assert again.result.model_copy(update={"reason": ""}) == found
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0, 1))
+def test_a_log_cut_at_any_line_is_replayed_as_it_is_judged_by_its_trials(
+    run: Bench, share: float
+) -> None:
+    """No visit that broke off confirms a bound, in either way of reading the log."""
+    records = read_log(run.path)
+    cut = records[: 1 + round(share * (len(records) - 1))]
+    derive(cut)
+    for search in searches_of(cut):
+        media = LinkSpeed(1e10)
+        replayed, judged = (result_of(search, media, by_trials=how) for how in (False, True))
+        # A search that was cut before it had bounds estimates them by shorter trials.
+        for one, other in zip(replayed.goals, judged.goals, strict=False):
+            if one.lower_bound_fps is None or not (one.regular and other.regular):
+                continue
+            assert one.confirmation is not None
+            assert other.confirmation is not None
+            assert one.confirmation.status == other.confirmation.status
 
 
 @settings(max_examples=60, deadline=None)

@@ -276,6 +276,9 @@ def test_an_output_that_ends_early_is_no_number(
 def test_command_lines_say_what_is_asked() -> None:
     iperf3, netperf, sockperf = map(tool, ("iperf3", "netperf", "sockperf"))
     stream = spec("UDP_STREAM", 512)
+    assert "--get-server-output" in iperf3.client(AT, stream)
+    assert iperf3.server(AT, stream)[-1] == "--json"
+    assert "--json" not in iperf3.server(AT, spec("TCP_STREAM"))
     assert iperf3.client(AT, stream)[-5:] == ("--length", "512", "--udp", "--bitrate", "0")
     crawling = stream.model_copy(update={"rate_bps": 0.2})
     assert iperf3.client(AT, crawling)[-1] == "1"  # 0 would be as fast as it can

@@ -19,6 +19,9 @@ from vnetperf.model.outcomes import (
     LossStep,
     Recovery,
     Reset,
+    Service,
+    ServiceFlow,
+    ServiceStep,
     Soak,
 )
 from vnetperf.model.result import LedgerEntry, Result, RoleUse, RunResults, TrialPoint
@@ -372,6 +375,53 @@ def address_learning(_: random.Random, size: int) -> dict[str, Any]:
     return {"addresses": AddressTable(addresses=2048, learning_fps=2e5 + size, tried=tried)}
 
 
+def service(rng: random.Random, size: int) -> dict[str, Any]:
+    """Accepted at the smallest size; elsewhere the third step is not."""
+    cir, steps = 0.9 * capacity(size), []
+    for share in (0.25, 0.5, 0.75, 1.0):
+        met = size == 64 or share < 0.75
+        flows = tuple(
+            ServiceFlow(
+                direction=name,
+                rate_bps=cir * share * size * 4,
+                loss_ratio=0.0 if met else 0.002,
+                delay_min_ns=5e3,
+                delay_mean_ns=rng.uniform(8e3, 9e3),
+                delay_max_ns=90e3,
+                variation_ns=40e3,
+            )
+            for name in DIRECTIONS
+        )
+        why = "" if met else f"{DIRECTIONS[0]}: FLR 0.002 is above 0.0001"
+        steps.append(
+            ServiceStep(
+                of=f"{share:.0%}".replace("%", " % of CIR"),
+                share=share,
+                load_fps=cir * share,
+                seconds=60.0,
+                flows=flows,
+                met=met,
+                why=why,
+                trials=(len(steps) + 1,),
+            )
+        )
+        if not met:
+            break
+    accepted = steps[-1].met
+    last = steps[-1].model_copy(update={"of": "performance", "seconds": 900.0})
+    return {
+        "service": Service(
+            cir_fps=cir,
+            of="90 % of throughput",
+            loss_ratio=1e-4,
+            delay_ms=10.0,
+            variation_ms=3.0,
+            steps=tuple(steps),
+            performance=last if accepted else None,
+        )
+    }
+
+
 TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
     "latency": latency,
     "frame_loss": frame_loss,
@@ -385,6 +435,7 @@ TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
     "address_caching": address_caching,
     "address_learning": address_learning,
     "latency_load": latency_load,
+    "service": service,
 }
 
 

@@ -19,6 +19,7 @@ from .test_html import Page
 
 #: Said of each test in every report.
 SAID = {
+    "service": ("75 % of CIR", "not met", "CIR"),
     "latency": (
         "latency, mean of the trials",
         "19.392 ± 0.099 µs (n 20)",

@@ -41,6 +41,8 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
         "bits_per_second": sum,
         "sent_bits_per_second": sum,
         "retransmits": sum,
+        "sent_octets": sum,
+        "segment_octets": min,
         "jitter_ms": max,
         "transactions_per_second": sum,
         "client_cpu_percent": of_cpu,
@@ -55,7 +57,14 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
         sent = values["sent_bits_per_second"]
         weights = sent if "sent_bits_per_second" in known else [1.0] * len(found)
         summed["loss_ratio"] = _mean(values["loss_ratio"], weights)
-    return Figures(**summed, round_trip_us=_round_trips(found))
+    trips = [one.tcp_round_trip_us for one in found]
+    same = set.intersection(*map(set, trips)) if trips else set()
+    of: dict[str, Reduction] = {"min": min, "mean": lambda t: sum(t) / len(t), "max": max}
+    return Figures(
+        **summed,
+        round_trip_us=_round_trips(found),
+        tcp_round_trip_us={name: of[name]([t[name] for t in trips]) for name in of if name in same},
+    )
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.outcomes import Figures, Kind, SubInterval, TransferSpec
 from vnetperf.model.testbed import Program
 
 #: Longest wait for the server's answer, milliseconds. That nothing arrives is seen before.
@@ -34,13 +34,15 @@ class Iperf3(EndpointTool):
 
     def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server; its control connection is TCP for every kind of stream."""
-        del spec
-        return ("iperf3", "--server", "--bind", at.server, "--port", str(at.port))
+        argv = ("iperf3", "--server", "--bind", at.server, "--port", str(at.port))
+        return (*argv, "--json") if spec.is_udp else argv
 
     def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A client that sends."""
         argv = ["iperf3", "--client", at.server, "--bind", at.client, "--port", str(at.port)]
         argv += ["--json", "--time", str(spec.duration_s), "--connect-timeout", str(CONNECT_MS)]
+        if spec.is_udp:  # the receiver alone knows what arrived in each second
+            argv += ["--get-server-output"]
         if spec.message_size is not None:
             argv += ["--length", str(spec.message_size)]
         if spec.is_udp:  # its own rate would be 1 Mbit/s; 0 is as fast as it can
@@ -72,12 +74,16 @@ class Iperf3(EndpointTool):
 
         if spec.is_udp:
             figures = _udp_figures(figure, by_end="sum_received" in end)
+            figures = figures.model_copy(update={"intervals": _intervals(report)})
         else:
             retransmits = optional("sum_sent", "retransmits")
             figures = Figures(
                 bits_per_second=figure("sum_received", "bits_per_second"),
                 sent_bits_per_second=figure("sum_sent", "bits_per_second"),
                 retransmits=None if retransmits is None else int(retransmits),
+                sent_octets=optional("sum_sent", "bytes"),
+                segment_octets=(report.get("start") or {}).get("tcp_mss_default"),
+                tcp_round_trip_us=_round_trips(end),
             )
         if not figures.bits_per_second:  # not every version fails when the server has gone
             raise self.unreadable(output, "its receiver counted nothing")
@@ -102,6 +108,34 @@ def _json(output: ToolOutput) -> Any:
     """Its JSON, which may have warnings around it."""
     text = output.client
     return json.loads(text[text.find("{") : text.rfind("}") + 1])
+
+
+def _round_trips(end: dict[str, Any]) -> dict[str, float]:
+    """The sender's round-trip time, of the only stream; versions without it say 0."""
+    try:
+        sender = end["streams"][0]["sender"]
+        found = {name: float(sender[f"{name}_rtt"]) for name in ("min", "mean", "max")}
+    except (KeyError, IndexError, TypeError, ValueError):
+        return {}
+    return found if found["min"] > 0 else {}
+
+
+def _intervals(report: dict[str, Any]) -> tuple[SubInterval, ...]:
+    """The receiver's intervals; none of a server that does not report in JSON."""
+    try:
+        sums = [one["sum"] for one in report["server_output_json"]["intervals"]]
+        return tuple(
+            SubInterval(
+                seconds=one["seconds"],
+                octets=one["bytes"],
+                received=max(0, one["packets"] - one["lost_packets"]),
+                lost=max(0, one["lost_packets"]),
+                jitter_ms=one["jitter_ms"],
+            )
+            for one in sums
+        )
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def _udp_figures(figure: Callable[[str, str], float], *, by_end: bool) -> Figures:

@@ -423,6 +423,91 @@ class Soak(Frozen):
     note: str = ""
 
 
+class ServiceFlow(Frozen):
+    """One direction of a service at one load (ITU-T Y.1563 and Y.1564).
+
+    Attributes:
+        direction: "phy0->phy1".
+        rate_bps: Information rate that came back: bits of frames with FCS, bit/s.
+        loss_ratio: Frame loss ratio (FLR), 0..1.
+        delay_min_ns: Least frame transfer delay (FTD), nanoseconds; None: nothing was timed. So are
+            those that follow.
+        delay_mean_ns: Mean FTD, which a limit is of.
+        delay_max_ns: Largest FTD.
+        variation_ns: Frame delay variation (FDV): the 99.9th percentile less the least, of the
+            trial in which that is most.
+    """
+
+    direction: str
+    rate_bps: float
+    loss_ratio: float
+    delay_min_ns: float | None = None
+    delay_mean_ns: float | None = None
+    delay_max_ns: float | None = None
+    variation_ns: float | None = None
+
+
+class ServiceStep(Frozen):
+    """A service at one load, held against its limits.
+
+    Attributes:
+        of: "25 % of CIR" ..., "performance".
+        share: Load as a share of the committed rate.
+        load_fps: Load, aggregate frames/s.
+        seconds: Seconds of traffic.
+        flows: Each direction.
+        met: Whether every direction kept every limit; None: not judged.
+        why: What was not kept, or why it is not judged; "".
+        trials: Numbers of the trials.
+    """
+
+    of: str
+    share: float
+    load_fps: float
+    seconds: float
+    flows: tuple[ServiceFlow, ...]
+    met: bool | None
+    why: str = ""
+    trials: tuple[int, ...] = ()
+
+
+class Service(Frozen):
+    """Service activation (ITU-T Y.1564): service configuration test, then performance test.
+
+    Attributes:
+        cir_fps: Committed rate, aggregate frames/s.
+        of: What it is: "as given", "90 % of throughput".
+        loss_ratio: Limit of the frame loss ratio, 0..1.
+        delay_ms: Limit of the mean frame transfer delay, milliseconds; None for none.
+        variation_ms: Limit of the frame delay variation, milliseconds; None for none.
+        steps: Of the configuration test, up to the first that was not met.
+        performance: The performance test; None where a step was not met, or without one.
+        note: What a reader must know; "".
+    """
+
+    cir_fps: float
+    of: str
+    loss_ratio: float
+    delay_ms: float | None = None
+    variation_ms: float | None = None
+    steps: tuple[ServiceStep, ...] = ()
+    performance: ServiceStep | None = None
+    note: str = ""
+
+    @property
+    def every_step(self) -> tuple[ServiceStep, ...]:
+        """All steps, the performance test last."""
+        return self.steps if self.performance is None else (*self.steps, self.performance)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the service is accepted; None where a step was not judged."""
+        verdicts = [step.met for step in self.every_step]
+        if False in verdicts:
+            return False
+        return None if None in verdicts or not verdicts else True
+
+
 class AddressTable(Frozen):
     """How a learning DUT deals with addresses (RFC 2889 sections 5.7 and 5.8).
 
@@ -505,6 +590,24 @@ class TransferSpec(Frozen):
         return self.duration_s + self.warmup_s
 
 
+class SubInterval(Frozen):
+    """What the receiver of a UDP stream counted in one of the successive parts of it.
+
+    Attributes:
+        seconds: Its length.
+        octets: Payload that arrived.
+        received: Datagrams that arrived.
+        lost: Datagrams that did not, before the last that arrived.
+        jitter_ms: Interarrival jitter at its end (RFC 3550), milliseconds.
+    """
+
+    seconds: float
+    octets: int
+    received: int
+    lost: int
+    jitter_ms: float
+
+
 class Figures(Frozen):
     """What a tool measured; None where it does not tell.
 
@@ -521,6 +624,12 @@ class Figures(Frozen):
             from a message to its answer, microseconds.
         client_cpu_percent: Processor use of the client's end as the tool says, percent of one.
         server_cpu_percent: That of the server's end.
+        sent_octets: Of TCP_STREAM: payload that was handed to TCP, octets.
+        segment_octets: Of TCP_STREAM: largest segment (MSS), octets of payload.
+        tcp_round_trip_us: Of TCP_STREAM: "min", "mean", "max" of the sender's smoothed round-trip
+            time while it sends, microseconds.
+        intervals: Of UDP_STREAM: what arrived, second by second; empty where the tool does not
+            tell, and of a sum.
     """
 
     bits_per_second: float | None = None
@@ -532,6 +641,10 @@ class Figures(Frozen):
     round_trip_us: dict[str, float] = Field(default_factory=dict)
     client_cpu_percent: float | None = None
     server_cpu_percent: float | None = None
+    sent_octets: float | None = None
+    segment_octets: int | None = None
+    tcp_round_trip_us: dict[str, float] = Field(default_factory=dict)
+    intervals: tuple[SubInterval, ...] = ()
 
 
 class Flow(Frozen):

@@ -215,6 +215,7 @@ TestName = Literal[
     "forwarding_rate",
     "address_caching",
     "address_learning",
+    "service",
 ]
 #: The test that others take their loads of.
 THROUGHPUT: Final = "throughput"
@@ -378,6 +379,36 @@ class SoakTest(ProcedureParameters):
     duration_s: float = Field(default=1800.0, gt=0)
     trial_s: float = Field(default=60.0, gt=0)
     loss_ratio: float = Field(default=1e-7, ge=0, lt=1)
+
+
+class ServiceTest(ProcedureParameters):
+    """ITU-T Y.1564, service configuration test and service performance test.
+
+    The limits are those of MEF 23 for its highest class within a metro area (secondary sources).
+
+    Attributes:
+        cir_fps: Committed information rate (CIR), frames/s per interface; 0 takes it of the
+            throughput.
+        cir_share: The same as a share of the throughput.
+        steps: Loads of the configuration test, as shares of the CIR.
+        step_s: Seconds of each: 1 to 60 by the recommendation.
+        performance_s: Seconds of the performance test at the CIR: 15 min, 2 h or 24 h by the
+            recommendation; 0 for none.
+        trial_s: Seconds of one of its trials, which follow one another.
+        loss_ratio: Limit of the frame loss ratio (FLR).
+        delay_ms: Limit of the mean frame transfer delay (FTD), milliseconds; 0: no limit.
+        variation_ms: Limit of the frame delay variation (FDV), milliseconds; 0: no limit.
+    """
+
+    cir_fps: float = Field(default=0.0, ge=0)
+    cir_share: float = Field(default=0.9, gt=0, le=1)
+    steps: tuple[float, ...] = Field(default=(0.25, 0.5, 0.75, 1.0), min_length=1)
+    step_s: float = Field(default=60.0, gt=0)
+    performance_s: float = Field(default=900.0, ge=0)
+    trial_s: float = Field(default=60.0, gt=0)
+    loss_ratio: float = Field(default=1e-4, ge=0, lt=1)
+    delay_ms: float = Field(default=10.0, ge=0)
+    variation_ms: float = Field(default=3.0, ge=0)
 
 
 class Rfc2889Test(ProcedureParameters):

@@ -25,6 +25,7 @@ from vnetperf.model.parameters import (
     Rfc2889Test,
     SearchGoal,
     SearchLimits,
+    ServiceTest,
     SoakTest,
     StepInputs,
     TestName,
@@ -299,6 +300,7 @@ class Preset(Frozen):
         latency_load: See there.
         soak: See there.
         rfc2889: See there.
+        service: See there.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -329,6 +331,7 @@ class Preset(Frozen):
     latency_load: LatencyLoadTest = LatencyLoadTest()
     soak: SoakTest = SoakTest()
     rfc2889: Rfc2889Test = Rfc2889Test()
+    service: ServiceTest = ServiceTest()
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:

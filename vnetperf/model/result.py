@@ -20,6 +20,7 @@ from vnetperf.model.outcomes import (
     LossStep,
     Recovery,
     Reset,
+    Service,
     Soak,
     Spread,
     Transfers,
@@ -380,7 +381,7 @@ class Result(Frozen):
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
             "soak", "loss_profile", "latency_load", "forwarding_rate", "address_caching",
-            "address_learning".
+            "address_learning", "service".
         frame_size: Octets including FCS; of a mix its mean, rounded. Of a transfer between sockets
             that failed those of a message, 0 where the tool chooses.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
@@ -414,6 +415,7 @@ class Result(Frozen):
         rates: What "mrr" and "forwarding_rate" found.
         soak: What "soak" found.
         addresses: What "address_caching" and "address_learning" found.
+        service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
         deployments: Over how many deployments; None: not recorded.
     """
 
@@ -448,6 +450,7 @@ class Result(Frozen):
     rates: tuple[ForwardingRate, ...] = ()
     soak: Soak | None = None
     addresses: AddressTable | None = None
+    service: Service | None = None
     deployments: Deployments | None = None
 
     @property

@@ -16,6 +16,7 @@ from vnetperf.procedures.latency import ATTEMPTS, latency, latency_load
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import reset
+from vnetperf.procedures.service import service
 from vnetperf.procedures.soak import soak
 from vnetperf.search import Procedure
 
@@ -79,6 +80,13 @@ def _estimate_reset(preset: Preset, _: float) -> DurationEstimate:
 def _estimate_soak(preset: Preset, _: float) -> DurationEstimate:
     test = preset.soak
     return DurationEstimate(ceil(test.duration_s / test.trial_s), test.duration_s)
+
+
+def _estimate_service(preset: Preset, _: float) -> DurationEstimate:
+    test = preset.service
+    count = max(1, round(test.performance_s / test.trial_s)) if test.performance_s else 0
+    steps = len(test.steps)
+    return DurationEstimate(steps + count, steps * test.step_s + test.performance_s)
 
 
 def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
@@ -162,6 +170,7 @@ PROCEDURES: dict[str, StandardTest] = {
     ),
     "address_caching": StandardTest(address_caching, "rfc2889", "addresses"),
     "address_learning": StandardTest(address_learning, "rfc2889", "addresses"),
+    "service": _after_throughput(service, "service", "service", _estimate_service),
 }
 
 

@@ -16,6 +16,7 @@ from vnetperf.model.result import Result, RunResults
 from vnetperf.report import summary
 from vnetperf.report.goal_text import rate_rows
 from vnetperf.results.metrics import named_metrics_of
+from vnetperf.results.transport import ip_capacity, tcp_quality
 
 #: What a row is made of: "result", "rate", "trial" ... -> the object.
 Row = Mapping[str, Any]
@@ -314,6 +315,14 @@ _TRANSFERS: Columns = {
     "jitter_ms": "figures.jitter_ms",
     "transactions_per_s": "figures.transactions_per_second",
     **{f"round_trip_{name}_us": f"figures.round_trip_us.{key}" for name, key in _TIMES.items()},
+    "sent_octets": "figures.sent_octets",
+    "tcp_segment_octets": "figures.segment_octets",
+    **{f"tcp_rtt_{n}_us": f"figures.tcp_round_trip_us.{n}" for n in ("min", "mean", "max")},
+    "tcp_efficiency": "tcp.efficiency",
+    "tcp_buffer_delay": "tcp.buffer_delay",
+    "tcp_transfer_time_ratio": "tcp.time_ratio",
+    "ip_capacity_bps": "capacity.bits_per_second",
+    "ip_capacity_loss_ratio": "capacity.loss_ratio",
     "elapsed_s": "whole.elapsed_s",
     **_end("client"),
     **_end("server"),
@@ -328,7 +337,14 @@ def _transfer_rows(results: RunResults) -> Iterator[Row]:
     for one in results.transfers:
         for transfer in one.transfers:
             row = {"scenario": one.scenario, "transfer": transfer, "whole": None}
+            row |= {"tcp": None, "capacity": None}
             whole = {"whole": transfer, "figures": transfer, "instance": "all"}
+            spec = transfer.spec
+            whole["tcp"] = whole["capacity"] = None
+            if spec.kind == "TCP_STREAM":
+                whole["tcp"] = tcp_quality(transfer, one.transfers)
+            if spec.kind == "UDP_STREAM" and len(spec.ways) == 1:
+                whole["capacity"] = ip_capacity(transfer, spec.ways[0])
             yield row | whole | {"way": transfer.spec.way}
             for number, flow in enumerate(transfer.flows, 1):
                 yield row | {"figures": flow.figures, "way": flow.way, "instance": number}

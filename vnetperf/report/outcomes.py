@@ -21,6 +21,9 @@ from vnetperf.model.outcomes import (
     OverTrials,
     Recovery,
     Reset,
+    Service,
+    ServiceFlow,
+    ServiceStep,
     Soak,
     Spread,
 )
@@ -871,6 +874,86 @@ def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
     return f"{count} addresses", f"sent at {rate}"
 
 
+# Services (ITU-T Y.1564).
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """One direction of a step of a service."""
+
+    result: Result
+    step: ServiceStep
+    flow: ServiceFlow
+
+
+def service_verdict(met: bool | None) -> str:
+    """Whether limits were kept."""
+    return "not judged" if met is None else "met" if met else "not met"
+
+
+_SERVICE: tuple[Column[_Flow], ...] = (
+    Column("size", lambda f: f.result.size_name, words=True),
+    Column("step", lambda f: f.step.of, words=True),
+    Column("direction", lambda f: f.flow.direction, words=True),
+    Column("Gbit/s", lambda f: units.gigabits(f.flow.rate_bps)),
+    Column("FLR", lambda f: percent(f.flow.loss_ratio)),
+    Column("FTD, mean", lambda f: _if_known(f.flow.delay_mean_ns, "ns")),
+    Column("FTD, least", lambda f: _if_known(f.flow.delay_min_ns, "ns"), brief=False),
+    Column("FTD, largest", lambda f: _if_known(f.flow.delay_max_ns, "ns"), brief=False),
+    Column("FDV", lambda f: _if_known(f.flow.variation_ns, "ns")),
+    Column("seconds", lambda f: f"{f.step.seconds:g}", brief=False),
+    Column("limits", lambda f: service_verdict(f.step.met), words=True, bold=True),
+)
+
+
+def service_limits(found: Service) -> str:
+    """The limits of a service, in a sentence."""
+    limits = [f"FLR {percent(found.loss_ratio)}"]
+    if found.delay_ms is not None:
+        limits.append(f"mean FTD {found.delay_ms:g} ms")
+    if found.variation_ms is not None:
+        limits.append(f"FDV {found.variation_ms:g} ms")
+    return ", ".join(limits)
+
+
+def _service_tables(group: Group) -> Iterator[Table]:
+    known = _entries(group, lambda r: [r.service])
+    rows = [
+        _Flow(e.result, step, flow)
+        for e in known
+        for step in e.found.every_step
+        for flow in step.flows
+    ]
+    notes = [
+        "ITU-T Y.1564: steps of the service configuration test, with the information rate that "
+        "came back (frames with FCS), up to the first that is not met, "
+        "then the performance test. FDV: 99.9th percentile of the delay less the least, of the "
+        "trial in which that is most.",
+        *group_sentences(
+            (
+                e.result.size_text,
+                f"committed rate {units.fps(e.found.cir_fps)}, aggregate ({e.found.of}); limits: "
+                f"{service_limits(e.found)}.",
+            )
+            for e in known
+        ),
+        *group_sentences(
+            (f"{e.result.size_text}, {step.of}", f"{step.why}.")
+            for e in known
+            for step in e.found.every_step
+            if step.why
+        ),
+        *group_sentences((e.result.size_text, e.found.note) for e in known),
+    ]
+    yield Table.of("Service activation", _SERVICE, rows, notes)
+
+
+def _service_headline(_: Result, found: Service) -> tuple[str, str]:
+    last = found.every_step[-1]
+    at = "" if found.met else f" at {last.of}"
+    return f"{service_verdict(found.met)}{at}", f"CIR {units.short_fps(found.cir_fps)}"
+
+
 # Frames that came back otherwise than they were sent, of every test.
 
 
@@ -922,6 +1005,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _rate_tables,
     _soak_tables,
     _address_tables,
+    _service_tables,
     _fault_tables,
 )
 #: Where a result has what a test found -> the answer in few words.
@@ -934,6 +1018,7 @@ _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
     "rates": _rate_headline,
     "soak": _soak_headline,
     "addresses": _address_headline,
+    "service": _service_headline,
 }
 
 

@@ -696,6 +696,7 @@ def html_report(results: RunResults) -> str:
     tables = {
         "attach": transfers.attach_table(results),
         "transfers": transfers.transfers_table(results),
+        "transport": transfers.transport_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     goal_tables = list(_goal_tables(found))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import EndFacts, Transfer
+from vnetperf.model.outcomes import EndFacts, OneWay, Transfer
 from vnetperf.model.result import RunResults
-from vnetperf.report.table import NONE, Column, Table
+from vnetperf.report.table import NONE, Column, Table, group_sentences
+from vnetperf.results.transport import (
+    MOST_LOST,
+    IpCapacity,
+    TcpQuality,
+    ip_capacity,
+    tcp_quality,
+)
 
 ATTACH_TITLE = "Attach phase"
 #: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
@@ -139,6 +147,88 @@ def _cpu_seconds(end: EndFacts) -> str:
     return "" if end.user_s is None or end.system_s is None else f"{end.user_s + end.system_s:.2f}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A transfer with those beside it in its scenario."""
+
+    scenario: str
+    transfer: Transfer
+    beside: tuple[Transfer, ...]
+
+    @property
+    def tcp(self) -> TcpQuality:
+        """RFC 6349; nothing of a transfer that is no stream of TCP."""
+        if self.transfer.spec.kind != "TCP_STREAM":
+            return TcpQuality()
+        return tcp_quality(self.transfer, self.beside)
+
+    @property
+    def capacities(self) -> dict[OneWay, IpCapacity]:
+        """RFC 9097, of a stream of UDP."""
+        spec = self.transfer.spec
+        ways = spec.ways if spec.kind == "UDP_STREAM" else ()
+        return {way: ip_capacity(self.transfer, way) for way in ways}
+
+
+def _rows(results: RunResults) -> list[_Row]:
+    return [
+        _Row(one.scenario, transfer, one.transfers)
+        for one in results.transfers
+        for transfer in one.transfers
+    ]
+
+
+def _capacity_text(row: _Row) -> str | None:
+    known = [c.bits_per_second for c in row.capacities.values() if c.bits_per_second is not None]
+    return ", ".join(units.significant(rate / 1e6) for rate in known) if known else None
+
+
+def _percent_text(ratio: float | None) -> str | None:
+    return None if ratio is None else units.percent(ratio)
+
+
+_TRANSPORT: tuple[Column[_Row], ...] = (
+    Column("scenario", lambda row: row.scenario, words=True),
+    Column("transfer", lambda row: transfer_text(row.transfer), words=True),
+    Column("TCP efficiency", lambda row: _percent_text(row.tcp.efficiency)),
+    Column("buffer delay", lambda row: _percent_text(row.tcp.buffer_delay)),
+    Column(
+        "transfer time ratio",
+        lambda row: None if row.tcp.time_ratio is None else units.significant(row.tcp.time_ratio),
+    ),
+    Column("IP-layer capacity, Mbit/s", _capacity_text),
+)
+TRANSPORT_TITLE = "TCP (RFC 6349) and IP-layer capacity (RFC 9097)"
+
+
+def transport_table(results: RunResults) -> Table:
+    """What transfers show of the network beneath them."""
+    rows = [row for row in _rows(results) if row.transfer.spec.is_stream]
+    told = [row for row in rows if any(cell is not None for cell in _figures(row))]
+    baselines = dict.fromkeys(row.tcp.baseline_of for row in told if row.tcp.buffer_delay)
+    whys = [
+        (f"{row.scenario}, {transfer_text(row.transfer)}", f"no IP-layer capacity: {one.why}.")
+        for row in rows
+        for one in row.capacities.values()
+        if one.why and one.intervals
+    ]
+    notes = [
+        "TCP efficiency: payload over all that was transmitted, segments that were sent again "
+        "counted at their largest size. Buffer delay: mean round-trip time while sending beyond "
+        "the baseline" + (f" ({'; '.join(filter(None, baselines))})." if any(baselines) else "."),
+        "Transfer time ratio: time over that of an ideal TCP at the IP-layer capacity the same "
+        "way. IP-layer capacity: most bits of IP packets that arrived in a second in which "
+        f"{units.percent(MOST_LOST)} or less was lost.",
+        *group_sentences(whys),
+    ]
+    return Table.of(TRANSPORT_TITLE, _TRANSPORT, told, notes)
+
+
+def _figures(row: _Row) -> tuple[str | None, ...]:
+    cells = (column.cell(row) for column in _TRANSPORT[2:])
+    return tuple(cell if cell is None else str(cell) for cell in cells)
+
+
 _TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
     Column("scenario", lambda of: of[0], words=True),
     Column("transfer", lambda of: transfer_text(of[1]), words=True),
@@ -171,6 +261,10 @@ def transfer_sentences(results: RunResults) -> list[str]:
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []
         found.append(f"{scenario}: {what}: {', '.join(parts)}")
+    names = [column.name for column in _TRANSPORT[2:]]
+    for scenario, what, *cells in transport_table(results).texts:
+        known = [f"{n} {cell}" for n, cell in zip(names, cells, strict=True) if cell != NONE]
+        found.append(f"{scenario}: {what}: {', '.join(known)}")
     return found
 
 

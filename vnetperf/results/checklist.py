@@ -331,6 +331,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _result("maximum receive rate", "rates", test="mrr"),
     _result("loss around the throughput", "loss_steps", test="loss_profile"),
     _result("loss ratio of a long run, and its interval", "soak|loss_ratio", test="soak"),
+    _result("acceptance of a service (Y.1564)", "service|steps", test="service"),
     _result("forwarding rate (RFC 2889)", "rates", test="forwarding_rate"),
     _result("address caching capacity (RFC 2889)", "addresses", test="address_caching"),
     _result("address learning rate (RFC 2889)", "addresses", test="address_learning"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -12,6 +12,7 @@ from vnetperf.model.outcomes import LatencyAt, OverTrials, Spread, Transfer
 from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
+from vnetperf.results.transport import ip_capacity, tcp_quality
 from vnetperf.statistics import clopper_pearson
 from vnetperf.statistics.difference import Measurand
 
@@ -148,7 +149,7 @@ def compared_metrics(results: RunResults) -> Iterator[Metric]:
         yield from compared_metrics_of(result)
     for one in results.transfers:
         for transfer in one.transfers:
-            yield from _of_transfer(one.scenario, transfer)
+            yield from _of_transfer(one.scenario, transfer, one.transfers)
 
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
@@ -268,6 +269,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     yield from _of_rates(make, result)
     yield from _of_soak(make, result)
     yield from _of_addresses(make, result)
+    yield from _of_service(make, result)
 
 
 def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
@@ -566,6 +568,30 @@ def _or_none(count: int | None) -> float | None:
     return None if count is None else float(count)
 
 
+def _of_service(make: _Make, result: Result) -> Iterator[Metric]:
+    """ITU-T Y.1564; frame loss, delay and its variation as Y.1563 defines them."""
+    service = result.service
+    if service is None:
+        return
+    yield make("committed_rate", "fps", service.cir_fps, service.of)
+    yield make("service_met", "", service.met, service.of, note=service.note)
+    for step in service.every_step:
+        yield make("load", "fps", step.load_fps, step.of)
+        yield make("service_met", "", step.met, step.of, note=step.why)
+        for flow in step.flows:
+            at = {"item": step.of, "direction": flow.direction, "load_fps": step.load_fps}
+            about = f"at {step.of} {flow.direction}"
+            yield make("information_rate", "bit/s", flow.rate_bps, **at)
+            main = {"main": True, "less": f"frame loss ratio {about}"}
+            yield make("frame_loss_ratio", "ratio", flow.loss_ratio, **at, **main)
+            less = f"mean frame transfer delay {about}"
+            yield make("frame_delay_mean", "ns", flow.delay_mean_ns, **at, less=less)
+            yield make("frame_delay_min", "ns", flow.delay_min_ns, **at)
+            yield make("frame_delay_max", "ns", flow.delay_max_ns, **at)
+            less = f"frame delay variation {about}"
+            yield make("frame_delay_variation", "ns", flow.variation_ns, **at, less=less)
+
+
 def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
     table = result.addresses
     if table is None:
@@ -578,7 +604,7 @@ def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("capped", "", table.capped)
 
 
-def _of_transfer(scenario: str, transfer: Transfer) -> Iterator[Metric]:
+def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) -> Iterator[Metric]:
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
 
@@ -613,3 +639,16 @@ def _of_transfer(scenario: str, transfer: Transfer) -> Iterator[Metric]:
             yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)
     if transfer.loss_ratio is not None:
         yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
+    if spec.kind == "TCP_STREAM":
+        tcp = tcp_quality(transfer, beside)
+        if tcp.efficiency is not None:  # RFC 6349 section 4.2
+            yield make(f"{name} TCP efficiency", "ratio", "more", tcp.efficiency)
+        if tcp.buffer_delay is not None:  # section 4.3
+            yield make(f"{name} TCP buffer delay", "ratio", "less", tcp.buffer_delay)
+        if tcp.time_ratio is not None:  # section 4.1
+            yield make(f"{name} TCP transfer time ratio", "ratio", "less", tcp.time_ratio)
+    if spec.kind == "UDP_STREAM":
+        for way in spec.ways:
+            capacity = ip_capacity(transfer, way).bits_per_second  # RFC 9097 section 5
+            if capacity is not None:
+                yield make(f"{name} IP-layer capacity {way}", "bit/s", "more", capacity)

@@ -37,6 +37,7 @@ CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
     "recovery": (rfc2544.recovery,),
     "reset": (rfc2544.reset, rfc2544.rfc6201_reset),
     "soak": (rfc8219.soak,),
+    "service": (rfc8219.y1564_service,),
     "forwarding_rate": (rfc2889.forwarding_rate,),
     "address_caching": (rfc2889.address_caching,),
     "address_learning": (rfc2889.address_learning,),

@@ -1,11 +1,11 @@
-"""RFC 8219 and RFC 5481: latency and delay variation, whatever the DUT is."""
+"""RFC 8219 and RFC 5481: latency and delay variation, whatever the DUT is; ITU-T Y.1564."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry
-from vnetperf.model.outcomes import DelayVariation
+from vnetperf.model.outcomes import DelayVariation, ServiceStep
 from vnetperf.model.result import LedgerEntry
 from vnetperf.results.records import TrialRecord
 
@@ -73,3 +73,51 @@ def _variation(
         "reported" if successive else "not measured",
         next((one.why for one in found if one.why), "nothing was timed"),
     )
+
+
+#: Y.1564: seconds of a step at the most, and of a performance test at the least.
+_STEP_S, _PERFORMANCE_S = 60.0, 900.0
+
+
+def y1564_service(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """Hold a service against ITU-T Y.1564, whose text was not at hand: from secondary sources."""
+    found = looked.result.service
+    if found is None:
+        return
+    ramp = [step.share for step in found.steps]
+    seconds = sorted({step.seconds for step in found.steps})
+    whole = ramp == sorted(ramp) and bool(ramp) and ramp[-1] == 1.0 and len(ramp) > 1
+    stopped = next((f"{step.of}: {step.why}" for step in found.steps if not step.met), "")
+    yield from looked.entries(
+        "ITU-T Y.1564 (from a secondary source)",
+        (
+            "service configuration test",
+            "steps up to the CIR of 1 to 60 s each, each held against limits of FLR, FTD, FDV",
+            whole and all(1.0 <= one <= _STEP_S for one in seconds),
+            f"{', '.join(f'{share:.0%}' for share in ramp) or 'no step'}; "
+            f"{', '.join(f'{one:g} s' for one in seconds)} each",
+            stopped or looked.because,
+        ),
+        (
+            "excess and overshoot",
+            "loads above the CIR show the EIR and that traffic is policed",
+            False,
+            "not done",
+            "a vSwitch here has no traffic contract",
+        ),
+        (
+            "service performance test",
+            "the CIR of all services at once for 15 min, 2 h or 24 h, with availability",
+            False,
+            "not done"
+            if found.performance is None
+            else f"one service for {found.performance.seconds:g} s",
+            stopped
+            or "one service a run, without availability"
+            + ("" if _long(found.performance) else f", and {looked.because}"),
+        ),
+    )
+
+
+def _long(performance: ServiceStep | None) -> bool:
+    return performance is not None and performance.seconds >= _PERFORMANCE_S

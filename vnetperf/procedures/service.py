@@ -1,0 +1,184 @@
+"""Service activation (ITU-T Y.1564): steps up to a committed rate, then the rate for long.
+
+A step is accepted where every direction keeps the limits of loss, delay and delay variation; the
+first one that is not ends the test, and the performance test is run after all steps alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vnetperf.model.outcomes import Service, ServiceFlow, ServiceStep
+from vnetperf.model.parameters import ServiceTest
+from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict, WhenLimited
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.procedures.latency import (
+    PDV_PERCENTILE,
+    delay_variation,
+    latencies_by_direction,
+    merge_latencies,
+)
+from vnetperf.search import Procedure
+
+#: A load counts as offered from this share of it on.
+OFFERED = 0.999
+
+
+def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
+    """Run the test."""
+    test = inputs.parameters
+    cir_fps = test.cir_fps or test.cir_share * inputs.known.load_fps
+    of = "as given" if test.cir_fps else f"{100 * test.cir_share:g} % of throughput"
+    steps: list[ServiceStep] = []
+    for share in test.steps:
+        request = _request(cir_fps * share, test.step_s, "fail")
+        trials = yield from repeat_trial(request, 1)
+        steps.append(step_of(inputs, f"{100 * share:g} % of CIR", share, trials))
+        if not steps[-1].met:
+            break
+    performance = None
+    if test.performance_s and all(step.met for step in steps):
+        count = max(1, round(test.performance_s / test.trial_s))
+        request = _request(cir_fps, test.performance_s / count, "count")
+        trials = yield from repeat_trial(request, count)
+        performance = step_of(inputs, "performance", 1.0, trials)
+    return Service(
+        cir_fps=cir_fps * inputs.in_sum,
+        of=of,
+        loss_ratio=test.loss_ratio,
+        delay_ms=test.delay_ms or None,
+        variation_ms=test.variation_ms or None,
+        steps=tuple(steps),
+        performance=performance,
+        note="" if test.cir_fps else inputs.known.note,
+    )
+
+
+def _request(load_fps: float, seconds: float, limited: WhenLimited) -> TrialRequest:
+    return TrialRequest(load_fps=load_fps, duration_s=seconds, ipdv=True, when_limited=limited)
+
+
+def step_of(
+    inputs: ProcedureInputs[ServiceTest], of: str, share: float, trials: Sequence[TrialOutcome]
+) -> ServiceStep:
+    """Hold trials at one load against the limits."""
+    flows = _flows(inputs, trials)
+    unknown = _why_unknown(trials)
+    bound = _tester_bound(inputs, trials)
+    every = [
+        (f"{flow.direction}: {why}", name in bound.get(flow.direction, ()))
+        for flow in flows
+        for name, why in exceeded(inputs.parameters, flow)
+    ]
+    worse = [why for why, of_tester in every if not of_tester]
+    missing = [f"{why}, which the tester's own wait explains" for why, own in every if own]
+    missing += [why for flow in flows for why in unmeasured(inputs.parameters, flow)]
+    met: bool | None = not worse
+    if unknown or (missing and not worse):
+        met = None
+    first = trials[0]
+    return ServiceStep(
+        of=of,
+        share=share,
+        load_fps=first.load_fps * inputs.in_sum,
+        seconds=sum(one.duration_s for one in trials),
+        flows=tuple(flows),
+        met=met,
+        why="; ".join(unknown or worse or missing),
+        trials=tuple(one.number for one in trials),
+    )
+
+
+def exceeded(test: ServiceTest, flow: ServiceFlow) -> list[tuple[str, str]]:
+    """Limits that a direction did not keep: name, and what it was instead.
+
+    Each is kept where it is reached and no more.
+    """
+    limits = (
+        ("FLR", flow.loss_ratio, test.loss_ratio, ""),
+        ("mean FTD", _ms(flow.delay_mean_ns), test.delay_ms or None, " ms"),
+        ("FDV", _ms(flow.variation_ns), test.variation_ms or None, " ms"),
+    )
+    return [
+        (name, f"{name} {value:.4g}{unit} is above {limit:g}{unit}")
+        for name, value, limit, unit in limits
+        if value is not None and limit is not None and value > limit
+    ]
+
+
+def unmeasured(test: ServiceTest, flow: ServiceFlow) -> list[str]:
+    """Limits of a direction that nothing was measured for."""
+    values = (
+        ("mean FTD", flow.delay_mean_ns, test.delay_ms),
+        ("FDV", flow.variation_ns, test.variation_ms),
+    )
+    return [
+        f"{flow.direction}: {name} was not measured"
+        for name, value, limit in values
+        if value is None and limit
+    ]
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e6
+
+
+def _flows(
+    inputs: ProcedureInputs[ServiceTest], trials: Sequence[TrialOutcome]
+) -> list[ServiceFlow]:
+    latencies = latencies_by_direction(inputs, trials)
+    seconds = sum(one.duration_s for one in trials)
+    found = []
+    for place, first in enumerate(trials[0].result.directions):
+        name = inputs.direction(first.direction)
+        each = [(one.result, one.result.directions[place]) for one in trials]
+        offered = sum(result.offered(d) for result, d in each)
+        received = sum(d.received for _, d in each)
+        timed = merge_latencies(latencies[name]) if name in latencies else None
+        varied = delay_variation(latencies[name]) if name in latencies else None
+        found.append(
+            ServiceFlow(
+                direction=name,
+                rate_bps=received * inputs.frame_size * 8 / seconds,
+                loss_ratio=max(0.0, 1.0 - received / offered) if offered else 0.0,
+                delay_min_ns=timed and timed.min_ns,
+                delay_mean_ns=timed and timed.mean_ns,
+                delay_max_ns=timed and timed.max_ns,
+                variation_ns=varied and varied.pdv_ns,
+            )
+        )
+    return found
+
+
+def _tester_bound(
+    inputs: ProcedureInputs[ServiceTest], trials: Sequence[TrialOutcome]
+) -> dict[str, set[str]]:
+    """Direction -> delays that the tester's gaps of polling may explain in some trial.
+
+    A mean is judged by the median, as the gaps are known by percentile.
+    """
+    found: dict[str, set[str]] = {}
+    for one in trials:
+        for counts in one.result.directions:
+            if one.result.gaps is not None and counts.latency is not None:
+                levels = one.result.gaps.bounds(counts.latency)
+                names = {"50": "mean FTD", PDV_PERCENTILE: "FDV"}
+                bound = {name for level, name in names.items() if level in levels}
+                found.setdefault(inputs.direction(counts.direction), set()).update(bound)
+    return found
+
+
+def _why_unknown(trials: Sequence[TrialOutcome]) -> list[str]:
+    """Why trials judge no DUT: the load was not offered, or the tester stood still."""
+    whys = []
+    short = [
+        str(one.number)
+        for one in trials
+        if any(one.result.offered(d) < OFFERED * d.intended for d in one.result.directions)
+    ]
+    if short:
+        whys.append(f"not judged: less than the load was offered in trial {', '.join(short)}")
+    stalled = [str(one.number) for one in trials if one.verdict is Verdict.TESTER_STALLED]
+    if stalled:
+        whys.append(f"not judged: the tester stood still in trial {', '.join(stalled)}")
+    return whys

@@ -1,0 +1,154 @@
+"""What transfers between sockets show of a network: RFC 6349 and RFC 9097.
+
+Both are given from secondary sources: the RFCs' own texts were not at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vnetperf.model.outcomes import OneWay, Transfer
+from vnetperf.model.units import percent
+
+#: Octets of the headers of IPv4 with UDP, and with TCP without options.
+UDP_HEADERS, TCP_HEADERS = 28, 40
+#: Least and longest sub-interval that a rate is taken of, seconds: RFC 9097 has 1 s.
+SUB_INTERVAL_S = (0.9, 1.1)
+#: A sub-interval with a larger loss ratio shows no capacity: its criterion is not met.
+MOST_LOST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class IpCapacity:
+    """Maximum IP-layer capacity (RFC 9097 section 5).
+
+    Attributes:
+        bits_per_second: The most bits of IP packets that arrived in a sub-interval that meets the
+            criterion of loss, over its length, bit/s; None where there is none.
+        loss_ratio: Loss ratio there, 0..1.
+        jitter_ms: Interarrival jitter at its end, milliseconds.
+        met: Sub-intervals that meet the criterion.
+        intervals: All that are about a second long.
+        why: Why there is no number; "".
+    """
+
+    bits_per_second: float | None = None
+    loss_ratio: float | None = None
+    jitter_ms: float | None = None
+    met: int = 0
+    intervals: int = 0
+    why: str = ""
+
+
+def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
+    """The capacity one way, of all instances of a UDP stream that goes there.
+
+    Args:
+        transfer: A transfer of kind UDP_STREAM.
+        way: "forth" or "back".
+
+    Returns:
+        The capacity, or why it is not known.
+    """
+    flows = [flow.figures.intervals for flow in transfer.flows if flow.way == way]
+    if not flows or not all(flows):
+        return IpCapacity(why="the tool does not tell what arrived second by second")
+    least, longest = SUB_INTERVAL_S
+    found = []
+    for parts in zip(*flows, strict=False):  # instances begin together
+        seconds = max(part.seconds for part in parts)
+        if not least <= seconds <= longest:
+            continue
+        received, lost = (sum(getattr(p, name) for p in parts) for name in ("received", "lost"))
+        bits = 8 * sum(part.octets + UDP_HEADERS * part.received for part in parts)
+        loss = lost / (received + lost) if received + lost else 1.0
+        found.append((bits / seconds, loss, max(part.jitter_ms for part in parts)))
+    met = [one for one in found if one[1] <= MOST_LOST]
+    if not met:
+        best = min((loss for _, loss, _ in found), default=1.0)
+        why = (
+            f"no sub-interval of 1 s lost {percent(MOST_LOST)} or less (the least is "
+            f"{percent(best)})"
+            if found
+            else "it is shorter than a sub-interval of 1 s"
+        )
+        return IpCapacity(intervals=len(found), why=why)
+    rate, loss, jitter = max(met)
+    return IpCapacity(rate, loss, jitter, met=len(met), intervals=len(found))
+
+
+@dataclass(frozen=True, slots=True)
+class TcpQuality:
+    """RFC 6349 section 4; None where what it needs is not known.
+
+    Attributes:
+        efficiency: Transmitted less retransmitted octets over those transmitted, 0..1.
+        buffer_delay: Mean round-trip time of the transfer over the baseline, less 1: 0.2 is 20 %.
+        baseline_us: Round-trip time without load, microseconds.
+        baseline_of: What that is of.
+        time_ratio: Transfer time over that of an ideal TCP at the IP-layer capacity.
+    """
+
+    efficiency: float | None = None
+    buffer_delay: float | None = None
+    baseline_us: float | None = None
+    baseline_of: str = ""
+    time_ratio: float | None = None
+
+
+def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
+    """What a TCP stream shows.
+
+    Args:
+        transfer: A transfer of kind TCP_STREAM.
+        beside: All transfers of its scenario, which give baseline and capacity.
+
+    Returns:
+        The metrics that can be known.
+    """
+    baseline, of = _baseline(transfer, beside)
+    mean = transfer.tcp_round_trip_us.get("mean")
+    return TcpQuality(
+        efficiency=_efficiency(transfer),
+        buffer_delay=None if mean is None or not baseline else max(0.0, mean / baseline - 1),
+        baseline_us=baseline,
+        baseline_of=of,
+        time_ratio=_time_ratio(transfer, beside),
+    )
+
+
+def _efficiency(transfer: Transfer) -> float | None:
+    """Tools count payload once and segments that were sent again: both were transmitted."""
+    known = (transfer.sent_octets, transfer.retransmits, transfer.segment_octets)
+    octets, again, segment = known
+    if octets is None or again is None or segment is None or octets <= 0:
+        return None
+    return octets / (octets + again * segment)
+
+
+def _baseline(transfer: Transfer, beside: Sequence[Transfer]) -> tuple[float | None, str]:
+    """The least time of a round trip without load; else the connection's own least."""
+    kinds = ("TCP_RR", "UDP_RR")
+    idle = [
+        one.round_trip_us["min"]
+        for one in beside
+        if one.spec.kind in kinds and "min" in one.round_trip_us
+    ]
+    if idle:
+        return min(idle), "the least round trip of single messages"
+    least = transfer.tcp_round_trip_us.get("min")
+    return least, "" if least is None else "the least of the connection itself, under load"
+
+
+def _time_ratio(transfer: Transfer, beside: Sequence[Transfer]) -> float | None:
+    if len(transfer.spec.ways) > 1 or not transfer.bits_per_second or not transfer.segment_octets:
+        return None
+    (way,) = transfer.spec.ways
+    streams = [one for one in beside if one.spec.kind == "UDP_STREAM" and one.spec.way == way]
+    rates = [found.bits_per_second for one in streams if (found := ip_capacity(one, way))]
+    known = [rate for rate in rates if rate is not None]
+    if not known:
+        return None
+    payload = transfer.segment_octets / (transfer.segment_octets + TCP_HEADERS)
+    return max(known) * payload / transfer.bits_per_second
