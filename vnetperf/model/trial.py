@@ -180,6 +180,8 @@ class TrialSpec(TrialRequest):
         learning_frames: Frames per stream sent before, not counted.
         learning_wait_s: Wait after the learning frames, seconds.
         capture: Frames to keep; None for none.
+        profile: Whether the call stacks of the vSwitch's threads are sampled meanwhile; such a
+            trial is in no result.
     """
 
     frame_size: int
@@ -188,6 +190,7 @@ class TrialSpec(TrialRequest):
     learning_frames: int = 0
     learning_wait_s: float = 0.0
     capture: CaptureSpec | None = None
+    profile: bool = False
 
 
 class LiveCounts(Frozen):
@@ -620,6 +623,8 @@ class TrialResult(Frozen):
         events: Events of the processor by thread.
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         machine: The machine as a whole; None: not recorded.
+        stacks: Call stack of a thread of the vSwitch, its names from the outermost on joined by ";"
+            -> samples; empty but where `TrialSpec.profile` wants them.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
@@ -647,6 +652,7 @@ class TrialResult(Frozen):
     events: tuple[ThreadEvents, ...] = ()
     datapath: tuple[DatapathWork, ...] = ()
     machine: MachineLoad | None = None
+    stacks: dict[str, int] = Field(default_factory=dict)
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()

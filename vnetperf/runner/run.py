@@ -233,6 +233,8 @@ class Run:
         #: What this run has measured, and what it could not: each case's last test, or why not.
         self.done: dict[Case, LoggedTest] = {}
         self.failed: dict[Case, VnetperfError] = {}
+        #: vSwitches whose call stacks could not be sampled: one try shows it.
+        self.not_profiled: set[str] = set()
         self._round = 0  # none has begun
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
@@ -290,6 +292,11 @@ class Run:
         self.max_loads.forget()
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
+
+    def takes_profiles(self, scenario: Scenario) -> bool:
+        """Whether call stacks are wanted at a scenario's bounds: in one round, and if it can."""
+        wanted = self.configuration.settings.profile and self._round <= 1
+        return wanted and scenario.vswitch not in self.not_profiled
 
     def note_skipped(self, scenario_id: str, why: str) -> None:
         """Log that the testbed cannot carry a scenario."""
