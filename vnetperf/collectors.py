@@ -1,11 +1,17 @@
-"""Collectors: the contract, processor use (`cpu`) and events (`events`) by thread, the machine."""
+"""Collectors: the contract, processor use (`cpu`) and events (`events`) by thread, the machine.
+
+And the sampler of call stacks, which is used in trials of its own (`--profile`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +19,8 @@ from typing import ClassVar, Generic, TypeVar
 
 from vnetperf.backend import Requirements
 from vnetperf.host import threads
+from vnetperf.host.machine import Machine
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
@@ -359,3 +367,102 @@ def _not_measured(refused: dict[str, str], count: int) -> str:
         return f"not measured: {reasons.pop()}"
     each = "; ".join(f"{name}: {what}" for name, what in refused.items())
     return f"not measured: {each}" if each else ""
+
+
+PERF = "perf"
+#: Samples a second: no multiple of the kernel's tick, which would always meet the same work.
+PROFILE_HZ = 499
+#: Octets of the stack that are kept of each sample: DPDK's programs have no frame pointers.
+_STACK_OCTETS = 4096
+_LONGEST_PROFILE_S = 300
+_FRAME = re.compile(r"^\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \((?P<object>[^()]*)\)$")
+
+
+class StackSampler:
+    """Call stacks of threads by `perf`, from `start` to `stop`; `why` is set where it has none.
+
+    Args:
+        machine: Where they run.
+        pollers: The threads.
+
+    Attributes:
+        why: "not measured: " and the reason; "".
+    """
+
+    def __init__(self, machine: Machine, pollers: tuple[Pollers, ...]) -> None:
+        self.why = ""
+        self._machine = machine
+        self._pollers = pollers
+        self._process: ManagedProcess | None = None
+        self._file = machine.run_dir / "profile.data"
+
+    def start(self) -> None:
+        """Begin to sample."""
+        tids = [str(thread.tid) for _, thread in busy_threads(self._pollers)]
+        if not tids:
+            self.why = "not measured: the vSwitch has no threads of its own, the kernel forwards"
+            return
+        argv = [PERF, "record", "--freq", str(PROFILE_HZ), "--tid", ",".join(tids)]
+        argv += ["--call-graph", f"dwarf,{_STACK_OCTETS}", "--output", str(self._file)]
+        try:
+            self._process = self._machine.spawn(
+                PERF, [*argv, "--", "sleep", str(_LONGEST_PROFILE_S)]
+            )
+        except HostError as error:
+            self.why = f"not measured: {error.what}"
+
+    def stop(self) -> dict[str, int]:
+        """End sampling.
+
+        Returns:
+            Call stack -> samples.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return {}
+        try:
+            ended = not process.alive()
+            process.signal(signal.SIGINT)
+            process.stop()  # perf writes what it has; the second signal is ignored meanwhile
+            if ended:
+                self.why = f"not measured: perf ended: {process.log_tail(3)}"
+                return {}
+            argv = [PERF, "script", "--input", str(self._file), "--fields", "comm,tid,ip,sym,dso"]
+            stacks = fold_stacks(self._machine.run(argv, timeout=_SCRIPT_S))
+        except (HostError, OSError) as error:
+            self.why = f"not measured: {getattr(error, 'what', error)}"
+            return {}
+        finally:
+            self._file.unlink(missing_ok=True)
+        if not stacks:
+            self.why = "not measured: perf took no sample"
+        return stacks
+
+
+#: Longest time for turning samples into call stacks, seconds.
+_SCRIPT_S = 90.0
+
+
+def fold_stacks(text: str) -> dict[str, int]:
+    """Call stacks from the text of `perf script`: thread, outermost to innermost -> samples.
+
+    Args:
+        text: With fields comm, tid, ip, sym and dso: a line for each sample, then one for each
+            frame from the innermost on.
+
+    Returns:
+        Names joined by ";"; what has no symbol has its file's name in brackets.
+    """
+    found: Counter[str] = Counter()
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        head, *frames = block.splitlines() or [""]
+        names = []
+        for line in frames:
+            if frame := _FRAME.match(line):
+                symbol, file = frame["symbol"].strip(), frame["object"].rpartition("/")[2]
+                names.append(symbol if symbol != "[unknown]" else f"[{file.strip('[]')}]")
+        if names:
+            thread = head.strip().rpartition(" ")[0].strip() or head.strip()
+            stack = (name.replace(";", ":") for name in (thread, *reversed(names)))
+            found[";".join(stack)] += 1
+    return dict(found)

@@ -70,6 +70,7 @@ class FakeAgent:
         self.deployed: Plan | None = None
         self.fail_deploy: str = ""
         self.tester_speed = 1.0
+        self.stacks: dict[str, int] = {}
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
@@ -136,6 +137,9 @@ class FakeAgent:
             gaps=max((g for g in self.gaps if g), key=lambda g: g.poll.over_s, default=None),
             hops=hops_of(scenario.deployment, counts),
         )
+        if spec.profile:
+            why = {} if self.stacks else {"profile": "not measured: perf is not permitted"}
+            result = result.model_copy(update={"stacks": self.stacks, "uncollected": why})
         return self.spoil(len(self.trials), result) if self.spoil else result
 
     def _direction(self, direction: int, spec: TrialSpec) -> DirectionCounts:

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from vnetperf.model.result import DatapathUse, NodeUse
+from vnetperf.model.result import DatapathUse, NodeUse, Profile
 from vnetperf.report.csv_files import cpu_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
@@ -109,3 +109,26 @@ def test_nodes_of_a_graph_stand_below_with_clocks_and_vector_sizes(results):
     assert "| vpp\\_wk\\_0 | 300 | 45.4 | not measured |" in markdown_report(run)
     assert "graph at the lower bounds" in html_report(run)
     assert title not in markdown_report(results)
+
+
+def test_flame_graphs_are_linked_and_what_they_lack_is_told(results):
+    taken = Profile(
+        scenario="pvp_dpdk",
+        frame_size=64,
+        goals=("ndr", "pdr"),
+        bound="lower",
+        load_fps=1e6,
+        samples=2000,
+        top=(("poll", 0.6), ("emc_lookup", 0.25)),
+        file="profiles/pvp_dpdk-64-ndr-pdr-lower.svg",
+    )
+    why = "not measured: perf is not installed"
+    none = taken.model_copy(update={"bound": "upper", "file": "", "top": (), "why": why})
+    run = results.model_copy(update={"profiles": (taken, none)})
+    md, page = markdown_report(run).replace("\\", ""), html_report(run)
+    rows = md.split("### Profiles")[1].split("\n\n")[1].splitlines()
+    assert "| lower, ndr, pdr | 1.000 Mfps | 2000 | poll 60 %, emc_lookup 25 % |" in rows[2]
+    assert rows[3].endswith(f"| {why} |")
+    assert f'<a href="{taken.file}">' in page
+    assert page.count(f'href="{taken.file}"') == 1
+    assert "### Profiles" not in markdown_report(results)

@@ -155,6 +155,66 @@ def test_latency_by_load_needs_no_throughput_and_has_the_same_loads_for_every_du
     assert all("above the largest load" in at[2].note for at in (slow, fast))
 
 
+def profiling(folder: Path, agent: FakeAgent) -> Bench:
+    return Bench(folder, agent, configuration(PRESET, profile=True))
+
+
+def test_call_stacks_at_the_bounds_are_taken_in_trials_that_are_in_no_result(
+    tmp_path: Path,
+) -> None:
+    agent = FakeAgent()
+    agent.stacks = {"pmd;main;poll": 3, "pmd;main;emc lookup": 1}
+    bench = profiling(tmp_path, agent)
+    result = bench.throughput()
+    found = bench.derived()
+    assert result == found.results[0]
+    profiled = [spec for spec in agent.trials if spec.profile]
+    assert len(trials(bench)) == len(agent.trials) - len(profiled)
+    assert len(found.trials) == len(trials(bench)) == result.trial_count
+    goals = {goal.name: goal for goal in result.goals}
+    loads = {
+        (bound, getattr(goal, f"{bound}_bound_load_fps") / 2)
+        for goal in goals.values()
+        for bound in ("lower", "upper")
+    }
+    assert {(p.bound, p.load_fps) for p in found.profiles} == loads
+    assert [p.load_fps for p in found.profiles] == [spec.load_fps for spec in profiled]
+    for profile in found.profiles:
+        assert (profile.samples, profile.why) == (4, "")
+        assert profile.top[0] == ("poll", 0.75)
+        assert (tmp_path / profile.file).read_text().startswith("<svg ")
+    upper = next(p for p in found.profiles if p.bound == "upper")
+    assert upper.loss_ratio is not None
+    assert upper.loss_ratio > 0.01
+    bench.run.close()
+    assert bench.derived().profiles == found.profiles
+
+
+def test_call_stacks_that_cannot_be_had_are_told_once_and_harm_nothing(tmp_path: Path) -> None:
+    agent = FakeAgent()
+    bench = profiling(tmp_path, agent)
+    for size in (64, 1518):
+        assert bench.throughput(size).status == "measured"
+    (profile,) = bench.derived().profiles
+    assert (profile.why, profile.file) == ("not measured: perf is not permitted", "")
+    assert sum(spec.profile for spec in agent.trials) == 1
+    assert not (tmp_path / "profiles").exists()
+
+
+def test_a_dut_that_dies_of_a_profile_is_deployed_anew(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if not agent.trials[-1].profile:
+            return result
+        return TrialResult(directions=(), failed="dut", failure="segfault")
+
+    agent = FakeAgent(spoil=spoil)
+    bench = profiling(tmp_path, agent)
+    assert bench.throughput().status == "measured"
+    assert bench.throughput(1518).status == "measured"
+    assert [p.why for p in bench.derived().profiles] == ["not measured: segfault"]
+    assert agent.calls.count("deploy pvp_dpdk") == 2
+
+
 def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path) -> None:
     lossy = short(tmp_path, goals=(PDR,))
     assert lossy.measure("latency").latency_at[0].note == (

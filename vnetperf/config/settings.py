@@ -229,6 +229,10 @@ class Settings(Options):
     """Frames of each trial to keep as pcap files; WHAT is `first`, `streams`, `gaps`, `foreign`.
 
     0 to 10000 frames of each port, see [captures](results.md#captures)."""
+    profile: Annotated[bool, Option(of_the_run=True)] = False
+    """Take a flame graph of the vSwitch's threads at the bounds of each search, in trials besides.
+
+    Requires `perf`; see [profiles](results.md#profiles)."""
     results_dir: Annotated[str, Option("DIR", of_the_run=True)] = "results"
     """Folder that gets one folder for each run."""
     notes: Annotated[str, Option("TEXT", of_the_run=True)] = ""
@@ -314,13 +318,19 @@ def settings_table() -> Iterator[str]:
         shown = (
             f'`"{default}"`'
             if field.default == default and isinstance(default, str)
-            else (default if isinstance(default, int | str) else f"`{list(default)}`")
+            else (_shown(default) if isinstance(default, int | str) else f"`{list(default)}`")
         )
         meaning = " ".join(str(field.description).split())
         yield f"| `{key}` | {_kind(field)} | {shown} | {meaning} | `{variable_name(key)}` |"
 
 
+def _shown(default: int | str) -> int | str:
+    return str(default).lower() if isinstance(default, bool) else default
+
+
 def _kind(field: FieldInfo) -> str:
+    if isinstance(field.default, bool):
+        return "true, false"
     if isinstance(field.default, tuple):
         numbers = option_of(field).parse is _numbers
         return f"list of {'whole numbers' if numbers else 'text'}"

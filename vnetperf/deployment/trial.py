@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
-from vnetperf.collectors import Collector, MachineSampler
+from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
@@ -174,7 +174,8 @@ def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCou
 class CollectorSession:
     """Every registered collector, and the machine as a whole, for one trial."""
 
-    def __init__(self, pollers: tuple[Pollers, ...]) -> None:
+    def __init__(self, pollers: tuple[Pollers, ...], sampler: StackSampler | None = None) -> None:
+        self._sampler = sampler
         self._collectors: list[Collector[Any]] = [
             registry.load("collectors", name)(pollers) for name in registry.names("collectors")
         ]
@@ -184,6 +185,8 @@ class CollectorSession:
 
     def start(self) -> None:
         """Take the first samples."""
+        if self._sampler is not None:
+            self._sampler.start()
         self._machine.start()
         for collector in self._collectors:
             try:
@@ -203,10 +206,14 @@ class CollectorSession:
                 self._fail(collector, error)
         machine = self._machine.stop()
         reasons = {c.name: c.why for c in self._collectors if c.why}
+        stacks = self._sampler.stop() if self._sampler is not None else {}
+        if self._sampler is not None and self._sampler.why:
+            reasons["profile"] = self._sampler.why
         return {
             "threads": tuple(one for one in found if isinstance(one, ThreadLoad)),
             "events": tuple(one for one in found if isinstance(one, ThreadEvents)),
             "machine": machine,
+            "stacks": stacks,
             "uncollected": reasons | self._failed,
             "collected_s": collected_s,
         }
@@ -461,7 +468,10 @@ def _send_and_count(
     if spec.learning_frames:
         generator.learn(spec.learning_frames)
     learned = time.monotonic()
-    collecting = CollectorSession(deployment.pollers())
+    sampler = (
+        StackSampler(deployment.machine, deployment.vswitch.pollers()) if spec.profile else None
+    )
+    collecting = CollectorSession(deployment.pollers(), sampler)
     time.sleep(spec.learning_wait_s * LEARNED_SHARE)
     before = settled_counters(deployment.counters)
     time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))

@@ -579,6 +579,34 @@ class TrialPoint(Frozen):
     cpu: tuple[RoleUse, ...] = ()
 
 
+class Profile(Frozen):
+    """Where the vSwitch's threads spent their time at a bound, in a trial that is in no result.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        frame_size: Octets including FCS.
+        goals: Names of the goals whose bound it is.
+        bound: "lower" or "upper".
+        load_fps: Intended load, frames/s per interface.
+        samples: Call stacks that were taken.
+        top: The functions in which most samples ended, and their share, 0..1.
+        loss_ratio: Loss of the worse direction in that trial, 0..1; None where nothing was counted.
+        file: The flame graph, relative to the run's folder; "" without one.
+        why: "not measured: ..." where there is none; "".
+    """
+
+    scenario: str
+    frame_size: int
+    goals: tuple[str, ...]
+    bound: Literal["lower", "upper"]
+    load_fps: float
+    samples: int = 0
+    top: tuple[tuple[str, float], ...] = ()
+    loss_ratio: float | None = None
+    file: str = ""
+    why: str = ""
+
+
 class LedgerEntry(Frozen):
     """One clause of a standard and how this run stands to it.
 
@@ -773,6 +801,7 @@ class RunResults(Frozen):
         results: One entry per scenario, test and frame size.
         comparisons: Which of the scenarios are variants to be compared.
         trials: Every trial in order.
+        profiles: Call stacks at the bounds, with `--profile`.
         transfers: Users' own traffic, one entry for each scenario in which it was measured.
         deviations: Clauses that were not met.
         ledger: All clauses looked at.
@@ -792,6 +821,7 @@ class RunResults(Frozen):
     results: tuple[Result, ...] = ()
     comparisons: tuple[ComparisonResult, ...] = ()
     trials: tuple[TrialPoint, ...] = ()
+    profiles: tuple[Profile, ...] = ()
     transfers: tuple[Transfers, ...] = ()
     deviations: tuple[LedgerEntry, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()

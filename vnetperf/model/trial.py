@@ -180,6 +180,8 @@ class TrialSpec(TrialRequest):
         learning_frames: Frames per stream sent before, not counted.
         learning_wait_s: Wait after the learning frames, seconds.
         capture: Frames to keep; None for none.
+        profile: Whether the call stacks of the vSwitch's threads are sampled meanwhile; such a
+            trial is in no result.
     """
 
     frame_size: int
@@ -188,6 +190,7 @@ class TrialSpec(TrialRequest):
     learning_frames: int = 0
     learning_wait_s: float = 0.0
     capture: CaptureSpec | None = None
+    profile: bool = False
 
 
 class LiveCounts(Frozen):
@@ -754,6 +757,8 @@ class TrialResult(Frozen):
         machine: The machine as a whole; None: not recorded.
         tester: What the tester's ports counted besides; empty: not recorded.
         links_down: Links that were seen down during the trial, or at its end, without an event.
+        stacks: Call stack of a thread of the vSwitch, its names from the outermost on joined by ";"
+            -> samples; empty but where `TrialSpec.profile` wants them.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
@@ -783,6 +788,7 @@ class TrialResult(Frozen):
     machine: MachineLoad | None = None
     tester: tuple[PortCounts, ...] = ()
     links_down: tuple[str, ...] = ()
+    stacks: dict[str, int] = Field(default_factory=dict)
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()

@@ -13,6 +13,7 @@ from vnetperf.model.result import (
     DirectionBound,
     GoalResult,
     NodeUse,
+    Profile,
     Result,
     RoleUse,
     ThreadUse,
@@ -647,6 +648,32 @@ def datapath_table(group: Group) -> Table:
     rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.datapath]
     table = Table.of("The vSwitch's own counters at the lower bounds", _DATAPATH, rows)
     return replace(table, notes=(_DATAPATH_NOTE,) if rows else ())
+
+
+def _top_text(profile: Profile) -> str | None:
+    top = ", ".join(f"{name} {units.percent(share, 2)}" for name, share in profile.top)
+    return top or None
+
+
+_PROFILES: tuple[Column[Profile], ...] = (
+    Column("octets", lambda p: str(p.frame_size), words=True),
+    Column("bound", lambda p: f"{p.bound}, {', '.join(p.goals)}", words=True),
+    Column("load per interface", lambda p: units.fps(p.load_fps)),
+    Column("samples", lambda p: str(p.samples) if p.file else None),
+    Column("most in", _top_text, words=True),
+    Column("flame graph", lambda p: p.file or p.why, words=True),
+)
+_PROFILES_NOTE = (
+    "Call stacks of the vSwitch's threads, in a trial besides, which perf disturbs and which is in "
+    "no result."
+)
+
+
+def profile_table(group: Group, profiles: Sequence[Profile]) -> Table:
+    """The flame graphs at the bounds of a search."""
+    mine = [p for p in profiles if p.scenario == group.scenario and group.goal_names]
+    table = Table.of("Profiles", _PROFILES, mine)
+    return replace(table, notes=(_PROFILES_NOTE,) if mine else ())
 
 
 _NodeRow: TypeAlias = tuple[Result, GoalResult, DatapathUse, NodeUse]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vnetperf.model import units
-from vnetperf.model.result import RunResults, ScenarioFacts, TrialPoint
+from vnetperf.model.result import Profile, RunResults, ScenarioFacts, TrialPoint
 from vnetperf.report import goal_text, outcomes, run_tables, summary, transfers
 from vnetperf.report.comparison import comparison_table, comparisons_of, event_table
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
@@ -21,7 +21,9 @@ def _goals_of(group: Group) -> Iterator[str]:
         yield f"- {escape_markdown(attributes)}"
 
 
-def _group_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Iterator[str]:
+def _group_part(
+    group: Group, trials: Mapping[Case, Sequence[TrialPoint]], profiles: Sequence[Profile]
+) -> Iterator[str]:
     """One scenario and test."""
     yield f"## {escape_markdown(group.title)}"
     yield "\n".join(
@@ -43,6 +45,7 @@ def _group_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> It
     yield from table_markdown(goal_text.thread_table(group))
     yield from table_markdown(goal_text.datapath_table(group))
     yield from table_markdown(goal_text.node_table(group))
+    yield from table_markdown(goal_text.profile_table(group, profiles))
 
 
 def _comparisons(results: RunResults) -> Iterator[str]:
@@ -85,7 +88,7 @@ def _parts(results: RunResults) -> Iterator[str]:
     yield from table_markdown(run_tables.headlines(found), level=2)
     yield from _comparisons(results)
     for group in found:
-        yield from _group_part(group, trials)
+        yield from _group_part(group, trials, results.profiles)
     yield from table_markdown(transfers.attach_table(results), level=2)
     yield from table_markdown(transfers.transfers_table(results), level=2)
     yield from table_markdown(transfers.transport_table(results))

@@ -248,7 +248,7 @@ def _load_text(entry: _Direction) -> str:
     """What became of a load that is the same for every DUT."""
     at = entry.at
     if not at.trials:
-        return at.note
+        return "not measured"
     lost = "carried" if at.loss_ratio <= 0 else f"not carried: {percent(at.loss_ratio, 3)} lost"
     bad = f"; irregular: {at.discarded} trials discarded" if at.is_selection else ""
     bound = goal_text.tester_bound_text(at.gaps, entry.latency)
@@ -264,7 +264,7 @@ _CURVE: tuple[Column[_Direction], ...] = (
     Column("99 %", lambda d: d.percentile("99"), bold=True),
     Column("99.9 %", lambda d: d.percentile("99.9")),
     Column("largest", lambda d: d.extreme("max_ns"), brief=False),
-    Column("tester's poll gaps", lambda d: _curve_gaps(d.at), brief=False),
+    Column("tester's poll gap, 99 %", lambda d: _curve_gap(d.at), brief=False),
     Column("loss", lambda d: percent(d.at.loss_ratio) if d.at.trials else None),
     Column("forwarded, aggregate", lambda d: _if_known(d.at.forwarded_fps, "fps"), brief=False),
     Column("trials", lambda d: _curve_trials(d.at), brief=False),
@@ -272,8 +272,11 @@ _CURVE: tuple[Column[_Direction], ...] = (
 )
 
 
-def _curve_gaps(at: LatencyAt) -> str | None:
-    return goal_text.gaps_text(at.gaps) if at.trials else None
+def _curve_gap(at: LatencyAt) -> str | None:
+    if not at.trials:
+        return None
+    known = at.gaps.poll.percentiles.get("99") if at.gaps is not None else None
+    return "not recorded" if known is None else nanoseconds(known * 1e9)
 
 
 def _curve_trials(at: LatencyAt) -> str:
@@ -287,6 +290,7 @@ def _curve_notes(every: list[_Direction]) -> Iterator[str]:
     )
     for definition in dict.fromkeys(d.at.definition for d in every):
         yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices."
+    yield from group_sentences((f"{d.result.size_name} at {d.at.of}", d.at.note) for d in every)
     tags = sorted({d.at.tag_at_s for d in every} - {0.0})
     if tags:
         yield f"Frames of the first {' or '.join(map(seconds, tags))} of a trial are not in it."

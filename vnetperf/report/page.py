@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
-from vnetperf.model.result import GoalResult, Result, RunResults, TrialPoint
+from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, transfers
 from vnetperf.report.comparison import (
@@ -73,6 +73,7 @@ class GroupView:
         trials: Trials of each of its frame sizes.
         hops_of_run: Every hop that lost frames in the run, in the order of their colours.
         roles_of_run: Every role of a thread.
+        profiles: Flame graphs of the run.
         accounts: Lost frames by frame size; empty without a valid trial.
     """
 
@@ -81,6 +82,7 @@ class GroupView:
     trials: Mapping[Case, list[TrialPoint]]
     hops_of_run: Sequence[str]
     roles_of_run: Sequence[str]
+    profiles: Sequence[Profile] = ()
     accounts: dict[str, LossAccount] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -691,7 +693,10 @@ def html_report(results: RunResults) -> str:
     threads = (use for r in results.results for goal in r.goals for use in goal.threads)
     roles = tuple(dict.fromkeys(use.role for use in threads))
     hops = tuple(dict.fromkeys(hop for t in results.trials for hop in t.lost_at))
-    views = [GroupView(group, f"case-{i}", trials, hops, roles) for i, group in enumerate(found)]
+    views = [
+        GroupView(group, f"case-{i}", trials, hops, roles, results.profiles)
+        for i, group in enumerate(found)
+    ]
     comparisons = {f"compare-{i}": one for i, one in enumerate(compared)}
     tables = {
         "attach": transfers.attach_table(results),

@@ -10,7 +10,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import Transfers
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
-from vnetperf.model.result import Calibration, Redaction, RunIdentity, ScenarioFacts
+from vnetperf.model.result import Calibration, Profile, Redaction, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
@@ -259,6 +259,17 @@ class TransfersRecord(Frozen):
     result: Transfers
 
 
+class ProfileRecord(Frozen):
+    """Call stacks of the vSwitch's threads at a bound, taken in a trial that is no other record.
+
+    Attributes:
+        profile: What was found.
+    """
+
+    type: Literal["profile"] = "profile"
+    profile: Profile
+
+
 class RoundRecord(Frozen):
     """Cases begin again from the first, to see how their results repeat.
 
@@ -341,6 +352,7 @@ Record = Annotated[
     | TrialRecord
     | SearchEndRecord
     | NotMeasuredRecord
+    | ProfileRecord
     | RoundRecord
     | MergedRecord
     | RedactedRecord

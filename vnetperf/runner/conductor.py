@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.analysis.attribution import lost_at
@@ -34,16 +34,18 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.result import GoalResult, Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.reset import ResetInputs, events_of
+from vnetperf.report.flame import top_functions, write_flame_graph
 from vnetperf.results.records import (
     BeginRecord,
     NotMeasuredRecord,
     ProcedureRecord,
+    ProfileRecord,
     SearchEndRecord,
     SearchRecord,
     TrialRecord,
@@ -212,6 +214,27 @@ def _goal_of(result: Result) -> GoalResult:
 HOPELESS = 0.05
 
 
+#: Seconds of traffic of a trial in which call stacks are sampled.
+PROFILE_S = 5.0
+
+
+def profiled_loads(
+    result: Result, begin: BeginRecord
+) -> dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]]:
+    """Bound and its load, frames/s per interface -> the goals that have it."""
+    found: dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]] = {}
+    for goal in result.goals:
+        bounds: tuple[tuple[Literal["lower", "upper"], float | None], ...] = (
+            ("lower", goal.lower_bound_load_fps),
+            ("upper", goal.upper_bound_load_fps),
+        )
+        for bound, load in bounds:
+            if load:
+                key = (bound, load / begin.in_sum)
+                found[key] = (*found.get(key, ()), goal.name)
+    return found
+
+
 class LimitedError(Exception):
     """The generator could not offer a load, repeatedly."""
 
@@ -331,12 +354,65 @@ class Conductor:
                 self._end(logged, began, superseded=True, stopped=str(error))
                 raise
             self._end(logged, began)
+            if test == THROUGHPUT and self.run.takes_profiles(self.scenario):
+                self._profile(self._result(logged), logged.begin)
             return logged
         raise GeneratorError(
             f"the generator could not offer a steady load in {MAX_RESTARTS} attempts",
             where=f"{self.scenario.id}, {frame_size} octets",
             cure=FREE_THE_TESTER,
         )
+
+    def _profile(self, result: Result, begin: BeginRecord) -> None:
+        """Sample call stacks at the bounds, in trials besides; nothing that fails here is fatal."""
+        for (bound, load_fps), goals in profiled_loads(result, begin).items():
+            profile = Profile(
+                scenario=result.scenario,
+                frame_size=result.frame_size,
+                goals=goals,
+                bound=bound,
+                load_fps=load_fps,
+            )
+            try:
+                profile = self._profiled(profile)
+            except (VnetperfError, OSError) as error:
+                profile = profile.model_copy(update={"why": f"not measured: {error}"})
+                self.run.forget_deployment()
+            self.run.log.append(ProfileRecord(profile=profile))
+            if profile.why:  # it would fail at the next bound, too
+                log.warning("no flame graph of %s: %s", self.scenario.vswitch, profile.why)
+                self.run.not_profiled.add(self.scenario.vswitch)
+                return
+
+    def _profiled(self, profile: Profile) -> Profile:
+        """Run one trial with `perf`, and write its flame graph."""
+        run, times = self.run, self.run.configuration.preset.trial
+        spec = TrialSpec(
+            load_fps=profile.load_fps,
+            duration_s=PROFILE_S,
+            frame_size=profile.frame_size,
+            learning_frames=self.scenario.traffic.learning_frames_per_stream,
+            learning_wait_s=times.learning_wait_s,
+            histogram_up_to_loss=-1.0,
+            profile=True,
+        )
+        result = run.client.run_trial(spec)
+        run.spend("profile", spec.duration_s + spec.learning_wait_s + spec.drain_s)
+        failure = f"not measured: {result.failure}" if result.failure else ""
+        why = failure or result.uncollected.get("profile", "")
+        if result.failed:
+            run.forget_deployment()
+        if not result.stacks:
+            return profile.model_copy(update={"why": why or "not measured: no call stack"})
+        found = profile.model_copy(
+            update={
+                "samples": sum(result.stacks.values()),
+                "top": top_functions(result.stacks),
+                "loss_ratio": result.worst_loss_ratio() if result.directions else None,
+            }
+        )
+        file = write_flame_graph(run.log.path.parent, found, result.stacks)
+        return found.model_copy(update={"file": file})
 
     def _end(
         self, logged: LoggedTest, began: float, *, stopped: str = "", superseded: bool = False

@@ -251,6 +251,8 @@ class Run:
         #: measured again: the throughput that a test took its loads of is the one reported.
         self.done: dict[Case, Measured] = {}
         self.failed: dict[Case, str] = {}
+        #: vSwitches whose call stacks could not be sampled: one try shows it.
+        self.not_profiled: set[str] = set()
         self._round = 0  # none has begun
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
@@ -327,6 +329,11 @@ class Run:
         self.max_loads.forget()
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
+
+    def takes_profiles(self, scenario: Scenario) -> bool:
+        """Whether call stacks are wanted at a scenario's bounds: in one round, and if it can."""
+        wanted = self.configuration.settings.profile and self._round <= 1
+        return wanted and scenario.vswitch not in self.not_profiled
 
     def note_skipped(self, scenario_id: str, why: str) -> None:
         """Log that the testbed cannot carry a scenario."""
