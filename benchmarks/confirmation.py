@@ -1,8 +1,9 @@
 """What searches report of DUTs that are not as searches take them to be, confirmed and not.
 
 Run ``python -m benchmarks.confirmation [DUTs of each kind]``. The DUTs have two modes, a history
-(an overload leaves half the capacity for 60 s), loss below the bound, or nothing of the kind, so
-that false alarms are seen too. Trial seconds of the confirmation stand apart from the search's.
+(an overload leaves half the capacity for 60 s), loss below the bound, loss that begins after idle
+and is less than the goal's width, or nothing of the kind, so that false alarms are seen too. Trial
+seconds of the confirmation stand apart from the search's.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "two modes, 50 % at 3 M": {"low_capacity_fps": 3e6, "low_probability": 0.5},
     "half for 60 s after overload": {"wedged_s": 60.0, "between_s": 7.0},
     "2 % loss at 1.0 to 1.2 M": {"lossy_loads_fps": (1.0e6, 1.2e6)},
+    "after idle 0.45 % loss above 3.1 M": {
+        "lossy_loads_fps": (3.1e6, 1e9),
+        "lossy_ratio": 0.0045,
+        "lossy_after_rest_s": 1.0,
+    },
     "clean": {},
     "noise 0.3 %": {"noise": 0.003},
     "collapse under overload": {"noise": 0.001, "overload_cost": 0.5},

@@ -40,6 +40,9 @@ from vnetperf.search.classification import (
 )
 from vnetperf.search.confirmation import confirmed_by_trials
 
+#: Why a search whose log has no end was stopped.
+_INTERRUPTED = "the run was interrupted"
+
 
 def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
     """The trial that stands for those at a load."""
@@ -199,7 +202,7 @@ def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
     replayed = replay(search, logged.outcomes())
     if replayed.found is not None:
         return replayed.found
-    why = logged.end.stopped if logged.end is not None else "the run was interrupted"
+    why = _INTERRUPTED if logged.end is None else logged.end.stopped
     try:
         search.throw(StopSearch(why))
     except StopIteration as end:
@@ -369,7 +372,8 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         [one for one in outcomes if not one.request.phase],
         [one for one in outcomes if one.request.phase],
         limits,
-        "" if logged.end is None else logged.end.stopped,
+        own=goal in begin.goals,
+        stopped=_INTERRUPTED if logged.end is None else logged.end.stopped,
     )
     return Answer(goal_result(found, begin, logged), missing)
 
