@@ -441,17 +441,18 @@ class _Session:
             for one in unsteady:
                 for load in (*_loads([one], "upper"), *_loads([one], "lower")):
                     if not _is_unstable(one):
-                        yield from self._try(load, [one], agreeing=0)
+                        yield from self._try(load, [one], further=True)
 
     def _try(
-        self, load: float, finals: Sequence[_Retried], *, agreeing: int = AGREEING
+        self, load: float, finals: Sequence[_Retried], *, further: bool = False
     ) -> Procedure[None]:
         """Visit a bound, and what decides where that visit objects."""
         wanted = [(one, role) for one in finals for role in one.roles_at(load)]
-        visits = yield from self._visit(load, wanted, "confirm", agreeing=agreeing)
+        visits = yield from self._visit(load, wanted, "confirm", further=further)
         for (one, _), visit in zip(wanted, visits, strict=True):
-            if (further := one.decider(visit)) is not None:
-                yield from self._visit(further[1], [(one, further[0])], "confirm")
+            if (decider := one.decider(visit)) is not None:
+                role, beyond = decider
+                yield from self._visit(beyond, [(one, role)], "confirm")
 
     def sweep(self, finals: Sequence[_Retried]) -> Procedure[None]:
         """Try loads below all lower bounds, from the largest down."""
@@ -483,14 +484,15 @@ class _Session:
         wanted: Sequence[_Wanted],
         phase: SearchPhase,
         *,
-        agreeing: int = AGREEING,
+        further: bool = False,
         seconds: float | None = None,
     ) -> Procedure[list[_Visited]]:
-        """Run trials at a load until it is classified for each goal, or all agree with it.
+        """Run trials at a load until it is classified for each goal, or the first ones agree.
 
-        With `seconds` it is one trial of that length.
+        A further visit needs a class. With `seconds` it is one trial of that length.
         """
         self.visits += 1
+        agreeing = 0 if further else AGREEING
         roles = {one.goal.name: role for one, role in wanted}
         visit = Visit(number=self.visits, roles=roles, agreeing=agreeing)
         trials: list[TrialOutcome] = []
