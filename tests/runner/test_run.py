@@ -27,7 +27,14 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Calibration, GoalResult, Result
-from vnetperf.model.trial import DirectionCounts, MachineLoad, TrialResult, Verdict
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Gaps,
+    MachineLoad,
+    TrialGaps,
+    TrialResult,
+    Verdict,
+)
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import html_report, markdown_report, results_json, terminal_text
 from vnetperf.results.log import read_log
@@ -318,18 +325,66 @@ def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
     assert resumed.agent.trials == []
 
 
-def test_a_run_killed_before_it_gave_the_confirmation_up_goes_on_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tries", [1, 3, PRESET.trial.repeats_when_limited + 1])
+def test_a_run_killed_while_it_repeats_a_trial_goes_on_counting(tmp_path: Path, tries: int) -> None:
     bench = Bench(tmp_path, ShortAgainAgent("confirm"))
-    bench.throughput()
+    found = bench.throughput()
     bench.run.close()
     lines = bench.path.read_bytes().splitlines(keepends=True)
-    end = next(n for n, line in enumerate(lines) if line.startswith(b'{"type":"search-end"'))
-    bench.path.write_bytes(b"".join(lines[:end]))
-    resumed = Bench(tmp_path)
-    for held in resumed.throughput().goals:
+    first = next(n for n, line in enumerate(lines) if b'"phase":"confirm"' in line)
+    bench.path.write_bytes(b"".join(lines[: first + tries]))
+    resumed = Bench(tmp_path, ShortAgainAgent("confirm"))
+    again = resumed.throughput()
+    assert len(resumed.agent.trials) == PRESET.trial.repeats_when_limited + 1 - tries
+    for held, before in zip(again.goals, found.goals, strict=True):
+        assert held.confirmation == before.confirmation
         assert held.confirmation is not None
-        assert held.confirmation.status == "confirmed"
-    assert {t.phase for t in resumed.agent.trials} == {"confirm", "sweep"}
+        assert held.confirmation.status == "not confirmed"
+
+
+class StalledAgainAgent(FakeAgent):
+    """Its tester stands still in trials of the confirmation, which lose frames then.
+
+    Args:
+        passes: Every so many of them is none of these.
+    """
+
+    def __init__(self, passes: int) -> None:
+        super().__init__(spoil=self._stall)
+        self.passes = passes
+        self.confirming = 0
+
+    def _stall(self, _: int, result: TrialResult) -> TrialResult:
+        if self.trials[-1].phase != "confirm":
+            return result
+        self.confirming += 1
+        if self.confirming % self.passes == 0:
+            return result
+        first = result.directions[0]
+        lossy = first.model_copy(update={"received": max(0, first.received - 50)})
+        gap = Gaps(max_s=0.01, hold_s=0.002, over_s=0.01)
+        gaps = TrialGaps(poll=gap, send=gap, catch_up_frames=9)
+        return result.model_copy(
+            update={"directions": (lossy, *result.directions[1:]), "gaps": gaps}
+        )
+
+
+def test_bounds_that_are_tried_again_until_they_hold_are_not_confirmed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, StalledAgainAgent(passes=3))
+    found = bench.throughput()
+    assert found.verdicts[Verdict.TESTER_STALLED] >= 6
+    for goal in found.goals:
+        held = goal.confirmation
+        assert goal.regular  # the trials that found it were measurements
+        assert held is not None
+        assert held.status == "not confirmed"
+        assert "confirming trials at the lower bound were discarded" in held.reason
+        assert held.discarded is not None
+        assert held.discarded > 0
+    assert list(bench.derived().results) == [found]
+    (search,) = searches_of(read_log(bench.path))
+    for goal, held in zip((NDR, PDR), found.goals, strict=True):
+        assert answer_goal(search.begin, search, goal).result.confirmation == held.confirmation
 
 
 def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:

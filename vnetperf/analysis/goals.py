@@ -13,6 +13,7 @@ from math import ceil, isclose, log, log1p, sqrt
 from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
+from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
     MACHINE,
@@ -32,6 +33,8 @@ from vnetperf.model.trial import (
     ThreadEvents,
     TrialGaps,
     TrialResult,
+    TrialSpec,
+    VisitRole,
 )
 from vnetperf.procedures.base import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
@@ -43,6 +46,9 @@ from vnetperf.search.classification import (
     conditional_throughput,
 )
 from vnetperf.search.confirmation import confirmed_by_trials
+
+#: Why a search whose log has no end was stopped.
+_INTERRUPTED = "the run was interrupted"
 
 
 def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
@@ -250,7 +256,7 @@ def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
     replayed = replay(search, logged.outcomes())
     if replayed.found is not None:
         return replayed.found
-    why = logged.end.stopped if logged.end is not None else "the run was interrupted"
+    why = _INTERRUPTED if logged.end is None else logged.end.stopped
     try:
         search.throw(StopSearch(why))
     except StopIteration as end:
@@ -311,8 +317,47 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         threads=thread_usage(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
-        confirmation=found.confirmation and found.confirmation.scaled(n),
+        confirmation=found.confirmation
+        and _counted_again(found.confirmation, goal, (lower, upper), logged).scaled(n),
     )
+
+
+def _counted_again(
+    found: Confirmation, goal: SearchGoal, bounds: Sequence[float | None], logged: LoggedTest
+) -> Confirmation:
+    """A confirmation, which trials that were repeated until they agreed are none of."""
+    if not found.trials:
+        return found
+    discarded, selections = 0, []
+    for name, roles, load in zip(("lower", "upper"), _ROLES, bounds, strict=True):
+        there = [is_valid(t) for t in logged.trials if _is_again(t.spec, goal, roles, load)]
+        at = BoundTrials(load_fps=load or 0.0, valid=sum(there), discarded=there.count(False))
+        discarded += at.discarded
+        if at.is_selection:
+            selections.append(
+                f"{at.discarded} of {len(there)} confirming trials at the {name} bound were "
+                "discarded"
+            )
+    if selections and found.status == "confirmed":
+        found = found.model_copy(
+            update={"status": "not confirmed", "reason": "; ".join(selections)}
+        )
+    return found.model_copy(update={"discarded": discarded})
+
+
+#: What a goal takes loads for at, and one width beyond, each of its bounds.
+_ROLES: tuple[tuple[VisitRole, ...], ...] = (("lower", "below"), ("upper", "above"))
+
+
+def _is_again(
+    spec: TrialSpec, goal: SearchGoal, roles: Sequence[VisitRole], load: float | None
+) -> bool:
+    """Whether a trial tried a bound again; by its load where the log does not name visits."""
+    if spec.phase != "confirm":
+        return False
+    if spec.visit is not None and goal.name in spec.visit.roles:
+        return spec.visit.roles[goal.name] in roles
+    return load is not None and isclose(spec.load_fps, load, rel_tol=SAME_RTOL)
 
 
 def bound_trials(load_fps: float | None, logged: LoggedTest) -> BoundTrials | None:
@@ -420,8 +465,8 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         [one for one in outcomes if not one.request.phase],
         [one for one in outcomes if one.request.phase],
         limits,
-        "" if logged.end is None else logged.end.stopped,
-        ended=logged.end is not None,
+        own=goal in begin.goals,
+        stopped=_INTERRUPTED if logged.end is None else logged.end.stopped,
     )
     return Answer(goal_result(found, begin, logged), missing)
 

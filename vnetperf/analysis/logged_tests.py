@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import inf, isfinite
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +23,7 @@ from vnetperf.model.result import (
     RepeatedNumber,
     Result,
 )
-from vnetperf.model.trial import TrialOutcome, Verdict
+from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures import standard_test
 from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.results.records import (
@@ -71,6 +72,14 @@ class Logged(Generic[Begin_co]):
     def outcomes(self) -> list[TrialOutcome]:
         """What the test learnt of every trial, whatever its verdict."""
         return [outcome_of(trial) for trial in self.trials]
+
+    def unanswered(self, request: TrialRequest) -> list[TrialRecord]:
+        """The last trials, where they are tries of a request that has no answer yet."""
+
+        def is_try(trial: TrialRecord) -> bool:
+            return request.matches(trial.spec) and not outcome_of(trial).answers(request)
+
+        return [*takewhile(is_try, reversed(self.trials))][::-1]
 
 
 LoggedTest = Logged[BeginRecord]

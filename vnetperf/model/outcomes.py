@@ -93,15 +93,19 @@ class Confirmation(Frozen):
 
     Attributes:
         status: "confirmed"; "unstable": a bound was contradicted by more than the goal's width, or
-            there is loss below it; "not confirmed": `reason` has why.
+            there is loss below it; "not confirmed": `reason` has why, as where more than 20 % of
+            the confirming trials at a bound were discarded.
         reason: What contradicts, or why it was not looked at; "".
         modes: Rates between which an unstable DUT changes, the lower one first: the median rate
-            forwarded where a bound's load was too much, and the largest of all trials. Of a
+            of trials at the bounds that forwarded far less, or the least one where a bound's load
+            was too much, and the largest of all trials; none within the goal's width. Of a
             confirmed bound: the rate of those trials there that the exceed ratio forgives, where
             they are a fifth of them or more, and that of the others.
         inversions: Loads below the lower bound that are not carried.
-        swept_fps: The loads below the lower bound that were tried.
+        swept_fps: Loads of the sweep below the lower bound that were tried.
         trials: Numbers of the trials that confirmed, or did not.
+        discarded: Trials of the visits of this goal that were no measurement of the DUT, by
+            verdict, and were repeated; None: not recorded.
         trial_seconds: Their seconds of traffic, for all goals together; not in those of the search.
         idle_s: Wait without traffic before them, seconds.
     """
@@ -112,6 +116,7 @@ class Confirmation(Frozen):
     inversions: tuple[LossInversion, ...] = ()
     swept_fps: tuple[float, ...] = ()
     trials: tuple[int, ...] = ()
+    discarded: int | None = None
     trial_seconds: float = 0.0
     idle_s: float = 0.0
 

@@ -107,6 +107,27 @@ WhenLimited = Literal["lower", "fail", "count"]
 SearchPhase = Literal["", "confirm", "sweep"]
 
 
+#: What a goal takes the load of a visit for: its "lower" or "upper" bound; "below" the lower bound,
+#: carried as well; "above" the upper one, too much as well. "glance" is one trial below the bounds,
+#: "rate" one at the largest load: alone they decide nothing.
+VisitRole = Literal["lower", "upper", "below", "above", "glance", "rate"]
+
+
+class Visit(Frozen):
+    """Successive trials at one load, which try the bounds of a search again.
+
+    Attributes:
+        number: Number of the visit in its search, from 1.
+        roles: Goal -> what it takes the load for.
+        agreeing: Trials that are enough where all of them agree with that; 0: as many as classify
+            the load by the goal.
+    """
+
+    number: int
+    roles: dict[str, VisitRole]
+    agreeing: int = 0
+
+
 class TrialRequest(Frozen):
     """A trial that a test requests; waits and learning frames are not its business.
 
@@ -124,6 +145,7 @@ class TrialRequest(Frozen):
         histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
             lost no larger a share than this, 0..1; below 0: never. The rest always.
         phase: What it is for in a search.
+        visit: The visit that a trial with a phase belongs to; None: not recorded, or no phase.
         rest_s: Wait without traffic before the trial, seconds, besides those around every trial.
         idle_s: Least wait after the trial, seconds. Like the next one it is for the runner: it is
             neither logged nor sent to the agent.
@@ -140,6 +162,7 @@ class TrialRequest(Frozen):
     ipdv: bool = False
     histogram_up_to_loss: float = 1.0
     phase: SearchPhase = ""
+    visit: Visit | None = None
     rest_s: float = 0.0
     idle_s: float = Field(default=0.0, exclude=True)
     when_limited: WhenLimited = Field(default="fail", exclude=True)

@@ -73,6 +73,8 @@ def confirmation_text(goal: GoalResult) -> str:
     if found.status == "not confirmed":
         return f"no: {found.reason}"
     parts = [f"{found.status} after {found.idle_s:g} s of idle"]
+    if found.discarded:
+        parts.append(f"{found.discarded} trials for it discarded")
     if found.modes:
         rates = " and ".join(map(units.fps, found.modes))
         forgiven = ", as the exceed ratio allows" if found.status == "confirmed" else ""

@@ -439,9 +439,12 @@ class Conductor:
 
     def _counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
         """Run a trial until it is a measurement, or give up with the reason."""
-        times = self.run.configuration.preset.trial
-        for attempt in range(times.repeats_when_limited + 1):
-            trial = self._trial(logged, request)
+        most = self.run.configuration.preset.trial.repeats_when_limited
+        tries = logged.unanswered(request)  # of a run that was interrupted
+        while True:
+            if len(tries) <= most:
+                tries.append(self._trial(logged, request))
+            trial = tries[-1]
             outcome = outcome_of(trial)
             if outcome.answers(request):
                 self._renew(logged, outcome)
@@ -453,7 +456,7 @@ class Conductor:
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
             if trial.verdict is Verdict.INCONSISTENT:
                 raise _inconsistent(trial, where)
-            if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
+            if len(tries) > most or _is_hopeless(request, trial):
                 break
             log.warning("%s is repeated: %s", where, trial.reason)
         if request.phase:  # what was found before it holds

@@ -1,24 +1,34 @@
 """Tries the bounds of a finished search again, and looks for loss below them.
 
 A search takes it that a DUT has one capacity, that it forgets an overload, and that what it carries
-it carries at every smaller load. After idle, lower bound, upper bound and lower bound are tried in
-this order, each by trials of its own that are classified by the goal; then some loads below. What
-contradicts a bound by more than the goal's width makes the result unstable.
+it carries at every smaller load. So lower bound, upper bound and lower bound are visited after
+idle, then some loads below.
+
+A *visit* is trials at one load, for goals each of which takes that load for something: see
+`VisitRole`. It objects to a goal's bounds where its trials alone, by the goal's own criterion,
+classify the load otherwise. Then a further visit decides, one width beyond a bound: less is noise.
+`_Retried` judges the visits of a goal, while they are made and when they are read from a log.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import ceil, isclose
 from statistics import median
-from typing import Literal
+from typing import TypeAlias
 
 from vnetperf.model.outcomes import Confirmation, LossInversion
 from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
-from vnetperf.model.trial import SAME_RTOL, SearchPhase, TrialOutcome, TrialRequest
+from vnetperf.model.trial import (
+    SAME_RTOL,
+    SearchPhase,
+    TrialOutcome,
+    TrialRequest,
+    Visit,
+    VisitRole,
+)
 from vnetperf.search.base import GoalOutcome, Procedure, Search, SearchOutcome, StopSearch
 from vnetperf.search.classification import (
     Criterion,
@@ -29,41 +39,43 @@ from vnetperf.search.classification import (
 )
 from vnetperf.search.session import Budget
 
+# `python -m benchmarks.confirmation constants` prints what each of these costs and prevents.
 #: Successive trials that agree with a bound, where the goal itself asks for more, confirm it.
-_AGREEING = 3
+AGREEING = 3
 #: A trial at a bound that forwards less than the lower bound by this share, and by this many
 #: widths, is no noise: bounds are tried again more often.
-_CLIFF, _CLIFF_WIDTHS = 0.03, 2.0
+CLIFF, CLIFF_WIDTHS = 0.03, 2.0
 #: How often, upper and lower bound in turn.
-_FURTHER_ROUNDS = 3
+FURTHER_ROUNDS = 3
 #: Short trials at the largest load of the search, so that both rates of an unstable DUT are seen.
-_RATE_TRIALS = 12
+RATE_TRIALS = 12
 #: Each load of the sweep, relative to the next larger one.
 SWEEP_RATIO = 0.6
 #: Trials that are forgiven by an exceed ratio are a mode of their own from this share on.
-_MODE_SHARE = 0.2
-
-_Role = Literal["lower", "upper"]
-_ROLES: tuple[_Role, ...] = ("lower", "upper")
+MODE_SHARE = 0.2
 
 
 def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimits) -> Search:
     """Run a search, then try its bounds again."""
     trials: list[TrialOutcome] = []
     outcome, stopped = yield from _recorded(search, trials)
-    session = _Session(inputs, limits, _budget(limits, outcome), trials)
-    finals = [r for r in outcome.results if r.regular or r.at_least]
+    session = _Session(inputs, limits, _budget(limits, outcome))
+    finals = [_Retried(r, limits, trials) for r in outcome.results if _is_final(r)]
     try:
         if stopped:
             raise StopSearch(stopped)
         if inputs.bounds:
             yield from session.confirm(finals)
-        if not session.contradictions:
-            yield from session.sweep(finals)
+        yield from session.sweep(finals)
+        yield from session.show_rates(finals, max((t.load_fps for t in trials), default=0.0))
     except StopSearch as stop:
         stopped = stop.reason
-    results = tuple(session.judge(result, result in finals, stopped) for result in outcome.results)
-    return replace(outcome, results=results, confirm_seconds=session.seconds)
+    by_goal = {one.goal.name: one for one in finals}
+    results = tuple(
+        _judged(result, by_goal.get(result.goal.name), inputs, session.trials, stopped)
+        for result in outcome.results
+    )
+    return replace(outcome, results=results, confirm_seconds=_seconds(session.trials))
 
 
 def confirming_trials(goals: Sequence[SearchGoal], inputs: ConfirmInputs) -> tuple[int, float]:
@@ -71,7 +83,7 @@ def confirming_trials(goals: Sequence[SearchGoal], inputs: ConfirmInputs) -> tup
     trials, seconds = 0, 0.0
     for goal in goals if inputs.bounds else ():
         needed = goal.duration_sum_s * (1.0 - goal.exceed_ratio) / goal.final_trial_s
-        visits = 3 * min(_AGREEING, ceil(round(needed, 9)))
+        visits = 3 * min(AGREEING, ceil(round(needed, 9)))
         trials, seconds = trials + visits, seconds + visits * goal.final_trial_s
     shortest = min(goal.final_trial_s for goal in goals)
     sweep = inputs.sweep_loads * min(inputs.sweep_trial_s, shortest)
@@ -83,9 +95,9 @@ def confirmed_by_trials(
     searched: Sequence[TrialOutcome],
     after: Sequence[TrialOutcome],
     limits: SearchLimits,
-    stopped: str = "",
     *,
-    ended: bool = True,
+    own: bool,
+    stopped: str = "",
 ) -> GoalOutcome:
     """Judge bounds by the trials of a log that confirmed those of its own goals.
 
@@ -94,26 +106,18 @@ def confirmed_by_trials(
         searched: Trials that found them.
         after: Trials of the confirmation.
         limits: Limits of the search.
+        own: Whether the goal is one of those that the search had.
         stopped: Why the search was stopped before its own end; "".
-        ended: Whether the log has the end of the search; else it may break off anywhere.
 
     Returns:
         The bounds with their confirmation.
     """
     if limits.confirm is None:
         return result
-    session = _Session(limits.confirm, limits, Budget(None), searched, list(after))
-    final = result.regular or result.at_least
-    unknown = session.read(result, ended=ended) if final else ""
-    if result.goal.name in session.confirmed:
-        return session.judge(result, final, stopped or unknown)
-    if not ended:
-        missing = "the log broke off before its bounds were confirmed"
-    elif result.goal.name in session.visits:
-        missing = "the log has too few trials at its bounds to confirm them for this goal"
-    else:
-        missing = "the log confirms other bounds"
-    return session.judge(result, final, stopped or missing)
+    retried = _Retried(result, limits, searched) if _is_final(result) else None
+    if retried is not None:
+        retried.read(after, own=own)
+    return _judged(result, retried, limits.confirm, after, stopped)
 
 
 def _recorded(search: Search, trials: list[TrialOutcome]) -> Procedure[tuple[SearchOutcome, str]]:
@@ -147,128 +151,369 @@ def _budget(limits: SearchLimits, outcome: SearchOutcome) -> Budget:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Visited:
+    """A visit, as one goal sees it."""
+
+    role: VisitRole
+    goal: SearchGoal
+    load_fps: float
+    trials: Sequence[TrialOutcome]
+    """They become more while the visit lasts."""
+    agreeing: int = AGREEING
+    """Trials that end it where all of them agree; 0: only a class does."""
+
+    @property
+    def carried(self) -> bool:
+        """What the goal takes the load for: True for one that the DUT carries."""
+        return self.role not in ("upper", "above")
+
+    @property
+    def class_(self) -> LoadClass:
+        """The class of the load by the goal's criterion and these trials alone."""
+        criterion = Criterion.of_goal(self.goal)
+        return classify(DurationSums.of(self.trials, criterion), criterion)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the goal needs no further trial."""
+        if self.role in ("glance", "rate") or self.class_ is not LoadClass.UNDECIDED:
+            return bool(self.trials)
+        criterion = Criterion.of_goal(self.goal)
+        full = [criterion.is_low_loss(t) for t in self.trials if criterion.is_full_length(t)]
+        return 0 < self.agreeing <= len(full) and all(low is self.carried for low in full)
+
+    @property
+    def objects(self) -> bool:
+        """Whether it shows the opposite of what the goal takes the load for."""
+        if self.role == "glance":
+            return any(trial.loss_ratio > self.goal.loss_ratio for trial in self.trials)
+        return self.class_ is (LoadClass.UPPER if self.carried else LoadClass.LOWER)
+
+    @property
+    def typical_rate_fps(self) -> float:
+        """Forwarding rate at the goal's quantile of loss, of these trials alone."""
+        measured = replace(Criterion.of_goal(self.goal), trial_s=0.0, duration_sum_s=0.0)
+        return conditional_throughput(self.load_fps, self.trials, measured)
+
+    def next_duration(self) -> float:
+        """A short trial first where its failure alone shows that an upper bound still is one."""
+        criterion = Criterion.of_goal(self.goal)
+        failed = DurationSums(short_high=self.goal.initial_trial_s)
+        if not self.carried and not self.trials and classify(failed, criterion) is LoadClass.UPPER:
+            return self.goal.initial_trial_s
+        return self.goal.final_trial_s
+
+
+@dataclass(slots=True)
+class _Retried:
+    """The final bounds of a goal, and the visits that tried them again."""
+
+    result: GoalOutcome
+    limits: SearchLimits
+    searched: Sequence[TrialOutcome]
+    visits: list[_Visited] = field(default_factory=list)
+
+    @property
+    def goal(self) -> SearchGoal:
+        """The goal."""
+        return self.result.goal
+
+    def load(self, role: VisitRole) -> float | None:
+        """The load of a bound."""
+        bound = self.result.relevant_lower_bound
+        if role == "upper":
+            bound = self.result.relevant_upper_bound
+        return None if bound is None else bound.load_fps
+
+    def is_at(self, role: VisitRole, load: float) -> bool:
+        """Whether a load is that of a bound."""
+        bound = self.load(role)
+        return bound is not None and isclose(bound, load, rel_tol=SAME_RTOL)
+
+    def roles_at(self, load: float) -> list[VisitRole]:
+        """What the goal takes a load for: one of its bounds."""
+        bounds: tuple[VisitRole, ...] = ("lower", "upper")
+        return [role for role in bounds if self.is_at(role, load)]
+
+    def decider(self, visit: _Visited) -> tuple[VisitRole, float] | None:
+        """What has to be visited where a visit objects to the bounds.
+
+        Returns:
+            The further visit's role and load; None where this one is enough.
+        """
+        load = visit.load_fps
+        if not visit.objects:
+            return None
+        if visit.role == "glance":
+            return "below", load
+        if visit.role == "upper":
+            above = min(load / (1.0 - self.goal.width), self.limits.max_load_fps)
+            return ("above", above) if above > load else None
+        if visit.role == "lower":
+            below = max(load * (1.0 - self.goal.width), self.limits.min_load_fps)
+            # It forwards less than that load, which it would not carry either.
+            slow = visit.typical_rate_fps < below * (1.0 - self.goal.loss_ratio)
+            return ("below", below) if below < load and not slow else None
+        return None
+
+    def contradiction(self) -> str:
+        """What contradicts a bound by more than the goal's width; "" for nothing."""
+        for visit in self.visits:
+            if not visit.objects or self.decider(visit) is not None:
+                continue
+            where = f"{visit.load_fps:.0f} frames/s per interface"
+            if visit.role == "lower":
+                rate = f"{visit.typical_rate_fps:.0f} of {where}"
+                return f"the lower bound was not carried again: {rate}"
+            if not visit.carried:
+                return f"the upper bound was carried: {where}"
+        return ""
+
+    def inversions(self) -> tuple[LossInversion, ...]:
+        """Loads below the lower bound that were not carried."""
+        return tuple(
+            LossInversion(
+                load_fps=visit.load_fps,
+                loss_ratio=median(trial.loss_ratio for trial in visit.trials),
+                trials=tuple(trial.number for trial in visit.trials),
+            )
+            for visit in self.visits
+            if visit.role == "below" and visit.objects
+        )
+
+    def open_visits(self, *roles: VisitRole) -> list[_Visited]:
+        """Visits that object to the bounds, and are not followed by the one that decides."""
+        return [
+            visit
+            for visit, after in zip(self.visits, [*self.visits[1:], None], strict=True)
+            if visit.role in roles
+            and (wanted := self.decider(visit)) is not None
+            and not (after is not None and after.role == wanted[0] and after.ended)
+        ]
+
+    def is_unsteady(self) -> bool:
+        """Whether trials at the bounds forwarded far less than the lower bound: no noise."""
+        return any(self.is_far_below(trial) for trial in self.at_bounds())
+
+    def is_far_below(self, trial: TrialOutcome) -> bool:
+        """Whether a trial forwarded far less than the lower bound."""
+        far = max(CLIFF, CLIFF_WIDTHS * self.goal.width)
+        kept = (1.0 - far) * (1.0 - self.goal.loss_ratio)
+        lower = self.load("lower")
+        return lower is not None and trial.forwarding_rate_fps < lower * kept
+
+    def at_bounds(self, *roles: VisitRole) -> list[TrialOutcome]:
+        """All trials at the bounds, or at one of them: those that found them, and those after."""
+        wanted = roles or ("lower", "upper")
+        found = [t for t in self.searched if any(self.is_at(role, t.load_fps) for role in wanted)]
+        return [*found, *(t for v in self.visits if v.role in wanted for t in v.trials)]
+
+    def is_confirmed(self) -> bool:
+        """Whether the bounds were visited as often as they have to be, and nothing is open."""
+        rounds = 1 + (FURTHER_ROUNDS if self.is_unsteady() else 0)
+        ended = [visit.role for visit in self.visits if visit.ended]
+        uppers = rounds if self.load("upper") is not None else 0
+        often = ended.count("lower") > rounds and ended.count("upper") >= uppers
+        return often and not self.open_visits("lower", "upper")
+
+    def missing(self) -> str:
+        """What confirms the bounds neither way."""
+        for visit in self.open_visits("lower", "upper"):
+            verb = "not carried again" if visit.carried else "carried"
+            return f"the {visit.role} bound was {verb}; one width beyond it was not tried"
+        return "the log confirms other bounds"
+
+    def swept(self) -> tuple[float, ...]:
+        """Loads below that were tried."""
+        return tuple(v.load_fps for v in self.visits if v.role == "glance" and v.trials)
+
+    def unswept(self, inputs: ConfirmInputs, stopped: str) -> str:
+        """Why it is not known of each load of the sweep whether it is carried; "" if it is."""
+        swept = self.swept()
+        following = SWEEP_RATIO * min((*swept, self.load("lower") or 0.0))
+        whole = len(swept) >= inputs.sweep_loads or following < self.limits.min_load_fps
+        unknown = [f"{visit.load_fps:.0f}" for visit in self.open_visits("glance")]
+        if stopped and (unknown or not whole):
+            return f"loads below it were not all tried: {stopped}"
+        if unknown:
+            return f"its loss at {', '.join(unknown)} frames/s per interface is not known"
+        return "" if whole else "loads below it were not all tried"
+
+    def modes(self, rates: Sequence[float]) -> tuple[float, ...]:
+        """Both rates of a DUT that contradicts its bounds: further apart than noise, or none."""
+        criterion, at_bounds = Criterion.of_goal(self.goal), self.at_bounds()
+        far = [t.forwarding_rate_fps for t in at_bounds if self.is_far_below(t)]
+        lossy = [t.forwarding_rate_fps for t in at_bounds if not criterion.is_low_loss(t)]
+        low, high = median(far) if far else min(lossy, default=min(rates)), max(rates)
+        return (low, high) if high - low > self.goal.width * high else ()
+
+    def forgiven_modes(self) -> tuple[float, ...]:
+        """Both rates where trials at the lower bound fall into two far groups."""
+        trials = self.at_bounds("lower")
+        far = [t.forwarding_rate_fps for t in trials if self.is_far_below(t)]
+        lower = self.load("lower")
+        if lower is None or len(far) < max(2.0, MODE_SHARE * len(trials)):
+            return ()
+        return (median(far), lower)
+
+    def read(self, after: Sequence[TrialOutcome], *, own: bool) -> None:
+        """Take the visits of a log that were made for this goal.
+
+        A goal that the search did not have, and one of a log that names no visits, has those at its
+        own bounds, and what decides for it.
+        """
+        for trials in _parted(after):
+            first = trials[0].request
+            if first.visit is None:
+                self._add_unnamed(trials)
+            elif own and self.goal.name in first.visit.roles:
+                self._add(first.visit.roles[self.goal.name], trials, first.visit.agreeing)
+            elif not own:
+                kinds = set(first.visit.roles.values())
+                below: VisitRole = "glance" if "glance" in kinds else "below"
+                if kinds != {"rate"}:
+                    self._add_by_load(trials, below, first.visit.agreeing)
+
+    def _add(
+        self, role: VisitRole, trials: Sequence[TrialOutcome], agreeing: int = AGREEING
+    ) -> _Visited:
+        visit = _Visited(role, self.goal, trials[0].load_fps, trials, agreeing)
+        self.visits.append(visit)
+        return visit
+
+    def _add_unnamed(self, trials: Sequence[TrialOutcome]) -> None:
+        """Successive trials at a load, in a log that does not name their visit."""
+        if trials[0].request.phase == "sweep":
+            # The first trial only decides whether there are others.
+            self._add_by_load(trials[:1], "glance")
+            if trials[1:]:
+                self._add_by_load(trials[1:], "below")
+            return
+        # Nothing is tried between two visits of a maximum load that is carried.
+        while self.result.at_least and self.is_at("lower", trials[0].load_fps):
+            parts = (n for n in range(1, len(trials)) if self._ends(trials[:n]))
+            end = next(parts, len(trials))
+            self._add_by_load(trials[:end], "below")
+            trials = trials[end:]
+            if not trials:
+                return
+        self._add_by_load(trials, "below")
+
+    def _ends(self, trials: Sequence[TrialOutcome]) -> bool:
+        return _Visited("lower", self.goal, trials[0].load_fps, trials).ended
+
+    def _add_by_load(
+        self, trials: Sequence[TrialOutcome], below: VisitRole, agreeing: int = AGREEING
+    ) -> None:
+        load = trials[0].load_fps
+        wanted = self.decider(self.visits[-1]) if self.visits else None
+        if trials[0].request.phase == "sweep":
+            if load < (self.load("lower") or 0.0):
+                self._add(below, trials, agreeing)
+        elif roles := self.roles_at(load):
+            self._add(roles[0], trials, agreeing)
+        elif wanted is not None and isclose(load, wanted[1], rel_tol=SAME_RTOL):
+            self._add(wanted[0], trials, agreeing)
+
+
+#: A goal, and what it takes a load for.
+_Wanted: TypeAlias = tuple[_Retried, VisitRole]
+
+
 @dataclass(slots=True)
 class _Session:
-    """The trials after a search, and what contradicts it."""
+    """The trials after a search."""
 
     inputs: ConfirmInputs
     limits: SearchLimits
     budget: Budget
-    searched: Sequence[TrialOutcome]
     trials: list[TrialOutcome] = field(default_factory=list)
-    visits: dict[str, Counter[_Role]] = field(default_factory=dict)
-    """Goal -> visits of its bounds that came to their end."""
-    doubted: dict[str, bool] = field(default_factory=dict)
-    """Goal, once its bounds were tried in turn -> whether that calls for further rounds."""
-    confirmed: set[str] = field(default_factory=set)
-    """Names of goals whose bounds were tried to the end."""
-    contradictions: dict[str, str] = field(default_factory=dict)
-    """Goal -> what contradicts it."""
-    inversions: dict[str, list[LossInversion]] = field(default_factory=dict)
-    swept: list[float] = field(default_factory=list)
+    visits: int = 0
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of traffic."""
-        return sum(trial.duration_s for trial in self.trials)
-
-    def confirm(self, finals: Sequence[GoalOutcome]) -> Procedure[None]:
-        """Try bounds upwards, then the lower ones downwards; more often where loss is no noise."""
+    def confirm(self, finals: Sequence[_Retried]) -> Procedure[None]:
+        """Visit bounds upwards, lower ones downwards; more often where loss is no noise."""
         lowers, uppers = _loads(finals, "lower"), _loads(finals, "upper")
-        order = sorted({*lowers, *uppers}) + sorted(lowers, reverse=True)
-        yield from self._try(order, finals)
-        doubtful = [r for r in finals if self.doubted.get(r.goal.name)]
-        for _ in range(_FURTHER_ROUNDS):
-            for result in doubtful:
-                if result.goal.name not in self.contradictions:
-                    again = [*_loads([result], "upper"), *_loads([result], "lower")]
-                    yield from self._try(again, [result], agreeing=False)
-        if self.contradictions:
-            overload = max(trial.load_fps for trial in self.searched)
-            seconds = min(self.inputs.sweep_trial_s, *(r.goal.initial_trial_s for r in finals))
-            for _ in range(_RATE_TRIALS):
-                yield from self._measure(overload, seconds, "confirm")
+        for load in [*sorted({*lowers, *uppers}), *reversed(lowers)]:
+            yield from self._try(load, finals)
+        unsteady = [one for one in finals if one.is_unsteady()]
+        for _ in range(FURTHER_ROUNDS):
+            for one in unsteady:
+                for load in (*_loads([one], "upper"), *_loads([one], "lower")):
+                    if not _is_unstable(one):
+                        yield from self._try(load, [one], further=True)
 
     def _try(
-        self, loads: Sequence[float], finals: Sequence[GoalOutcome], *, agreeing: bool = True
+        self, load: float, finals: Sequence[_Retried], *, further: bool = False
     ) -> Procedure[None]:
-        for load in loads:
-            bounds = [(r, role) for r in finals for role in _ROLES if _is_at(r, role, load)]
-            wanted = {r.goal.name: (r.goal, role) for r, role in bounds}
-            fresh = yield from self._visit(load, [*wanted.values()], agreeing=agreeing)
-            for result, role in bounds:
-                yield from self._judge_visit(result, role, load, fresh)
+        """Visit a bound, and what decides where that visit objects."""
+        wanted = [(one, role) for one in finals for role in one.roles_at(load)]
+        visits = yield from self._visit(load, wanted, "confirm", further=further)
+        for (one, _), visit in zip(wanted, visits, strict=True):
+            if (decider := one.decider(visit)) is not None:
+                role, beyond = decider
+                yield from self._visit(beyond, [(one, role)], "confirm")
 
-    def _judge_visit(
-        self, result: GoalOutcome, role: _Role, load: float, fresh: Sequence[TrialOutcome]
-    ) -> Procedure[None]:
-        """Note what contradicts a bound by more than the goal's width."""
-        goal = result.goal
-        if role == "lower":
-            self._note_lower(goal, load, fresh)
-        elif _class(goal, fresh) is LoadClass.LOWER:
-            above = self._above(goal, load)
-            if above > load:
-                fresh = yield from self._visit(above, [(goal, "upper")])
-            self._note_upper(goal, above, fresh)
-        self._note_visit(result, role)
+    def sweep(self, finals: Sequence[_Retried]) -> Procedure[None]:
+        """Try loads below all lower bounds, from the largest down."""
+        load = min(_loads(finals, "lower"), default=0.0)
+        shortest = min((one.goal.final_trial_s for one in finals), default=0.0)
+        seconds = min(self.inputs.sweep_trial_s, shortest)
+        for _ in range(self.inputs.sweep_loads):
+            load *= SWEEP_RATIO
+            if load < self.limits.min_load_fps:
+                return
+            glances: list[_Wanted] = [(one, "glance") for one in finals]
+            seen = yield from self._visit(load, glances, "sweep", seconds=seconds)
+            lossy = [one for one, visit in zip(finals, seen, strict=True) if visit.objects]
+            if lossy:
+                yield from self._visit(load, [(one, "below") for one in lossy], "sweep")
 
-    def _note_visit(self, result: GoalOutcome, role: _Role) -> None:
-        """Count a visit that came to its end: lower, upper, lower, and those of further rounds."""
-        name = result.goal.name
-        visits = self.visits.setdefault(name, Counter())
-        visits[role] += 1
-        rounds = min(visits["lower"] - 1, visits["lower"] if result.at_least else visits["upper"])
-        if rounds > 0 and name not in self.doubted:
-            self.doubted[name] = name not in self.contradictions and self._cliff(result)
-        if rounds > (_FURTHER_ROUNDS if self.doubted.get(name) else 0):
-            self.confirmed.add(name)
-
-    def _above(self, goal: SearchGoal, load: float) -> float:
-        """What must be carried as well to contradict an upper bound that is."""
-        return min(load / (1.0 - goal.width), self.limits.max_load_fps)
-
-    def _note_lower(self, goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> None:
-        forwarded = _typical_rate(goal, load, fresh)
-        kept = (1.0 - goal.loss_ratio) * (1.0 - goal.width)
-        if _class(goal, fresh) is LoadClass.UPPER and forwarded < load * kept:
-            self._contradict(goal, f"the lower bound was not carried again: {forwarded:.0f}", load)
-
-    def _note_upper(self, goal: SearchGoal, above: float, fresh: Sequence[TrialOutcome]) -> None:
-        if _class(goal, fresh) is LoadClass.LOWER:
-            self._contradict(goal, "the upper bound was carried:", above)
-
-    def _contradict(self, goal: SearchGoal, text: str, load: float) -> None:
-        of = " of" if text[-1].isdigit() else ""
-        self.contradictions.setdefault(goal.name, f"{text}{of} {load:.0f} frames/s per interface")
+    def show_rates(self, finals: Sequence[_Retried], overload: float) -> Procedure[None]:
+        """Trials at the largest load, where a DUT has two rates."""
+        unstable = [one for one in finals if one.contradiction()]
+        seconds = [one.goal.initial_trial_s for one in finals]
+        for _ in range(RATE_TRIALS if unstable else 0):
+            rates: list[_Wanted] = [(one, "rate") for one in unstable]
+            shortest = min(self.inputs.sweep_trial_s, *seconds)
+            yield from self._visit(overload, rates, "confirm", seconds=shortest)
 
     def _visit(
         self,
         load: float,
-        wanted: Sequence[tuple[SearchGoal, str]],
-        phase: SearchPhase = "confirm",
+        wanted: Sequence[_Wanted],
+        phase: SearchPhase,
         *,
-        agreeing: bool = True,
-    ) -> Procedure[list[TrialOutcome]]:
-        """Run trials at a load until they classify it for each goal, or all agree with it."""
-        fresh: list[TrialOutcome] = []
-        while open_ := [
-            (goal, role)
-            for goal, role in wanted
-            if _class(goal, fresh) is LoadClass.UNDECIDED
-            and not (agreeing and _has_ended(goal, role, fresh))
-        ]:
-            seconds = max(_next_duration(goal, role, fresh) for goal, role in open_)
-            fresh.append((yield from self._measure(load, seconds, phase)))
-        return fresh
+        further: bool = False,
+        seconds: float | None = None,
+    ) -> Procedure[list[_Visited]]:
+        """Run trials at a load until it is classified for each goal, or the first ones agree.
 
-    def _measure(self, load: float, seconds: float, phase: SearchPhase) -> Procedure[TrialOutcome]:
+        A further visit needs a class. With `seconds` it is one trial of that length.
+        """
+        self.visits += 1
+        agreeing = 0 if further else AGREEING
+        roles = {one.goal.name: role for one, role in wanted}
+        visit = Visit(number=self.visits, roles=roles, agreeing=agreeing)
+        trials: list[TrialOutcome] = []
+        seen = [_Visited(role, one.goal, load, trials, agreeing) for one, role in wanted]
+        for (one, _), visited in zip(wanted, seen, strict=True):
+            one.visits.append(visited)
+        while open_ := [one for one in seen if not one.ended]:
+            length = seconds or max(one.next_duration() for one in open_)
+            trials.append((yield from self._measure(load, length, phase, visit)))
+        return seen
+
+    def _measure(
+        self, load: float, seconds: float, phase: SearchPhase, visit: Visit
+    ) -> Procedure[TrialOutcome]:
         self.budget.check(seconds)
         trial = yield TrialRequest(
             load_fps=load,
             duration_s=seconds,
             histogram_up_to_loss=-1.0,
             phase=phase,
+            visit=visit,
             rest_s=0.0 if self.trials else self.inputs.idle_s,
             when_limited="fail",
         )
@@ -276,245 +521,72 @@ class _Session:
         self.trials.append(trial)
         return trial
 
-    def _cliff(self, result: GoalOutcome) -> bool:
-        """Whether trials at the bounds forwarded far less than the lower bound."""
-        return any(self._is_far_below(result, trial) for trial in self._at_bounds(result))
 
-    def _is_far_below(self, result: GoalOutcome, trial: TrialOutcome) -> bool:
-        lower = result.relevant_lower_bound
-        far = max(_CLIFF, _CLIFF_WIDTHS * result.goal.width)
-        kept = (1.0 - far) * (1.0 - result.goal.loss_ratio)
-        return lower is not None and trial.forwarding_rate_fps < lower.load_fps * kept
-
-    def _at_bounds(self, result: GoalOutcome) -> list[TrialOutcome]:
-        trials = (*self.searched, *self.trials)
-        return [
-            trial
-            for trial in trials
-            if any(_is_at(result, role, trial.load_fps) for role in _ROLES)
-        ]
-
-    def sweep(self, finals: Sequence[GoalOutcome]) -> Procedure[None]:
-        """Try loads below all lower bounds, from the largest down."""
-        if not finals:
-            return
-        load = min(_loads(finals, "lower"))
-        for _ in range(self.inputs.sweep_loads):
-            load *= SWEEP_RATIO
-            if load < self.limits.min_load_fps:
-                return
-            shortest = min(result.goal.final_trial_s for result in finals)
-            seconds = min(self.inputs.sweep_trial_s, shortest)
-            trial = yield from self._measure(load, seconds, "sweep")
-            self.swept.append(load)
-            lossy = [r.goal for r in finals if trial.loss_ratio > r.goal.loss_ratio]
-            if not lossy:
-                continue
-            fresh = yield from self._visit(load, [(g, "lower") for g in lossy], "sweep")
-            for goal in lossy:
-                self._note_inversion(goal, load, fresh)
-
-    def _note_inversion(self, goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> None:
-        if _class(goal, fresh) is LoadClass.UPPER:
-            found = LossInversion(
-                load_fps=load,
-                loss_ratio=median(t.loss_ratio for t in fresh),
-                trials=tuple(t.number for t in fresh),
-            )
-            self.inversions.setdefault(goal.name, []).append(found)
-
-    def read(self, result: GoalOutcome, *, ended: bool = True) -> str:
-        """Judge a goal by trials that are there, whatever goals they were run for.
-
-        A visit that broke off, or was too short for this goal, is none.
-
-        Returns:
-            What they leave open below the lower bound; "" for nothing.
-        """
-        every, self.trials = self.trials, []
-        visits = [
-            (*key, [*fresh])
-            for key, fresh in groupby(every, lambda t: (t.request.phase, t.load_fps))
-        ]
-        unknown = []
-        for number, (phase, load, fresh) in enumerate(visits):
-            further = visits[number + 1 :][:1]
-            if phase == "sweep":
-                unknown += self._read_sweep(result, load, fresh)
-            elif _is_at(result, "upper", load):
-                self._read_upper(result, load, fresh, [found for _, _, found in further])
-            elif result.at_least and _is_at(result, "lower", load):
-                self._read_maximum(result, load, fresh, whole=ended or bool(further))
-            elif _is_at(result, "lower", load):
-                self._read_lower(result, load, fresh)
-        self.trials = every
-        if unknown:
-            return f"its loss at {', '.join(unknown)} frames/s per interface is not known"
-        return "" if ended or self._all_swept(result) else "the log broke off"
-
-    def _read_lower(self, result: GoalOutcome, load: float, fresh: Sequence[TrialOutcome]) -> None:
-        self.trials += fresh
-        self._note_lower(result.goal, load, fresh)
-        if self._is_visit(result, "lower", fresh):
-            self._note_visit(result, "lower")
-
-    def _read_maximum(
-        self, result: GoalOutcome, load: float, fresh: Sequence[TrialOutcome], *, whole: bool
-    ) -> None:
-        """Successive visits of the maximum load, between which nothing is tried.
-
-        Each has ended where it would end for this goal alone.
-        """
-        part: list[TrialOutcome] = []
-        last: list[TrialOutcome] = []
-        for trial in fresh:
-            self.trials.append(trial)
-            part.append(trial)
-            if self._is_visit(result, "lower", part):
-                self._note_lower(result.goal, load, part)
-                self._note_visit(result, "lower")
-                last, part = part, []
-        if part and whole:  # of another goal that needed more
-            self._note_lower(result.goal, load, [*last, *part])
-
-    def _read_upper(
-        self,
-        result: GoalOutcome,
-        load: float,
-        fresh: Sequence[TrialOutcome],
-        further: Sequence[Sequence[TrialOutcome]],
-    ) -> None:
-        self.trials += fresh
-        goal, above = result.goal, self._above(result.goal, load)
-        # Above the maximum load there is nothing to try: the visit itself counts.
-        found = [f for f in further if isclose(f[0].load_fps, above, rel_tol=SAME_RTOL)]
-        tried = [fresh] if above <= load else found
-        for one in tried:
-            self._note_upper(goal, above, one)
-        carried = _class(goal, fresh) is LoadClass.LOWER
-        complete = not carried or any(_has_ended(goal, "upper", one) for one in tried)
-        if complete and self._is_visit(result, "upper", fresh):
-            self._note_visit(result, "upper")
-
-    def _is_visit(self, result: GoalOutcome, role: _Role, fresh: Sequence[TrialOutcome]) -> bool:
-        """Whether trials at a bound are all that a visit takes: in further rounds they decide."""
-        if self.doubted.get(result.goal.name):
-            return _class(result.goal, fresh) is not LoadClass.UNDECIDED
-        return _has_ended(result.goal, role, fresh)
-
-    def _read_sweep(
-        self, result: GoalOutcome, load: float, fresh: Sequence[TrialOutcome]
-    ) -> list[str]:
-        """The load, where its loss is not known."""
-        goal = result.goal
-        self.swept.append(load)
-        if load >= (_bound_load(result, "lower") or 0.0):
-            return []
-        # The first trial only decides whether there are others: for goals of the log.
-        self._note_inversion(goal, load, fresh[1:])
-        open_ = fresh[0].loss_ratio > goal.loss_ratio and not _has_ended(goal, "lower", fresh[1:])
-        return [f"{load:.0f}"] if open_ else []
-
-    def _all_swept(self, result: GoalOutcome) -> bool:
-        last = self.swept[-1] if self.swept else _bound_load(result, "lower") or 0.0
-        few = len(self.swept) < self.inputs.sweep_loads
-        return not few or last * SWEEP_RATIO < self.limits.min_load_fps
-
-    def judge(self, result: GoalOutcome, final: bool, stopped: str) -> GoalOutcome:
-        """A goal's outcome with its confirmation."""
-        name = result.goal.name
-        found = Confirmation(
-            status="not confirmed",
-            swept_fps=tuple(self.swept) if final else (),
-            inversions=tuple(self.inversions.get(name, ())),
-            trials=tuple(trial.number for trial in self.trials) if final else (),
-            trial_seconds=round(self.seconds, 6),
-            idle_s=self.inputs.idle_s if self.trials else 0.0,
-        )
-        why = self.contradictions.get(name, "")
-        if found.inversions and not why:
-            lossy = ", ".join(
-                f"{one.loss_ratio:.3%} lost at {one.load_fps:.0f}" for one in found.inversions
-            )
-            why = f"loss inversion below the lower bound: {lossy} frames/s per interface"
-        if why:
-            contradicted = name in self.contradictions
-            update = {
-                "status": "unstable",
-                "reason": why,
-                "modes": self._modes(result) if contradicted else (),
-            }
-            found = found.model_copy(update=update)
-            return replace(result, regular=False, reason=why, confirmation=found)
-        if name in self.confirmed:
-            update = {"status": "confirmed", "modes": self._forgiven_mode(result)}
-            if stopped:
-                update["reason"] = f"loads below it were not all tried: {stopped}"
-        elif not final:
-            missing = "no load met the goal" if result.at_most else "its bounds are not final"
-            update = {"reason": missing}
-        else:
-            update = {"reason": stopped or "the preset does not confirm bounds"}
-        return replace(result, confirmation=found.model_copy(update=update))
-
-    def _modes(self, result: GoalOutcome) -> tuple[float, ...]:
-        rates = [trial.forwarding_rate_fps for trial in (*self.searched, *self.trials)]
-        criterion = Criterion.of_goal(result.goal)
-        lossy = [t for t in self._at_bounds(result) if not criterion.is_low_loss(t)]
-        low = median(trial.forwarding_rate_fps for trial in lossy) if lossy else min(rates)
-        return (low, max(rates))
-
-    def _forgiven_mode(self, result: GoalOutcome) -> tuple[float, ...]:
-        """Both rates where trials at the lower bound fall into two far groups."""
-        lower = result.relevant_lower_bound
-        trials = [t for t in self._at_bounds(result) if _is_at(result, "lower", t.load_fps)]
-        far = [t.forwarding_rate_fps for t in trials if self._is_far_below(result, t)]
-        if lower is None or len(far) < max(2.0, _MODE_SHARE * len(trials)):
-            return ()
-        return (median(far), lower.load_fps)
+def _judged(
+    result: GoalOutcome,
+    retried: _Retried | None,
+    inputs: ConfirmInputs,
+    after: Sequence[TrialOutcome],
+    stopped: str,
+) -> GoalOutcome:
+    """A goal's outcome with its confirmation."""
+    found = Confirmation(
+        status="not confirmed",
+        trial_seconds=round(_seconds(after), 6),
+        idle_s=inputs.idle_s if after else 0.0,
+    )
+    if retried is None:
+        missing = "no load met the goal" if result.at_most else "its bounds are not final"
+        return replace(result, confirmation=found.model_copy(update={"reason": missing}))
+    inversions = retried.inversions()
+    update: dict[str, object] = {
+        "swept_fps": retried.swept(),
+        "inversions": inversions,
+        "trials": tuple(trial.number for trial in after),
+    }
+    why = contradiction = retried.contradiction()
+    if inversions and not why:
+        lossy = ", ".join(f"{one.loss_ratio:.3%} lost at {one.load_fps:.0f}" for one in inversions)
+        why = f"loss inversion below the lower bound: {lossy} frames/s per interface"
+    if why:
+        rates = [trial.forwarding_rate_fps for trial in (*retried.searched, *after)]
+        modes = retried.modes(rates) if contradiction else ()
+        update |= {"status": "unstable", "reason": why, "modes": modes}
+        result = replace(result, regular=False, at_least=False, reason=why)
+    elif retried.is_confirmed():
+        reason = retried.unswept(inputs, stopped)
+        modes = retried.forgiven_modes()
+        update |= {"status": "confirmed", "reason": reason, "modes": modes}
+    elif not inputs.bounds:
+        update["reason"] = stopped or "the preset does not confirm bounds"
+    else:
+        update["reason"] = stopped or retried.missing()
+    return replace(result, confirmation=found.model_copy(update=update))
 
 
-def _loads(results: Sequence[GoalOutcome], role: _Role) -> list[float]:
-    found = (_bound_load(result, role) for result in results)
+def _is_final(result: GoalOutcome) -> bool:
+    return result.regular or result.at_least
+
+
+def _is_unstable(retried: _Retried) -> bool:
+    return bool(retried.contradiction() or retried.inversions())
+
+
+def _loads(finals: Sequence[_Retried], role: VisitRole) -> list[float]:
+    found = (one.load(role) for one in finals)
     return sorted({load for load in found if load is not None})
 
 
-def _bound_load(result: GoalOutcome, role: str) -> float | None:
-    bound = result.relevant_lower_bound if role == "lower" else result.relevant_upper_bound
-    return None if bound is None else bound.load_fps
+def _seconds(trials: Sequence[TrialOutcome]) -> float:
+    return sum(trial.duration_s for trial in trials)
 
 
-def _is_at(result: GoalOutcome, role: str, load: float) -> bool:
-    bound = _bound_load(result, role)
-    return bound is not None and isclose(bound, load, rel_tol=SAME_RTOL)
+def _parted(trials: Sequence[TrialOutcome]) -> Iterator[list[TrialOutcome]]:
+    """The trials of each visit; of a log that names none, those at a load."""
 
+    def key(trial: TrialOutcome) -> tuple[object, ...]:
+        visit = trial.request.visit
+        return (trial.request.phase, trial.load_fps) if visit is None else (visit.number,)
 
-def _class(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> LoadClass:
-    criterion = Criterion.of_goal(goal)
-    return classify(DurationSums.of(fresh, criterion), criterion)
-
-
-def _all_agree(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bool:
-    criterion = Criterion.of_goal(goal)
-    full = [criterion.is_low_loss(t) for t in fresh if criterion.is_full_length(t)]
-    return len(full) >= _AGREEING and all(low is (role == "lower") for low in full)
-
-
-def _has_ended(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bool:
-    """Whether a visit of a bound, or of a load below, needs no more trials for a goal."""
-    return _class(goal, fresh) is not LoadClass.UNDECIDED or _all_agree(goal, role, fresh)
-
-
-def _next_duration(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> float:
-    """A short trial first where its failure alone shows that an upper bound still is one."""
-    criterion = Criterion.of_goal(goal)
-    failed = DurationSums(short_high=goal.initial_trial_s)
-    if role == "upper" and not fresh and classify(failed, criterion) is LoadClass.UPPER:
-        return goal.initial_trial_s
-    return goal.final_trial_s
-
-
-def _typical_rate(goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> float:
-    """Forwarding rate at the goal's quantile of loss, of these trials alone."""
-    measured = replace(Criterion.of_goal(goal), trial_s=0.0, duration_sum_s=0.0)
-    return conditional_throughput(load, fresh, measured)
+    for _, visit in groupby(trials, key):
+        yield [*visit]

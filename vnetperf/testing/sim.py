@@ -109,6 +109,9 @@ class SimulatedDut:
     lossy_ratio: float = 0.02
     """Share of the frames lost there."""
 
+    lossy_after_rest_s: float = 0.0
+    """Rest before a trial from which on it loses them, seconds; 0 for always."""
+
     seed: int = 0
     """Seed of everything drawn."""
 
@@ -120,6 +123,7 @@ class SimulatedDut:
 
     _random: random.Random = field(init=False, repr=False)
     _wedged_until_s: float = field(default=0.0, init=False, repr=False)
+    _has_rested: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)  # noqa: S311 - a simulation, not a secret
@@ -183,7 +187,8 @@ class SimulatedDut:
         forwarded = min(offered, math.floor(room))
         forwarded -= min(forwarded, self._draw_drops(forwarded * self.drop_probability))
         low, high = self.lossy_loads_fps
-        if low < request.load_fps < high:
+        self._has_rested |= request.rest_s >= self.lossy_after_rest_s
+        if self._has_rested and low < request.load_fps < high:
             forwarded = min(forwarded, math.floor(offered * (1.0 - self.lossy_ratio)))
         rate = forwarded / request.duration_s
         of_thread = rate / self.tester_threads
