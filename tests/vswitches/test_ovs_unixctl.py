@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,3 +118,27 @@ def test_a_daemon_that_hangs_is_given_up(daemon: Callable[[Script], UnixCtl]) ->
     client.timeout_s = 0.1
     with pytest.raises(DutError, match="no answer to x"):
         client.call("x")
+
+
+def test_a_daemon_that_is_stopped_is_not_waited_for(
+    daemon: Callable[[Script], UnixCtl], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vnetperf.host.wait.CHECK_S", 0.02)
+    silent: list[bool] = [True]
+
+    def script(connection: socket.socket, request: dict[str, object]) -> bool:
+        if not silent[0]:
+            connection.sendall(answer(request, result="there"))
+        return True
+
+    def stopped() -> None:
+        raise DutError("ovs-vswitchd (pid 1) is stopped")
+
+    client = daemon(script)
+    client.check = stopped
+    began = time.monotonic()
+    with pytest.raises(DutError, match="is stopped"):
+        client.call("dpif/show")
+    assert time.monotonic() - began < 1.0
+    silent[0] = False
+    assert client.call("dpif/show") == "there"  # by a new connection: no late answer is taken
