@@ -720,5 +720,31 @@ def test_a_forwarding_rate_of_shares_deviates_and_forward_pressure_is_not_done()
 
 def test_a_burst_has_the_minimum_gap_of_a_medium_only() -> None:
     entries = ledger_of_tests(shipped("rfc9004"), ("back_to_back", 64))
+    assert entries["RFC 9004, longest burst"].status == "met"
     assert entries["RFC 9004, minimum gap"].status == "deviated"
     assert "virtual wires have no rate" in entries["RFC 9004, minimum gap"].reason
+
+
+@pytest.mark.parametrize(
+    ("bursts", "capped", "why"),
+    [
+        ([100.0, 10_000.0, 200.0], True, "1 of 3 searches reached it"),
+        ([100.0, 9_000.0], False, "within 10% of it"),
+        ([100.0, 8_999.0], False, ""),
+    ],
+)
+def test_a_burst_near_the_longest_that_was_tried_is_no_result(
+    bursts: list[float], capped: bool, why: str
+) -> None:
+    preset = shipped("rfc9004")
+    log = WrittenLog(preset)
+    result = log.measured("back_to_back", 64)
+    assert result.back_to_back is not None
+    found = result.back_to_back.model_copy(update={"frames": spread(bursts), "capped": capped})
+    (entry,) = [
+        e
+        for e in ledger(preset, [result.model_copy(update={"back_to_back": found})], log)
+        if e.clause == "RFC 9004, longest burst"
+    ]
+    assert entry.status == ("deviated" if why else "met")
+    assert why in entry.reason

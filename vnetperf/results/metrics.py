@@ -98,6 +98,8 @@ class Metric:
             return Measurand(value.mean, low, high)
         if self.bounds is not None:
             return Measurand(value, *self.bounds)
+        if value is not None and "at least" in self.qualifiers:
+            return Measurand(value, value, inf)
         return None if value is None else Measurand.exact(value)
 
     @property
@@ -417,7 +419,10 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     found = result.back_to_back
     if found is None:
         return
-    capped = "every burst up to the longest one tried came through" if found.capped else ""
+    capped = ""
+    if found.capped:
+        of = f"{found.at_longest} of {found.frames.n} searches"
+        capped = f"every burst up to the longest one tried came through in {of}"
     note = "; ".join(filter(None, (capped, found.note)))
     about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
     burst: dict[str, Any] = {
@@ -432,7 +437,10 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
         why = f"not compared: {found.undecided} searches were not decided; {found.note}"
         yield make("", "frames", None, more="burst", why=why, given=burst.pop("given"))
         del burst["more"]
-    yield make("back_to_back_frames", "frames", found.frames, **burst, **about)
+    # With a search that reached the longest burst the mean is that of no burst: a limit is left.
+    frames = found.frames.minimum if found.capped else found.frames
+    yield make("back_to_back_frames", "frames", frames, **burst, **about)
+    yield make("searches_at_longest_burst", "", float(found.at_longest))
     yield make("searches_undecided", "", float(found.undecided))
     yield make("slow_bursts", "", _or_none(found.slow_bursts))
     yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
