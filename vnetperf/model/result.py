@@ -212,6 +212,18 @@ class GoalResult(Frozen):
         return self.confirmation is not None and self.confirmation.status == "unstable"
 
     @property
+    def relative_width(self) -> float | None:
+        """How far the bounds' intended loads lie apart, as a share of the upper one.
+
+        The search steps by intended loads; what was offered at a bound may be a little less. None
+        where a bound is missing.
+        """
+        low, high = self.lower_bound_load_fps, self.upper_bound_load_fps
+        if low is None or high is None:  # of an older tool, or a bound is missing
+            low, high = self.lower_bound_fps, self.upper_bound_fps
+        return None if low is None or not high else 1.0 - low / high
+
+    @property
     def modes(self) -> tuple[float, ...]:
         """Rates between which an unstable DUT changes, aggregate frames/s; or none."""
         found = self.confirmation
