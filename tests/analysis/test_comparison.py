@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from vnetperf.analysis.comparison import (
     compare,
 )
 from vnetperf.analysis.runs import find_run, load_run
-from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.errors import ConfigError, DutError, LogError
 from vnetperf.model.parameters import LatencyTest, MrrTest
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import MachineFacts
@@ -38,19 +40,27 @@ def measured(
     preset: Preset = PRESET,
     settings: Mapping[str, object] | None = None,
     facts: MachineFacts | None = None,
+    dut: Mapping[str, Any] | None = None,
+    fails: Collection[int] = (),
 ) -> Path:
-    """A run on a DUT of a capacity, or with another one in each round."""
+    """A run on a DUT of a capacity, or with another one in each round; some fail to deploy."""
     folder.mkdir(exist_ok=True)
-    agent = FakeAgent(duts=(SimulatedDut(capacity), SimulatedDut(capacity)), facts=facts)
+    agent = FakeAgent(duts=_duts(capacity, dut), facts=facts)
     bench = Bench(folder, agent, configuration(preset, **(settings or {})))
     for number, factor in enumerate(rounds or (1.0,), 1):
         if rounds:
             bench.run.begin_round(number, len(rounds))
-            bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
+            bench.agent.duts = _duts(capacity * factor, dut)
+            bench.agent.fail_deploy = "it died" if number in fails else ""
         for size in sizes:
-            bench.throughput(size, scenario)
+            with suppress(DutError):
+                bench.throughput(size, scenario)
     bench.run.close()
     return folder
+
+
+def _duts(capacity: float, more: Mapping[str, Any] | None) -> tuple[SimulatedDut, ...]:
+    return tuple(SimulatedDut(capacity, **(more or {})) for _ in range(2))
 
 
 def side(*folders: Path, scenario: str = "") -> Side:
@@ -234,6 +244,62 @@ def test_neighbouring_steps_of_a_search_are_no_two_modes(tmp_path: Path) -> None
     marks = row_of(compare(side(a), side(b))).marks
     assert not any(mark.startswith("A: two modes") for mark in marks)
     assert any(mark.startswith("B: two modes") for mark in marks)
+
+
+#: A DUT that an overload leaves at half its capacity, and one that loses frames below its bound.
+UNSTABLE = {
+    "modes": {"wedged_s": 3.0, "between_s": 0.5},
+    "inversion": {"lossy_loads_fps": (0.52 * 900e3, 0.68 * 900e3)},
+}
+
+
+@pytest.mark.parametrize("kind", UNSTABLE)
+def test_an_unstable_number_has_no_mean_and_passes_no_gate(tmp_path: Path, kind: str) -> None:
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    a = measured(tmp_path / "a", 900e3, rounds=noise)
+    b = measured(tmp_path / "b", 900e3, rounds=noise, dut=UNSTABLE[kind])
+    found = compare(side(a), side(b))
+    row = row_of(found)
+    assert {m.value for m in row.b} == {None}
+    assert all(m.low < 0.6 * m.high for m in row.b)
+    assert row.found.method == "ranks"
+    assert found.fails_gate
+    (ndr,) = (one for one in found.ungated if one.name.endswith("ndr"))
+    assert ndr.lost
+    assert ndr.why == "5 deployments of A and 0 of B have a stable number; 5 of B gave none"
+    # Of an unstable baseline nothing was lost.
+    assert not compare(side(b), side(a)).fails_gate
+
+
+def test_an_unstable_number_below_all_others_is_worse(tmp_path: Path) -> None:
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    a = measured(tmp_path / "a", 900e3, rounds=noise)
+    b = measured(tmp_path / "b", 400e3, rounds=noise, dut=UNSTABLE["modes"])
+    found = compare(side(a), side(b))
+    assert row_of(found).is_worse
+    assert found.fails_gate
+
+
+@pytest.mark.parametrize(("fails", "left"), [((2, 3, 4), 2), ((1, 2, 3, 4, 5), 0)])
+def test_deployments_that_fail_pass_no_gate(
+    tmp_path: Path, fails: tuple[int, ...], left: int
+) -> None:
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    a = measured(tmp_path / "a", 900e3, rounds=noise, sizes=(64, 128))
+    b = measured(tmp_path / "b", 900e3, rounds=noise, fails=fails)
+    c = measured(tmp_path / "c", 900e3, rounds=noise, sizes=(128,))
+    found = compare(side(a), side(b, c))
+    lost = {one.name: one for one in found.ungated if one.lost}
+    assert {*lost} == {"pvp_dpdk, throughput, 64, ndr", "pvp_dpdk, throughput, 64, pdr"}
+    assert found.fails_gate
+    why = lost["pvp_dpdk, throughput, 64, ndr"].why
+    assert why.startswith(f"5 deployments of A and {left} of B have a stable number")
+    assert why.endswith(f"{len(fails)} of B gave none")
+    # What B never tried is no loss, and fewer than three deployments of A are no baseline.
+    assert not compare(side(a), side(c)).fails_gate
+    assert {one.name for one in compare(side(a), side(c)).ungated} == {*lost}
+    few = measured(tmp_path / "few", 900e3, rounds=(1.0, 1.001))
+    assert not compare(side(few), side(b, c)).fails_gate if left else True
 
 
 def test_a_limit_is_compared_by_rank(tmp_path: Path) -> None:

@@ -141,3 +141,16 @@ def test_what_makes_no_comparison_is_refused() -> None:
         difference([], exact(1.0))
     with pytest.raises(ValueError, match="no pairs"):
         difference(exact(1.0), exact(1.0, 2.0), paired=True)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "can"), [(2, 5, False), (3, 3, False), (3, 5, True), (4, 4, True)]
+)
+def test_ranks_need_enough_deployments_of_both_sides(n: int, m: int, *, can: bool) -> None:
+    """docs/compare.md names the numbers."""
+    more = [Measurand(10.0 + k, 10.0 + k, inf) for k in range(n)]
+    less = [Measurand.exact(1.0 + k) for k in range(m)]
+    found = difference(more, less)
+    assert found.method == "ranks"
+    assert found.p is not None
+    assert (found.p <= 0.05) is can

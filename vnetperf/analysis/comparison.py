@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
@@ -215,6 +215,22 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
+class UngatedNumber:
+    """A main number that a gate cannot judge.
+
+    Attributes:
+        name: "pvp_dpdk, throughput, 64, ndr".
+        why: What it lacks.
+        lost: Whether the first side has enough deployments with it, and the second has not, some of
+            which gave no number, or an unstable one.
+    """
+
+    name: str
+    why: str
+    lost: bool
+
+
+@dataclass(frozen=True)
 class SideComparison:
     """What a comparison found.
 
@@ -226,6 +242,7 @@ class SideComparison:
         not_compared: Numbers that cannot be compared, and why, one sentence each.
         across: What keys of comparability differ, where the user has them compared across.
         environment: What differs in how both were measured.
+        ungated: Main numbers of the first side that a gate cannot judge.
     """
 
     a: Side
@@ -235,6 +252,7 @@ class SideComparison:
     not_compared: tuple[str, ...]
     across: tuple[str, ...] = ()
     environment: tuple[FactDifference, ...] = field(default=())
+    ungated: tuple[UngatedNumber, ...] = ()
 
     @property
     def gated(self) -> bool:
@@ -243,6 +261,11 @@ class SideComparison:
             row.metric.main and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
             for row in self.rows
         )
+
+    @property
+    def fails_gate(self) -> bool:
+        """Whether a main number is worse, or was there and is no longer."""
+        return any(row.is_worse for row in self.rows) or any(one.lost for one in self.ungated)
 
 
 _MetricsOfSide = dict[str, dict[Key, dict[Deployment, Metric]]]
@@ -304,8 +327,61 @@ def compare(
         )
     judged = _judged_together(rows)
     return SideComparison(
-        a, b, paired, judged, tuple(apart), tuple(crossed) if across else (), _environment(a, b)
+        a,
+        b,
+        paired,
+        judged,
+        tuple(apart),
+        tuple(crossed) if across else (),
+        _environment(a, b),
+        tuple(_ungated(judged, _pairs(a, b, ours, theirs), ours, theirs)),
     )
+
+
+def _ungated(
+    rows: Sequence[ComparisonRow],
+    pairs: Iterable[tuple[str, str]],
+    ours: _MetricsOfSide,
+    theirs: _MetricsOfSide,
+) -> Iterator[UngatedNumber]:
+    """Main numbers of the first side without enough stable ones of each side."""
+    by_name = {(row.scenario, row.metric.key): row for row in rows}
+    for one, other in pairs:
+        known, also = ours.get(one, {}), theirs.get(other, {})
+        name = one if one == other else f"{one} / {other}"
+        for key, side in known.items():
+            if not key[2] or not _first(side).main:
+                continue
+            row = by_name.get((name, key))
+            enough = row is not None and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
+            n, left = _stable(side), _stable(also.get(key, {}))
+            if row is not None and (row.is_worse or (enough and min(n, left) >= FEWEST_TO_GATE)):
+                continue
+            gone = _without_number(also, key) + _unstable(also.get(key, {}))
+            why = f"{n} deployments of A and {left} of B have a stable number"
+            if row is None:
+                why += ", which are not compared"
+            elif min(n, left) >= FEWEST_TO_GATE:
+                why += f", {row.found.n[0]} pairs of rounds"
+            if gone:
+                why += f"; {gone} of B gave none"
+            yield UngatedNumber(metric_name(name, key), why, n >= FEWEST_TO_GATE and gone > 0)
+
+
+def _stable(side: Mapping[Deployment, Metric]) -> int:
+    """Deployments with a number that comes again."""
+    return sum(metric.measured is not None and not metric.unstable for metric in side.values())
+
+
+def _unstable(side: Mapping[Deployment, Metric]) -> int:
+    return sum(metric.unstable for metric in side.values())
+
+
+def _without_number(known: MetricsByKey, key: Key) -> int:
+    """Deployments that were to give a number and gave none."""
+    side = known.get(key, {})
+    failed = sum(metric.measured is None for metric in side.values())
+    return failed + len(known.get((*key[:2], ""), {}).keys() - side.keys())
 
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
@@ -427,9 +503,7 @@ def _marks(
 ) -> list[str]:
     """Marks of a side; "A: at least (2 of 5)" where not all of its deployments have one."""
     counts = Counter(mark for metric in side.values() for mark in metric.marks)
-    failed = sum(metric.measured is None for metric in side.values())
-    failed += len(known.get((*key[:2], ""), {}).keys() - side.keys())
-    n = len(side)
+    failed, n = _without_number(known, key), len(side)
     marks = [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()

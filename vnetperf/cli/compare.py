@@ -63,9 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found), indent=2, allow_nan=False))
     else:
         print_compared(found, Out(), everything=arguments.all)
-    if arguments.fail_if_worse and not found.gated:
-        print(f"vnetperf: {NO_GATE}", file=sys.stderr)
-    return int(arguments.fail_if_worse and any(row.is_worse for row in found.rows))
+    if arguments.fail_if_worse:
+        if not found.gated:
+            print(f"vnetperf: {NO_GATE}", file=sys.stderr)
+        for one in (one for one in found.ungated if found.gated or one.lost):
+            judged = "fails" if one.lost else "does not judge"
+            print(f"vnetperf: --fail-if-worse {judged}: {one.name}: {one.why}", file=sys.stderr)
+    return int(arguments.fail_if_worse and found.fails_gate)
 
 
 def side_of(text: str, results_dir: Path) -> Side:
@@ -243,6 +247,7 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
         **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
         "rows": [row(one) for one in found.rows],
         "not_compared": found.not_compared,
+        "not_gated": [asdict(one) for one in found.ungated],
         "across": found.across,
         "environment": [asdict(d) for d in found.environment],
     }

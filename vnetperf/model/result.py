@@ -230,6 +230,22 @@ class GoalResult(Frozen):
         return found.modes if found is not None and self.unstable else ()
 
     @property
+    def carried_fps(self) -> float:
+        """The load that was carried whatever the DUT did, aggregate frames/s.
+
+        Of an unstable result its lower mode; with loss at a load below the bound the largest load
+        below that one which was tried and carried; 0 where there is neither.
+        """
+        found = self.confirmation
+        if found is None or not self.unstable:
+            return self.lower_bound_fps or 0.0
+        limits = [*found.modes[:1]]
+        if found.inversions:
+            lossy = min(one.load_fps for one in found.inversions)
+            limits.append(max((load for load in found.swept_fps if load < lossy), default=0.0))
+        return min(limits, default=0.0)
+
+    @property
     def mark(self) -> Literal["", "irregular", "unstable"]:
         """What must stand beside each of its numbers."""
         return "unstable" if self.unstable else "" if self.regular else "irregular"

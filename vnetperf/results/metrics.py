@@ -90,8 +90,13 @@ class Metric:
 
     @property
     def measured(self) -> Measurand | None:
-        """The number with what it leaves open; of two modes their mean, which `marks` shows."""
+        """The number with what it leaves open; of two modes their mean, which `marks` shows.
+
+        An unstable one has no value: it may be anything that it leaves open.
+        """
         value = self.value
+        if self.unstable and self.bounds is not None:
+            return Measurand(None, *self.bounds)
         if isinstance(value, Spread):
             low = value.mean if value.low is None else value.low
             high = value.mean if value.high is None else value.high
@@ -105,6 +110,8 @@ class Metric:
     @property
     def censored(self) -> Literal["", "at least", "at most"]:
         """Which way it is open, where it is a bound only: it enters no mean."""
+        if self.unstable:
+            return ""
         if "at least" in self.qualifiers:
             return "at least"
         known = self.measured is None or self.measured.value is not None
@@ -280,14 +287,14 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     }
     low, high = goal.lower_bound_fps, goal.upper_bound_fps
     open_above = high is None or goal.qualifier == "at least"
-    # An unstable one may be anything between its modes.
-    least, most = (goal.modes[0], goal.modes[-1]) if goal.modes else (low or 0.0, high or 0.0)
+    # An unstable one may be anything between what is sure to be carried and its upper mode.
+    least, most = min(low or 0.0, goal.carried_fps), max(low or 0.0, high or 0.0, *goal.modes)
     marks = (goal.mark, goal.qualifier) if goal.unstable else (goal.qualifier or goal.mark,)
     yield make(
         "",
         "fps",
         low,
-        bounds=(min(low or 0.0, least), inf if open_above else max(low or 0.0, high or 0.0, most)),
+        bounds=(least, inf if open_above else most),
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
