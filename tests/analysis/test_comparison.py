@@ -113,7 +113,8 @@ def test_a_gate_needs_three_deployments_of_each_side(tmp_path: Path, n: int, gat
     assert found.gated is gated
     assert row_of(found).found.n == (n, n)
     assert row_of(found).is_worse is gated
-    assert ("too few deployments for a gate" in row_of(found).verdict) is not gated
+    assert row_of(found).verdict == ("B has less (worse)" if gated else "n = 2: too few to tell")
+    assert row_of(found).differs is gated
 
 
 def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path) -> None:
@@ -330,6 +331,26 @@ def test_runs_of_one_side_are_repeats_too(tmp_path: Path) -> None:
     found = compare(side(*folders), side(*other))
     assert found.rows[0].found.n == (3, 3)
     assert not found.paired
+
+
+def test_rounds_of_several_runs_are_no_replicates_of_each_other(tmp_path: Path) -> None:
+    """Two runs of five rounds a side, 8 % apart by what differs between runs alone."""
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    runs = [
+        measured(tmp_path / f"run{n}", 900e3 * factor, rounds=noise)
+        for n, factor in enumerate((1.0, 0.92, 0.96, 0.88))
+    ]
+    found = compare(side(*runs[:2]), side(*runs[2:]))
+    assert found.by_run
+    row = row_of(found)
+    assert row.found.n == (2, 2)
+    assert len(row.a) == 2
+    assert row.a[0].value == pytest.approx(1.8e6, rel=0.02)
+    assert not row.differs
+    # With one run of a side nobody knows what differs between runs.
+    single = compare(side(runs[0]), side(*runs[2:]))
+    assert (single.by_run, single.one_run_each) == (False, "A")
+    assert compare(side(runs[0]), side(runs[3])).one_run_each == "A and B"
 
 
 def test_scenarios_of_one_run_are_paired_by_round(tmp_path: Path) -> None:

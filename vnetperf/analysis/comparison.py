@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from statistics import fmean
 from typing import TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
@@ -22,6 +23,7 @@ from vnetperf.results.environment import (
 )
 from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric, compared_metrics
 from vnetperf.statistics.difference import (
+    FEW,
     FEWEST_TO_GATE,
     Difference,
     Measurand,
@@ -119,6 +121,7 @@ def _missing(letter: str, side: Iterable[Metric]) -> str:
 
 NO_DIFFERENCE = "no difference seen"
 NOT_KNOWN = "not known how it repeats"
+TOO_FEW = "too few to tell"
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ class Side:
 
     Attributes:
         name: As the user wrote it.
-        runs: Its runs; each round of each is one deployment, and one observation.
+        runs: Its runs; each round of each is one deployment, and one observation. Where both sides
+            have several runs a run is one: what its rounds have in common is no chance of theirs.
         scenario: The only one that is looked at; "" for all.
     """
 
@@ -145,6 +149,12 @@ class Side:
         }
 
 
+def _are_clusters(a: Side, b: Side) -> bool:
+    """Whether both sides have several runs: then a run is one observation, not each round."""
+    repeated = max(len(run.rounds) for side in (a, b) for run in side.runs) > 1
+    return min(len(a.runs), len(b.runs)) > 1 and repeated and not _are_same(a, b)
+
+
 @dataclass(frozen=True)
 class ComparisonRow:
     """A number of both sides.
@@ -152,7 +162,8 @@ class ComparisonRow:
     Attributes:
         scenario: "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones.
         metric: The first side's, for what it is.
-        a: Observations of the first side, one for each deployment.
+        a: Observations of the first side, one for each deployment, or for each run where both
+            sides have several.
         b: Those of the second.
         found: What the second has more.
         p: Probability of such a difference between equal sides, adjusted for all numbers that were
@@ -176,7 +187,7 @@ class ComparisonRow:
     def differs(self) -> bool:
         """Whether a difference is seen that counts, all compared numbers considered."""
         seen = self.p is not None and self.p <= 1.0 - self.confidence
-        return seen and self._is_large
+        return seen and self._is_large and min(self.found.n) > FEW
 
     @property
     def _is_large(self) -> bool:
@@ -188,14 +199,13 @@ class ComparisonRow:
     def verdict(self) -> str:
         """The difference in words: no more than its interval bears out."""
         found, ratio = self.found, self.found.ratio
-        if found.method == "none":
-            return f"n = 1: {NOT_KNOWN}"
+        if found.method == "none" or min(found.n) <= FEW:
+            return f"n = {FEW}: {TOO_FEW}" if min(found.n) == FEW else f"n = 1: {NOT_KNOWN}"
         judged = f"B has {found.towards}"
         if self.metric.better and found.towards:
             judged += f" ({'better' if found.towards == self.metric.better else 'worse'})"
         if self.differs:
-            few = "" if min(found.n) >= FEWEST_TO_GATE else "; too few deployments for a gate"
-            return judged + few
+            return judged
         least = f"{100 * self.least:g} %"
         if found.is_seen(self.confidence):
             if not self._is_large:
@@ -238,6 +248,7 @@ class SideComparison:
         a: The first side.
         b: The second.
         paired: Whether the rounds of both were measured right after each other, number by number.
+        by_run: Whether a run is one observation, the mean of its rounds.
         rows: Numbers that both have.
         not_compared: Numbers that cannot be compared, and why, one sentence each.
         across: What keys of comparability differ, where the user has them compared across.
@@ -253,6 +264,16 @@ class SideComparison:
     across: tuple[str, ...] = ()
     environment: tuple[FactDifference, ...] = field(default=())
     ungated: tuple[UngatedNumber, ...] = ()
+    by_run: bool = False
+
+    @property
+    def one_run_each(self) -> str:
+        """Sides of one run with several rounds that are no pairs: "A and B"; "" for none."""
+        if self.paired:
+            return ""
+        sides = (("A", self.a), ("B", self.b))
+        single = [s for s, side in sides if len(side.runs) == 1 < len(side.deployments)]
+        return " and ".join(single)
 
     @property
     def gated(self) -> bool:
@@ -285,7 +306,7 @@ def compare(
             "both sides are the same", where=f"{a.name} and {b.name}", accepted="two that differ"
         )
     ours, theirs = _metrics_of_side(a), _metrics_of_side(b)
-    paired = _are_same(a, b) and len(a.deployments) > 1
+    paired, by_run = _are_same(a, b) and len(a.deployments) > 1, _are_clusters(a, b)
     rows: list[ComparisonRow] = []
     apart: list[str] = []
     crossed: list[str] = []
@@ -310,7 +331,9 @@ def compare(
                 *_marks("A", one_side, known, key),
                 *_marks("B", other_side, also, key),
             ]
-            row = _row(name, one_side, other_side, paired=paired, confidence=confidence)
+            row = _row(
+                name, one_side, other_side, paired=paired, by_run=by_run, confidence=confidence
+            )
             marks = [*marks, *row.marks]
             rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
         apart += [
@@ -335,6 +358,7 @@ def compare(
         tuple(crossed) if across else (),
         _environment(a, b),
         tuple(_ungated(judged, _pairs(a, b, ours, theirs), ours, theirs)),
+        by_run,
     )
 
 
@@ -362,7 +386,8 @@ def _ungated(
             if row is None:
                 why += ", which are not compared"
             elif min(n, left) >= FEWEST_TO_GATE:
-                why += f", {row.found.n[0]} pairs of rounds"
+                n_a, n_b = row.found.n
+                why += f", in {n_a} and {n_b} runs or pairs of rounds"
             if gone:
                 why += f"; {gone} of B gave none"
             yield UngatedNumber(metric_name(name, key), why, n >= FEWEST_TO_GATE and gone > 0)
@@ -454,9 +479,12 @@ def _row(
     theirs: Mapping[Deployment, Metric],
     *,
     paired: bool,
+    by_run: bool,
     confidence: float,
 ) -> ComparisonRow:
     one, other = _observations(ours), _observations(theirs)
+    if by_run:
+        one, other = _of_runs(one), _of_runs(other)
     marks: list[str] = []
     if paired:  # by the number of the round: one that a side lacks is no pair
         both = [place for place in one if place in other]
@@ -485,6 +513,20 @@ def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measura
         for place, metric in side.items()
         if metric.measured is not None
     }
+
+
+def _of_runs(deployments: Mapping[Deployment, Measurand]) -> dict[Deployment, Measurand]:
+    """One for each run, the mean of its rounds; with a limit among them a limit."""
+    found: dict[int, list[Measurand]] = {}
+    for (run, _), one in deployments.items():
+        found.setdefault(run, []).append(one)
+    means = {}
+    for run, rounds in found.items():
+        known = [one.value for one in rounds if one.is_bounded and one.value is not None]
+        value = fmean(known) if len(known) == len(rounds) else None
+        low, high = (fmean(getattr(one, end) for one in rounds) for end in ("low", "high"))
+        means[run, 0] = Measurand(value, low, high)
+    return means
 
 
 def _observation(metric: Metric, measured: Measurand) -> Measurand:

@@ -188,6 +188,13 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
             "It is widened by what each search leaves open between its bounds. Verdicts hold for "
             "all main numbers together (Holm); intervals are of each alone."
         )
+    if found.by_run:
+        notes.append("Each run is one observation: the mean of its rounds.")
+    elif sides := found.one_run_each:
+        notes.append(
+            f"One run of {sides}: what changes between runs (a day, a boot, a build) is not known, "
+            "and is in no interval. Several runs of each side, RUN+RUN+RUN, show it."
+        )
     if "ranks" in methods:
         notes.append("Where results are open (at least, at most) there is no mean: ranks decide.")
     if "none" in methods:
@@ -245,6 +252,7 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
 
     whole = {
         **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
+        "by_run": found.by_run,
         "rows": [row(one) for one in found.rows],
         "not_compared": found.not_compared,
         "not_gated": [asdict(one) for one in found.ungated],

@@ -195,7 +195,7 @@ def metrics_of(result: Result) -> Iterator[Metric]:
             yield Metric(**named, name=f"deployments_{what}", unit="", value=float(count))
     for one in _metrics_of_shown(result):
         marks = (*one.qualifiers, partial) if partial and one.label else one.qualifiers
-        metric = replace(one, qualifiers=marks)
+        metric = one if marks is one.qualifiers else replace(one, qualifiers=marks)
         repeated = over.get(metric.label) if metric.label else None
         if repeated is None:
             yield metric
@@ -495,6 +495,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
                 "load_fps": reset.load_fps,
             }
             yield make(f"reset_time_by_{method}", "s", spread, reset.what, less=label, **about)
+        yield make("trials_disturbed", "", float(len(reset.disturbed)), reset.what)
         yield make("event_took", "s", reset.event_s, reset.what)
         yield make("load", "fps", reset.load_fps, reset.what)
 
