@@ -298,8 +298,7 @@ class Recovery(Frozen):
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
-        disturbed: Numbers of the trials in which the tester stood still and frames were lost after
-            the drop, maybe for that; they are in no number.
+        disturbed: Numbers of the trials in which the tester stood still; they are in no number.
         censored: Numbers of the trials that still lost frames at their end: "at least".
         note: What a reader must know of the number; "".
         curves: One for each trial.
@@ -329,6 +328,7 @@ class Reset(Frozen):
         by_time_s: Time-stamp method: last frame before to first frame after, seconds.
         event_s: How long the event itself took, seconds.
         why: Why there is no number; "".
+        disturbed: Numbers of the trials in which the tester stood still; they are in no number.
         note: What a reader must know of the number; "".
         curves: One for each trial.
     """
@@ -340,6 +340,7 @@ class Reset(Frozen):
     by_time_s: Spread | None = None
     event_s: Spread | None = None
     why: str = ""
+    disturbed: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
 
