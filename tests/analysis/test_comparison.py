@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from vnetperf.analysis.comparison import (
     compare,
 )
 from vnetperf.analysis.runs import find_run, load_run
-from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.errors import ConfigError, DutError, LogError
 from vnetperf.model.parameters import LatencyTest, MrrTest
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import MachineFacts
@@ -38,19 +40,27 @@ def measured(
     preset: Preset = PRESET,
     settings: Mapping[str, object] | None = None,
     facts: MachineFacts | None = None,
+    dut: Mapping[str, Any] | None = None,
+    fails: Collection[int] = (),
 ) -> Path:
-    """A run on a DUT of a capacity, or with another one in each round."""
+    """A run on a DUT of a capacity, or with another one in each round; some fail to deploy."""
     folder.mkdir(exist_ok=True)
-    agent = FakeAgent(duts=(SimulatedDut(capacity), SimulatedDut(capacity)), facts=facts)
+    agent = FakeAgent(duts=_duts(capacity, dut), facts=facts)
     bench = Bench(folder, agent, configuration(preset, **(settings or {})))
     for number, factor in enumerate(rounds or (1.0,), 1):
         if rounds:
             bench.run.begin_round(number, len(rounds))
-            bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
+            bench.agent.duts = _duts(capacity * factor, dut)
+            bench.agent.fail_deploy = "it died" if number in fails else ""
         for size in sizes:
-            bench.throughput(size, scenario)
+            with suppress(DutError):
+                bench.throughput(size, scenario)
     bench.run.close()
     return folder
+
+
+def _duts(capacity: float, more: Mapping[str, Any] | None) -> tuple[SimulatedDut, ...]:
+    return tuple(SimulatedDut(capacity, **(more or {})) for _ in range(2))
 
 
 def side(*folders: Path, scenario: str = "") -> Side:
@@ -103,7 +113,8 @@ def test_a_gate_needs_three_deployments_of_each_side(tmp_path: Path, n: int, gat
     assert found.gated is gated
     assert row_of(found).found.n == (n, n)
     assert row_of(found).is_worse is gated
-    assert ("too few deployments for a gate" in row_of(found).verdict) is not gated
+    assert row_of(found).verdict == ("B has less (worse)" if gated else "n = 2: too few to tell")
+    assert row_of(found).differs is gated
 
 
 def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path) -> None:
@@ -236,6 +247,62 @@ def test_neighbouring_steps_of_a_search_are_no_two_modes(tmp_path: Path) -> None
     assert any(mark.startswith("B: two modes") for mark in marks)
 
 
+#: A DUT that an overload leaves at half its capacity, and one that loses frames below its bound.
+UNSTABLE = {
+    "modes": {"wedged_s": 3.0, "between_s": 0.5},
+    "inversion": {"lossy_loads_fps": (0.52 * 900e3, 0.68 * 900e3)},
+}
+
+
+@pytest.mark.parametrize("kind", UNSTABLE)
+def test_an_unstable_number_has_no_mean_and_passes_no_gate(tmp_path: Path, kind: str) -> None:
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    a = measured(tmp_path / "a", 900e3, rounds=noise)
+    b = measured(tmp_path / "b", 900e3, rounds=noise, dut=UNSTABLE[kind])
+    found = compare(side(a), side(b))
+    row = row_of(found)
+    assert {m.value for m in row.b} == {None}
+    assert all(m.low < 0.6 * m.high for m in row.b)
+    assert row.found.method == "ranks"
+    assert found.fails_gate
+    (ndr,) = (one for one in found.ungated if one.name.endswith("ndr"))
+    assert ndr.lost
+    assert ndr.why == "5 deployments of A and 0 of B have a stable number; 5 of B gave none"
+    # Of an unstable baseline nothing was lost.
+    assert not compare(side(b), side(a)).fails_gate
+
+
+def test_an_unstable_number_below_all_others_is_worse(tmp_path: Path) -> None:
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    a = measured(tmp_path / "a", 900e3, rounds=noise)
+    b = measured(tmp_path / "b", 400e3, rounds=noise, dut=UNSTABLE["modes"])
+    found = compare(side(a), side(b))
+    assert row_of(found).is_worse
+    assert found.fails_gate
+
+
+@pytest.mark.parametrize(("fails", "left"), [((2, 3, 4), 2), ((1, 2, 3, 4, 5), 0)])
+def test_deployments_that_fail_pass_no_gate(
+    tmp_path: Path, fails: tuple[int, ...], left: int
+) -> None:
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    a = measured(tmp_path / "a", 900e3, rounds=noise, sizes=(64, 128))
+    b = measured(tmp_path / "b", 900e3, rounds=noise, fails=fails)
+    c = measured(tmp_path / "c", 900e3, rounds=noise, sizes=(128,))
+    found = compare(side(a), side(b, c))
+    lost = {one.name: one for one in found.ungated if one.lost}
+    assert {*lost} == {"pvp_dpdk, throughput, 64, ndr", "pvp_dpdk, throughput, 64, pdr"}
+    assert found.fails_gate
+    why = lost["pvp_dpdk, throughput, 64, ndr"].why
+    assert why.startswith(f"5 deployments of A and {left} of B have a stable number")
+    assert why.endswith(f"{len(fails)} of B gave none")
+    # What B never tried is no loss, and fewer than three deployments of A are no baseline.
+    assert not compare(side(a), side(c)).fails_gate
+    assert {one.name for one in compare(side(a), side(c)).ungated} == {*lost}
+    few = measured(tmp_path / "few", 900e3, rounds=(1.0, 1.001))
+    assert not compare(side(few), side(b, c)).fails_gate if left else True
+
+
 def test_a_limit_is_compared_by_rank(tmp_path: Path) -> None:
     a = measured(tmp_path / "a", 9e6, rounds=(1.0,) * 5)
     b = measured(tmp_path / "b", 600e3, rounds=(1.0, 1.02, 0.98, 1.01, 0.99))
@@ -264,6 +331,26 @@ def test_runs_of_one_side_are_repeats_too(tmp_path: Path) -> None:
     found = compare(side(*folders), side(*other))
     assert found.rows[0].found.n == (3, 3)
     assert not found.paired
+
+
+def test_rounds_of_several_runs_are_no_replicates_of_each_other(tmp_path: Path) -> None:
+    """Two runs of five rounds a side, 8 % apart by what differs between runs alone."""
+    noise = (1.0, 1.001, 0.999, 1.002, 0.998)
+    runs = [
+        measured(tmp_path / f"run{n}", 900e3 * factor, rounds=noise)
+        for n, factor in enumerate((1.0, 0.92, 0.96, 0.88))
+    ]
+    found = compare(side(*runs[:2]), side(*runs[2:]))
+    assert found.by_run
+    row = row_of(found)
+    assert row.found.n == (2, 2)
+    assert len(row.a) == 2
+    assert row.a[0].value == pytest.approx(1.8e6, rel=0.02)
+    assert not row.differs
+    # With one run of a side nobody knows what differs between runs.
+    single = compare(side(runs[0]), side(*runs[2:]))
+    assert (single.by_run, single.one_run_each) == (False, "A")
+    assert compare(side(runs[0]), side(runs[3])).one_run_each == "A and B"
 
 
 def test_scenarios_of_one_run_are_paired_by_round(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import PRESET, Bench
+from tests.runner.support import PRESET, Bench, configuration
 from vnetperf import config
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import TESTS
@@ -33,7 +33,13 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.preset import Preset, TrialTimes
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.result import FrameFaults, GoalResult, LedgerEntry, Result
+from vnetperf.model.result import (
+    DirectionBound,
+    FrameFaults,
+    GoalResult,
+    LedgerEntry,
+    Result,
+)
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import AgentConfig, Testbed
 from vnetperf.model.trial import (
@@ -619,7 +625,8 @@ def test_an_unmarked_irregular_result_is_a_deviation() -> None:
     preset = shipped("mlr-strict")
     log = WrittenLog(preset)
     result = log.measured("throughput", 64)
-    wide = result.goals[0].model_copy(update={"upper_bound_fps": 3e6, "initial_trial_s": None})
+    far = {"upper_bound_fps": 3e6, "upper_bound_load_fps": 3e6}
+    wide = result.goals[0].model_copy(update={**far, "initial_trial_s": None})
     found = {
         e.clause: e
         for e in ledger(preset, [result.model_copy(update={"goals": (wide,)})], log)
@@ -628,6 +635,58 @@ def test_an_unmarked_irregular_result_is_a_deviation() -> None:
     assert found["MLRsearch draft, irregular results"].status == "deviated"
     assert found["MLRsearch draft, goal attributes"].status == "deviated"
     assert found["MLRsearch draft, load"].status == "met"
+
+
+def _lacks_frames(number: int, result: TrialResult) -> TrialResult:
+    """A trial in which one direction, another each time, offers 0.01 % less than its load."""
+    directions = list(result.directions)
+    one = directions[number % 2]
+    lacking = max(1, one.sent // 10_000)
+    fewer = {
+        "sent": one.sent - lacking,
+        "unsent": one.unsent + lacking,
+        "received": min(one.received, one.sent - lacking),
+    }
+    directions[number % 2] = one.model_copy(update=fewer)
+    return result.model_copy(update={"directions": tuple(directions)})
+
+
+def test_a_load_that_was_almost_offered_is_no_deviation(tmp_path: Path) -> None:
+    """The search steps by intended loads: offered bounds may lie a little farther apart."""
+    agent = FakeAgent()
+    agent.spoil = _lacks_frames
+    twice = PRESET.model_copy(update={"goals": (replace(PRESET.goals[0], duration_sum_s=2.0),)})
+    bench = Bench(tmp_path, agent, configuration(twice))
+    (goal,) = bench.throughput().goals
+    assert goal.regular
+    low, high = goal.lower_bound_fps or 0.0, goal.upper_bound_fps or 0.0
+    assert high - low > goal.width * high > 0.0
+    assert sum(d.lower_bound_fps or 0.0 for d in goal.per_direction) < low
+    entries = {e.clause: (e.status, e.reason) for e in bench.derived().ledger}
+    assert entries["MLRsearch draft, irregular results"] == ("met", "")
+    assert entries["MLRsearch draft, load"] == ("met", "")
+
+
+def test_directions_that_do_not_add_up_are_a_deviation() -> None:
+    preset = shipped("mlr-strict")
+    log = WrittenLog(preset)
+    result = log.measured("throughput", 64)
+    goal = result.goals[0]
+    assert goal.lower_bound_fps is not None
+    for share, status in ((0.5, "met"), (0.49, "deviated"), (0.51, "deviated")):
+        bound = DirectionBound(
+            direction="phy0->phy1",
+            lower_bound_fps=share * goal.lower_bound_fps,
+            upper_bound_fps=None,
+            conditional_throughput_fps=None,
+        )
+        wrong = goal.model_copy(update={"per_direction": (bound, bound)})
+        (entry,) = [
+            e
+            for e in ledger(preset, [result.model_copy(update={"goals": (wrong,)})], log)
+            if e.clause == "MLRsearch draft, load"
+        ]
+        assert entry.status == status, share
 
 
 @pytest.mark.parametrize(
@@ -743,5 +802,31 @@ def test_a_forwarding_rate_of_shares_deviates_and_forward_pressure_is_not_done()
 
 def test_a_burst_has_the_minimum_gap_of_a_medium_only() -> None:
     entries = ledger_of_tests(shipped("rfc9004"), ("back_to_back", 64))
+    assert entries["RFC 9004, longest burst"].status == "met"
     assert entries["RFC 9004, minimum gap"].status == "deviated"
     assert "virtual wires have no rate" in entries["RFC 9004, minimum gap"].reason
+
+
+@pytest.mark.parametrize(
+    ("bursts", "capped", "why"),
+    [
+        ([100.0, 10_000.0, 200.0], True, "1 of 3 searches reached it"),
+        ([100.0, 9_000.0], False, "within 10% of it"),
+        ([100.0, 8_999.0], False, ""),
+    ],
+)
+def test_a_burst_near_the_longest_that_was_tried_is_no_result(
+    bursts: list[float], capped: bool, why: str
+) -> None:
+    preset = shipped("rfc9004")
+    log = WrittenLog(preset)
+    result = log.measured("back_to_back", 64)
+    assert result.back_to_back is not None
+    found = result.back_to_back.model_copy(update={"frames": spread(bursts), "capped": capped})
+    (entry,) = [
+        e
+        for e in ledger(preset, [result.model_copy(update={"back_to_back": found})], log)
+        if e.clause == "RFC 9004, longest burst"
+    ]
+    assert entry.status == ("deviated" if why else "met")
+    assert why in entry.reason

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from math import inf
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import Bench
 from vnetperf.analysis.thresholds import Expectation, judge_metric
 from vnetperf.model.result import Observation, RepeatedNumber
-from vnetperf.results.metrics import Metric
+from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
+from vnetperf.testing.sim import SimulatedDut
 
 RATES = st.floats(1.0, 1e9)
 
@@ -132,6 +137,30 @@ def test_what_was_not_measured_fails_with_its_reason() -> None:
     judged = judge_metric(expected(at_least=1), number(None, bounds=None, why="no\nroom"), "f")
     assert judged.met is False
     assert judged.text.endswith("was not measured: no")
+
+
+@pytest.mark.parametrize(
+    ("dut", "proven", "not_proven"),
+    [
+        ({"wedged_s": 3.0, "between_s": 0.5}, 0.89e6, 0.91e6),  # half of the capacity
+        ({"lossy_loads_fps": (0.52 * 900e3, 0.68 * 900e3)}, 0.64e6, 0.65e6),  # tried below it
+    ],
+)
+def test_an_unstable_result_proves_what_was_carried_always(
+    tmp_path: Path, dut: dict[str, Any], proven: float, not_proven: float
+) -> None:
+    duts = tuple(SimulatedDut(900e3, **dut) for _ in range(2))
+    result = Bench(tmp_path, FakeAgent(duts=duts)).throughput()
+    assert result.goals[0].mark == "unstable"
+    assert result.goals[0].lower_bound_fps == pytest.approx(1.75e6, rel=0.03)
+    found = next(compared_metrics_of(result))
+    assert found.censored == ""
+    assert met(found, at_least=proven)
+    assert met(found, at_least=not_proven) is False
+    assert met(found, at_most=1.7e6) is False
+    assert met(found, at_most=2e6)
+    assert met(number(1e6, 1e6, 1e6), found, at_least=1.2) is False
+    assert met(number(1e6, 1e6, 1e6), found, at_least=0.5)
 
 
 def test_an_unstable_number_proves_its_lower_mode_only() -> None:

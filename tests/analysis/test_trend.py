@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.trend import read_runs, trends, worse_for_sure
+from vnetperf.analysis.comparison import SAME_LOAD
+from vnetperf.analysis.trend import _same_loads, read_runs, trends, worse_for_sure
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
@@ -17,13 +20,21 @@ WOBBLE = (1.0, 1.03, 0.98, 1.01, 0.97, 1.02)
 
 
 def run_at(
-    folder: Path, capacity: float, preset: str = "test", size: int = 64, **settings_: object
+    folder: Path,
+    capacity: float,
+    preset: str = "test",
+    size: int = 64,
+    rounds: tuple[float, ...] = (),
+    **settings_: object,
 ) -> None:
     folder.mkdir()
-    dut = SimulatedDut(capacity)
     settings = configuration(PRESET.model_copy(update={"name": preset}), **settings_)
-    bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
-    bench.throughput(size)
+    bench = Bench(folder, FakeAgent(duts=(SimulatedDut(capacity),) * 2), settings)
+    for number, factor in enumerate(rounds or (1.0,), 1):
+        if rounds:
+            bench.run.begin_round(number, len(rounds))
+            bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
+        bench.throughput(size)
     bench.run.close()
 
 
@@ -48,6 +59,43 @@ def test_a_change_is_found_at_its_run(history: Path) -> None:
     assert change.ratio == pytest.approx(-0.3, abs=0.05)
     assert change.environment == ()
     assert [(level.begin, level.end) for level in ndr.levels] == [(0, 6), (6, 12)]
+
+
+ROUNDS = (1.0, 1.003, 0.997, 1.005, 0.995)
+
+
+def test_a_run_is_one_point_however_often_it_deployed(tmp_path: Path) -> None:
+    """Rounds of a run share what differs between runs: they are no points of their own."""
+    for n, factor in enumerate((1.0, 1.01, 0.9, 0.91)):
+        run_at(tmp_path / f"run{n}", 600e3 * factor, rounds=ROUNDS)
+    runs, _ = read_runs(tmp_path)
+    (ndr,) = (t for t in trends(runs) if t.name == "ndr")
+    assert [len(point.rounds) for point in ndr.points] == [5, 5, 5, 5]
+    assert ndr.changes == ()
+    point = ndr.points[0]
+    assert point.value == point.metric.measured.value == pytest.approx(1.2e6, rel=0.02)
+    assert [one.value for one in point.rounds] == sorted(one.value for one in point.rounds)
+
+
+def test_a_run_with_a_round_that_is_open_is_on_no_level(tmp_path: Path) -> None:
+    for n in range(6):
+        run_at(tmp_path / f"run{n}", 600e3, rounds=(1.0, 1.0, 20.0 if n == 5 else 1.0))
+    (ndr,) = (t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr")
+    assert [point.is_open for point in ndr.points] == [False] * 5 + [True]
+    assert ndr.points[5].marks == ("at least (1 of 3)",)
+    assert [(level.begin, level.end) for level in ndr.levels] == [(0, 5)]
+
+
+@given(st.lists(st.floats(1e3, 1e7), min_size=1, max_size=30, unique=True))
+def test_loads_are_put_together_whatever_their_order(loads: list[float]) -> None:
+    groups = _same_loads(sorted(loads))
+    assert all(most <= least * (1.0 + SAME_LOAD) for least, most in groups)
+    assert sum(least <= load <= most for load in loads for least, most in groups) == len(loads)
+
+
+def test_a_load_between_two_goes_to_the_nearer_one() -> None:
+    assert _same_loads([1.0, 1.001, 1.019, 1.022]) == [(1.0, 1.001), (1.019, 1.022)]
+    assert _same_loads([1.0, 1.01, 1.02]) == [(1.0, 1.02)]
 
 
 def test_what_changed_with_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,16 +14,21 @@ from vnetperf.testing.sim import SimulatedDut
 
 
 def a_run(
-    folder: Path, capacity: float, *, rounds: tuple[float, ...] = (), **update: object
+    folder: Path,
+    capacity: float,
+    *,
+    rounds: tuple[float, ...] = (),
+    lossy: tuple[float, float] = (0.0, 0.0),
+    **update: object,
 ) -> None:
     folder.mkdir(parents=True)
-    dut = SimulatedDut(capacity)
+    dut = SimulatedDut(capacity, lossy_loads_fps=lossy)
     settings = configuration(PRESET.model_copy(update=update))
     bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
     for number, factor in enumerate(rounds or (1.0,), 1):
         if rounds:
             bench.run.begin_round(number, len(rounds))
-            bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
+            bench.agent.duts = (SimulatedDut(capacity * factor, lossy_loads_fps=lossy),) * 2
         bench.throughput()
     bench.run.close()
 
@@ -36,6 +41,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         a_run(folder / "results" / name, capacity)
     for name, capacity in (("fast5", 600e3), ("slow5", 400e3)):
         a_run(folder / "repeated" / name, capacity, rounds=(1.0, 1.01, 0.99, 1.02, 0.98))
+    lossy, three = (312e3, 408e3), (1.0, 1.01, 0.99)
+    a_run(folder / "repeated" / "broken3", 600e3, rounds=three, lossy=lossy)
     (folder / "results" / "latest").symlink_to("same")
     return folder
 
@@ -78,6 +85,15 @@ def test_a_gate_over_single_deployments_says_that_it_judges_nothing(
 ) -> None:
     assert main(["compare", "fast", "slow", "--fail-if-worse"]) == 0
     assert "judges nothing here" in capsys.readouterr().err
+
+
+def test_a_gate_fails_where_a_number_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "fast5", "broken3", "--fail-if-worse", *FIVE]) == 1
+    error = capsys.readouterr().err
+    assert "--fail-if-worse fails: pvp_dpdk, throughput, 64, ndr: 5 deployments of A and" in error
+    found = json.loads(told(capsys, "compare", "fast5", "broken3", "--json", *FIVE))
+    (ndr,) = (one for one in found["not_gated"] if one["name"].endswith("ndr"))
+    assert ndr["lost"] is True
 
 
 def test_compare_in_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.results.metrics import compared_metrics_of
+from vnetperf.statistics.difference import Measurand
 from vnetperf.testing.sim import DutOverTime, run_procedure
 
 TEN_G = 14_880_952.38
@@ -83,6 +85,40 @@ def test_the_longest_burst_that_comes_through_is_no_result() -> None:
     assert found.capped
     assert found.corrected_s is None
     assert found.frames.mean == found.max_burst_frames == 2000
+    assert "raise max_burst_s" in found.note
+
+
+def partly_capped() -> BackToBack:
+    """Eight searches, five of which never lose a frame."""
+    asked = BackToBackTest(searches=8, max_burst_s=0.001, idle_s=0)
+    given_ = inputs(asked, burst_gap_ns=GAP_NS)
+    buffer = Dut(0.0, buffer=lambda trial: 100 if trial < 30 else 10**9)
+    found, _ = drive(back_to_back(given_), buffer)
+    assert isinstance(found, BackToBack)
+    return found
+
+
+def test_a_search_that_reached_the_longest_burst_leaves_no_mean() -> None:
+    """The mean of the others is that of the short bursts."""
+    found = partly_capped()
+    assert (found.frames.n, found.frames.minimum, found.frames.maximum) == (8, 100, 2000)
+    assert found.capped
+    assert 1 < found.at_longest < 8
+    assert found.undecided == 0
+    assert (found.implied_s, found.corrected_s) == (None, None)
+    assert f"came through in {found.at_longest} of 8 searches" in found.note
+    result = Result(scenario="pvp_dpdk", test="back_to_back", frame_size=64, back_to_back=found)
+    (burst,) = [m for m in compared_metrics_of(result) if m.label == "burst"]
+    assert burst.censored == "at least"
+    assert burst.measured == Measurand(100, 100, inf)
+    assert burst.repeats == ()
+
+
+def test_bursts_near_the_longest_one_are_no_result() -> None:
+    asked = BackToBackTest(searches=2, max_burst_s=0.001, idle_s=0)
+    found, _ = drive(back_to_back(inputs(asked)), Dut(0.0, buffer=lambda _: 1850))
+    assert not found.capped
+    assert "within 10% of the longest one" in found.note
     assert "raise max_burst_s" in found.note
 
 

@@ -238,22 +238,53 @@ def test_a_loss_that_may_be_the_testers_is_no_recovery(stall: tuple[float, float
     assert one.seconds.values == pytest.approx((0.1,))
     assert (one.disturbed, one.censored, one.why) == ((1,), (), "")
     assert one.note == (
-        "trial 1 not counted: the tester stood still, and the last loss after the drop may be its "
-        "own"
+        "trial 1 not counted: the tester stood still, and the last loss may be its own"
     )
     every = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)], stood_still=lambda n: stall))
     assert (every.seconds, every.disturbed, every.censored) == (None, (1, 2), ())
     assert every.why == (
-        "not measured: the tester stood still in trials 1, 2, so that the last loss after the drop "
-        "may be its own"
+        "not measured: the tester stood still in trials 1, 2, so that the last loss may be its own"
     )
 
 
-def test_a_tester_that_stood_still_while_nothing_was_lost_disturbs_nothing() -> None:
-    dut = OverTime(lossy=lambda n, d: [OVERLOADED], stood_still=lambda n: (0.005, 0.005))
-    found = recovered(dut)
+def test_a_stalled_trial_is_left_out_whatever_its_time() -> None:
+    """Half of the trials take no time, half 0.1 s; a choice by the loss would keep the short."""
+    many = RECOVERY.model_copy(update={"repeats": 12})
+    dut = OverTime(
+        lossy=lambda n, d: [OVERLOADED if n % 2 else (0.5, 2.1, 0.2)],
+        stood_still=lambda n: (0.005, 0.0) if n % 3 == 0 else (0.0, 0.0),
+    )
+    found = recovered(dut, many)
+    assert found.disturbed == (3, 6, 9, 12)
     assert found.seconds is not None
-    assert (found.seconds.values, found.disturbed) == ((0.0, 0.0), ())
+    assert found.seconds.values == pytest.approx((0.0, 0.1, 0.1, 0.0) * 2)
+
+
+@pytest.mark.parametrize("stall", [(0.3, 0.0), (0.0, 0.3)])
+def test_a_stall_of_the_tester_is_no_reset_time(stall: tuple[float, float]) -> None:
+    """Shortly after a reset of 20 ms the tester stands still for 300 ms."""
+
+    def lossy(n: int, direction: int) -> list[tuple[float, float, float]]:
+        stalled = [(2.05, 2.35, 0.95)] if n == 2 else []
+        return [(2.0, 2.02, 1.0), *stalled]
+
+    dut = OverTime(
+        lossy=lossy,
+        silent=lambda n, d: (2.05, 2.35) if n == 2 else (2.0, 2.02),
+        event=lambda n: event(2.0, 2.02),
+        stood_still=lambda n: stall if n == 2 else (0.0, 0.0),
+    )
+    (one,) = resets(dut)
+    assert one.disturbed == (2,)
+    assert one.by_loss_s is not None
+    assert one.by_time_s is not None
+    assert one.by_loss_s.values == pytest.approx((0.02, 0.02), abs=0.001)
+    assert one.by_time_s.values == pytest.approx((0.02, 0.02), abs=0.001)
+    assert "trials 2 not counted: the tester stood still" in one.note
+    dut.stood_still = lambda n: stall
+    (every,) = resets(dut)
+    assert (every.by_loss_s, every.by_time_s) == (None, None)
+    assert every.why.startswith("not measured: the tester stood still in every trial")
 
 
 def test_a_shortfall_is_said_and_counts() -> None:

@@ -79,7 +79,7 @@ def test_what_a_search_leaves_open_is_in_the_interval() -> None:
     a = [Measurand(100.0, 100.0, 102.0)] * 5
     b = [Measurand(101.0, 101.0, 103.0)] * 5
     found = difference(a, b)
-    assert (found.low, found.high) == pytest.approx((-0.98, 3.02), abs=0.01)
+    assert (found.low, found.high) == pytest.approx((-1.15, 3.19), abs=0.01)
     assert (found.p, found.is_seen()) == (1.0, False)
     next_step = difference(a, [Measurand(102.0, 102.0, 104.0)] * 5)  # where the first one failed
     assert not next_step.is_seen()
@@ -141,3 +141,30 @@ def test_what_makes_no_comparison_is_refused() -> None:
         difference([], exact(1.0))
     with pytest.raises(ValueError, match="no pairs"):
         difference(exact(1.0), exact(1.0, 2.0), paired=True)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "can"), [(2, 5, False), (3, 3, False), (3, 5, True), (4, 4, True)]
+)
+def test_ranks_need_enough_deployments_of_both_sides(n: int, m: int, *, can: bool) -> None:
+    """docs/compare.md names the numbers."""
+    more = [Measurand(10.0 + k, 10.0 + k, inf) for k in range(n)]
+    less = [Measurand.exact(1.0 + k) for k in range(m)]
+    found = difference(more, less)
+    assert found.method == "ranks"
+    assert found.p is not None
+    assert (found.p <= 0.05) is can
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_searches_that_stop_on_one_rung_are_not_known_exactly(n: int) -> None:
+    """Without any variance the width of the search is what is not known."""
+    width = 0.05
+    a = [Measurand(1e6, 1e6, 1e6 * (1 + width))] * n
+    b = [Measurand(1.06e6, 1.06e6, 1.06e6 * (1 + width))] * n
+    found = difference(a, b)
+    assert found.p is not None
+    assert found.p > 1e-3
+    far = difference(a, [Measurand(2e6, 2e6, 2.1e6)] * n)
+    assert far.p is not None
+    assert 0.0 < far.p < found.p

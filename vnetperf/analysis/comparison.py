@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from statistics import fmean
 from typing import TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
@@ -22,6 +23,7 @@ from vnetperf.results.environment import (
 )
 from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric, compared_metrics
 from vnetperf.statistics.difference import (
+    FEW,
     FEWEST_TO_GATE,
     Difference,
     Measurand,
@@ -119,6 +121,7 @@ def _missing(letter: str, side: Iterable[Metric]) -> str:
 
 NO_DIFFERENCE = "no difference seen"
 NOT_KNOWN = "not known how it repeats"
+TOO_FEW = "too few to tell"
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ class Side:
 
     Attributes:
         name: As the user wrote it.
-        runs: Its runs; each round of each is one deployment, and one observation.
+        runs: Its runs; each round of each is one deployment, and one observation. Where both sides
+            have several runs a run is one: what its rounds have in common is no chance of theirs.
         scenario: The only one that is looked at; "" for all.
     """
 
@@ -145,6 +149,12 @@ class Side:
         }
 
 
+def _are_clusters(a: Side, b: Side) -> bool:
+    """Whether both sides have several runs: then a run is one observation, not each round."""
+    repeated = max(len(run.rounds) for side in (a, b) for run in side.runs) > 1
+    return min(len(a.runs), len(b.runs)) > 1 and repeated and not _are_same(a, b)
+
+
 @dataclass(frozen=True)
 class ComparisonRow:
     """A number of both sides.
@@ -152,7 +162,8 @@ class ComparisonRow:
     Attributes:
         scenario: "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones.
         metric: The first side's, for what it is.
-        a: Observations of the first side, one for each deployment.
+        a: Observations of the first side, one for each deployment, or for each run where both
+            sides have several.
         b: Those of the second.
         found: What the second has more.
         p: Probability of such a difference between equal sides, adjusted for all numbers that were
@@ -176,7 +187,7 @@ class ComparisonRow:
     def differs(self) -> bool:
         """Whether a difference is seen that counts, all compared numbers considered."""
         seen = self.p is not None and self.p <= 1.0 - self.confidence
-        return seen and self._is_large
+        return seen and self._is_large and min(self.found.n) > FEW
 
     @property
     def _is_large(self) -> bool:
@@ -188,14 +199,13 @@ class ComparisonRow:
     def verdict(self) -> str:
         """The difference in words: no more than its interval bears out."""
         found, ratio = self.found, self.found.ratio
-        if found.method == "none":
-            return f"n = 1: {NOT_KNOWN}"
+        if found.method == "none" or min(found.n) <= FEW:
+            return f"n = {FEW}: {TOO_FEW}" if min(found.n) == FEW else f"n = 1: {NOT_KNOWN}"
         judged = f"B has {found.towards}"
         if self.metric.better and found.towards:
             judged += f" ({'better' if found.towards == self.metric.better else 'worse'})"
         if self.differs:
-            few = "" if min(found.n) >= FEWEST_TO_GATE else "; too few deployments for a gate"
-            return judged + few
+            return judged
         least = f"{100 * self.least:g} %"
         if found.is_seen(self.confidence):
             if not self._is_large:
@@ -215,6 +225,22 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
+class UngatedNumber:
+    """A main number that a gate cannot judge.
+
+    Attributes:
+        name: "pvp_dpdk, throughput, 64, ndr".
+        why: What it lacks.
+        lost: Whether the first side has enough deployments with it, and the second has not, some of
+            which gave no number, or an unstable one.
+    """
+
+    name: str
+    why: str
+    lost: bool
+
+
+@dataclass(frozen=True)
 class SideComparison:
     """What a comparison found.
 
@@ -222,10 +248,12 @@ class SideComparison:
         a: The first side.
         b: The second.
         paired: Whether the rounds of both were measured right after each other, number by number.
+        by_run: Whether a run is one observation, the mean of its rounds.
         rows: Numbers that both have.
         not_compared: Numbers that cannot be compared, and why, one sentence each.
         across: What keys of comparability differ, where the user has them compared across.
         environment: What differs in how both were measured.
+        ungated: Main numbers of the first side that a gate cannot judge.
     """
 
     a: Side
@@ -235,6 +263,17 @@ class SideComparison:
     not_compared: tuple[str, ...]
     across: tuple[str, ...] = ()
     environment: tuple[FactDifference, ...] = field(default=())
+    ungated: tuple[UngatedNumber, ...] = ()
+    by_run: bool = False
+
+    @property
+    def one_run_each(self) -> str:
+        """Sides of one run with several rounds that are no pairs: "A and B"; "" for none."""
+        if self.paired:
+            return ""
+        sides = (("A", self.a), ("B", self.b))
+        single = [s for s, side in sides if len(side.runs) == 1 < len(side.deployments)]
+        return " and ".join(single)
 
     @property
     def gated(self) -> bool:
@@ -243,6 +282,11 @@ class SideComparison:
             row.metric.main and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
             for row in self.rows
         )
+
+    @property
+    def fails_gate(self) -> bool:
+        """Whether a main number is worse, or was there and is no longer."""
+        return any(row.is_worse for row in self.rows) or any(one.lost for one in self.ungated)
 
 
 _MetricsOfSide = dict[str, dict[Key, dict[Deployment, Metric]]]
@@ -262,7 +306,7 @@ def compare(
             "both sides are the same", where=f"{a.name} and {b.name}", accepted="two that differ"
         )
     ours, theirs = _metrics_of_side(a), _metrics_of_side(b)
-    paired = _are_same(a, b) and len(a.deployments) > 1
+    paired, by_run = _are_same(a, b) and len(a.deployments) > 1, _are_clusters(a, b)
     rows: list[ComparisonRow] = []
     apart: list[str] = []
     crossed: list[str] = []
@@ -287,7 +331,9 @@ def compare(
                 *_marks("A", one_side, known, key),
                 *_marks("B", other_side, also, key),
             ]
-            row = _row(name, one_side, other_side, paired=paired, confidence=confidence)
+            row = _row(
+                name, one_side, other_side, paired=paired, by_run=by_run, confidence=confidence
+            )
             marks = [*marks, *row.marks]
             rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
         apart += [
@@ -304,8 +350,63 @@ def compare(
         )
     judged = _judged_together(rows)
     return SideComparison(
-        a, b, paired, judged, tuple(apart), tuple(crossed) if across else (), _environment(a, b)
+        a,
+        b,
+        paired,
+        judged,
+        tuple(apart),
+        tuple(crossed) if across else (),
+        _environment(a, b),
+        tuple(_ungated(judged, _pairs(a, b, ours, theirs), ours, theirs)),
+        by_run,
     )
+
+
+def _ungated(
+    rows: Sequence[ComparisonRow],
+    pairs: Iterable[tuple[str, str]],
+    ours: _MetricsOfSide,
+    theirs: _MetricsOfSide,
+) -> Iterator[UngatedNumber]:
+    """Main numbers of the first side without enough stable ones of each side."""
+    by_name = {(row.scenario, row.metric.key): row for row in rows}
+    for one, other in pairs:
+        known, also = ours.get(one, {}), theirs.get(other, {})
+        name = one if one == other else f"{one} / {other}"
+        for key, side in known.items():
+            if not key[2] or not _first(side).main:
+                continue
+            row = by_name.get((name, key))
+            enough = row is not None and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
+            n, left = _stable(side), _stable(also.get(key, {}))
+            if row is not None and (row.is_worse or (enough and min(n, left) >= FEWEST_TO_GATE)):
+                continue
+            gone = _without_number(also, key) + _unstable(also.get(key, {}))
+            why = f"{n} deployments of A and {left} of B have a stable number"
+            if row is None:
+                why += ", which are not compared"
+            elif min(n, left) >= FEWEST_TO_GATE:
+                n_a, n_b = row.found.n
+                why += f", in {n_a} and {n_b} runs or pairs of rounds"
+            if gone:
+                why += f"; {gone} of B gave none"
+            yield UngatedNumber(metric_name(name, key), why, n >= FEWEST_TO_GATE and gone > 0)
+
+
+def _stable(side: Mapping[Deployment, Metric]) -> int:
+    """Deployments with a number that comes again."""
+    return sum(metric.measured is not None and not metric.unstable for metric in side.values())
+
+
+def _unstable(side: Mapping[Deployment, Metric]) -> int:
+    return sum(metric.unstable for metric in side.values())
+
+
+def _without_number(known: MetricsByKey, key: Key) -> int:
+    """Deployments that were to give a number and gave none."""
+    side = known.get(key, {})
+    failed = sum(metric.measured is None for metric in side.values())
+    return failed + len(known.get((*key[:2], ""), {}).keys() - side.keys())
 
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
@@ -378,9 +479,12 @@ def _row(
     theirs: Mapping[Deployment, Metric],
     *,
     paired: bool,
+    by_run: bool,
     confidence: float,
 ) -> ComparisonRow:
     one, other = _observations(ours), _observations(theirs)
+    if by_run:
+        one, other = _of_runs(one), _of_runs(other)
     marks: list[str] = []
     if paired:  # by the number of the round: one that a side lacks is no pair
         both = [place for place in one if place in other]
@@ -411,6 +515,20 @@ def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measura
     }
 
 
+def _of_runs(deployments: Mapping[Deployment, Measurand]) -> dict[Deployment, Measurand]:
+    """One for each run, the mean of its rounds; with a limit among them a limit."""
+    found: dict[int, list[Measurand]] = {}
+    for (run, _), one in deployments.items():
+        found.setdefault(run, []).append(one)
+    means = {}
+    for run, rounds in found.items():
+        known = [one.value for one in rounds if one.is_bounded and one.value is not None]
+        value = fmean(known) if len(known) == len(rounds) else None
+        low, high = (fmean(getattr(one, end) for one in rounds) for end in ("low", "high"))
+        means[run, 0] = Measurand(value, low, high)
+    return means
+
+
 def _observation(metric: Metric, measured: Measurand) -> Measurand:
     # What a search leaves open is its resolution; an interval of repeats within the deployment is
     # in how deployments differ already.
@@ -427,9 +545,7 @@ def _marks(
 ) -> list[str]:
     """Marks of a side; "A: at least (2 of 5)" where not all of its deployments have one."""
     counts = Counter(mark for metric in side.values() for mark in metric.marks)
-    failed = sum(metric.measured is None for metric in side.values())
-    failed += len(known.get((*key[:2], ""), {}).keys() - side.keys())
-    n = len(side)
+    failed, n = _without_number(known, key), len(side)
     marks = [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()

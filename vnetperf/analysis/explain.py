@@ -188,9 +188,8 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         sentences.append(
             f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"
         )
-    lower = goal.lower_bound_fps
-    if lower is not None and goal.upper_bound_fps is not None:
-        far = 1.0 - lower / goal.upper_bound_fps
+    far = goal.relative_width
+    if far is not None:
         word = goal.mark or "regular"
         why = f": {goal.reason}" if goal.reason else ""
         sentences.append(

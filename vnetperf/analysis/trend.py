@@ -1,8 +1,13 @@
-"""The trend of each metric over many runs, and the runs at which it changed."""
+"""The trend of each metric over many runs, and the runs at which it changed.
+
+A run is one point: what its rounds have in common (the machine's state that day, a build) differs
+between runs, so that rounds of one run are no points of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -28,16 +33,14 @@ from vnetperf.statistics.samples import outliers
 
 
 @dataclass(frozen=True)
-class TrendPoint:
-    """A number of one deployment: a round of a run.
+class TrendRound:
+    """A number of one deployment.
 
     Attributes:
-        run: The run.
         results: The round.
         metric: The number.
     """
 
-    run: StoredRun
     results: RunResults
     metric: Metric
 
@@ -48,10 +51,63 @@ class TrendPoint:
         assert found is not None  # noqa: S101 - for the type checker: callers have looked
         return found.low if found.value is None else found.value
 
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A number of one run.
+
+    Attributes:
+        run: The run.
+        rounds: The number of each of its rounds that has it, the smallest first.
+    """
+
+    run: StoredRun
+    rounds: tuple[TrendRound, ...]
+
+    @property
+    def middle(self) -> TrendRound:
+        """The round in the middle."""
+        return self.rounds[(len(self.rounds) - 1) // 2]
+
+    @property
+    def metric(self) -> Metric:
+        """The number of the round in the middle."""
+        return self.middle.metric
+
+    @property
+    def results(self) -> RunResults:
+        """The round in the middle."""
+        return self.middle.results
+
+    @property
+    def value(self) -> float:
+        """Median of the rounds."""
+        return median(one.value for one in self.rounds)
+
+    @property
+    def number(self) -> float | None:
+        """What is shown: the median, or where a round is open what the one in the middle has."""
+        return self.metric.mean if self.is_open else self.value
+
+    @property
+    def load_fps(self) -> float | None:
+        """Load that it was measured at, median of the rounds; None where it is a load itself."""
+        loads = [one.metric.load_fps for one in self.rounds if one.metric.load_fps is not None]
+        return median(loads) if loads else None
+
     @property
     def is_open(self) -> bool:
-        """Whether it is a limit only, or one of two values that the DUT changes between."""
-        return bool(self.metric.censored) or self.metric.unstable
+        """Whether a round is a limit only, or one of two values that the DUT changes between."""
+        return any(one.metric.censored or one.metric.unstable for one in self.rounds)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What a reader must see beside it; "at least (2 of 5)" where not all rounds have it."""
+        n, all_rounds = len(self.rounds), len(self.run.rounds)
+        counts = Counter(mark for one in self.rounds for mark in one.metric.marks)
+        marks = (f"{mark} ({count} of {n})" if n > 1 else mark for mark, count in counts.items())
+        partial = (f"measured in {n} of {all_rounds} deployments",) if n < all_rounds else ()
+        return (*marks, *partial)
 
 
 @dataclass(frozen=True)
@@ -95,7 +151,7 @@ class Trend:
         test: "throughput".
         size: "64".
         name: "ndr".
-        points: Oldest first.
+        points: One for each run, oldest first.
         levels: The levels they lie on; places are those of points, and limits lie on none.
         changes: Where one level gives way to the next.
         far: Places of points far from the others of their level.
@@ -143,8 +199,9 @@ def trends(
     across: bool = False,
 ) -> list[Trend]:
     """Follow every number; least: smallest change that counts, as a share."""
-    series: dict[_Name, dict[tuple[tuple[str, str], ...], list[TrendPoint]]] = {}
-    for run in runs:
+    series: dict[_Name, dict[_Conditions, dict[int, list[TrendRound]]]] = {}
+    ordered = list(runs)
+    for place, run in enumerate(ordered):
         for results in run.rounds.values():
             keys: dict[str, dict[str, str]] = {}
             for metric in compared_metrics(results):
@@ -154,17 +211,27 @@ def trends(
                 if not across and name not in keys:
                     keys[name] = comparability(results, name)
                 held = tuple((_series_conditions(metric, results) | keys.get(name, {})).items())
-                found = series.setdefault((name, *metric.key), {})
-                found.setdefault(held, []).append(TrendPoint(run, results, metric))
+                found = series.setdefault((name, *metric.key), {}).setdefault(held, {})
+                found.setdefault(place, []).append(TrendRound(results, metric))
     return [
         trend
-        for _, found in sorted(series.items(), key=lambda item: item[0])
-        for held, points in sorted(found.items())
-        for trend in _by_load(points, _differing(held, found), least)
+        for _, among in sorted(series.items(), key=lambda item: item[0])
+        for held, found in sorted(among.items())
+        for trend in _by_load(_points(ordered, found), _differing(held, among), least)
     ]
 
 
 _Name: TypeAlias = tuple[str, str, str, str]
+_Conditions: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def _points(
+    runs: Sequence[StoredRun], found: Mapping[int, Sequence[TrendRound]]
+) -> list[TrendPoint]:
+    return [
+        TrendPoint(runs[place], tuple(sorted(rounds, key=lambda one: one.value)))
+        for place, rounds in found.items()
+    ]
 
 
 def _series_conditions(metric: Metric, results: RunResults) -> dict[str, str]:
@@ -183,25 +250,28 @@ def _differing(held: Sequence[tuple[str, str]], among: Iterable[Sequence[tuple[s
 
 def _by_load(points: Sequence[TrendPoint], apart: str, least: float) -> Iterator[Trend]:
     """A series for each offered load: numbers at different ones are not comparable."""
-    groups: list[list[TrendPoint]] = []
-    for point in points:
-        load = point.metric.load_fps
-        fitting = (g for g in groups if _same_load(g[0].metric.load_fps, load))
-        group = next(fitting, None)
-        if group is None:
-            groups.append([point])
-        else:
-            group.append(point)
-    for group in groups:
-        load = group[0].metric.load_fps
-        text = f"offered load {value_text(load, 'fps')}" if load and len(groups) > 1 else ""
+    loads = sorted({point.load_fps for point in points if point.load_fps is not None})
+    groups = _same_loads(loads) if loads else []
+    unloaded = [point for point in points if point.load_fps is None]
+    series = [(0.0, unloaded)] if unloaded else []
+    series += [
+        (least_fps, [p for p in points if p.load_fps and least_fps <= p.load_fps <= most_fps])
+        for least_fps, most_fps in groups
+    ]
+    for load, group in series:
+        text = f"offered load {value_text(load, 'fps')}" if load and len(series) > 1 else ""
         yield _trend(group, ", ".join(part for part in (apart, text) if part), least)
 
 
-def _same_load(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return max(a, b) <= min(a, b) * (1.0 + SAME_LOAD)
+def _same_loads(rising: Sequence[float]) -> list[tuple[float, float]]:
+    """Least and largest load of each group; a group that is too wide is cut at its widest gap.
+
+    So it does not depend on the order of the runs what is put together.
+    """
+    if rising[-1] <= rising[0] * (1.0 + SAME_LOAD):
+        return [(rising[0], rising[-1])]
+    at = max(range(1, len(rising)), key=lambda place: rising[place] / rising[place - 1])
+    return [*_same_loads(rising[:at]), *_same_loads(rising[at:])]
 
 
 def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
@@ -210,7 +280,8 @@ def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
     widths = [
         m.high - m.low
         for place in places
-        if (m := points[place].metric.measured) is not None and m.is_bounded
+        for one in points[place].rounds
+        if (m := one.metric.measured) is not None and m.is_bounded
     ]
     search = points[0].metric.test == THROUGHPUT
     smallest = least * abs(median(values)) if values else 0.0
@@ -248,7 +319,7 @@ def _change(before: TrendPoint, after: TrendPoint, old: Level, new: Level) -> Le
 def worse_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Trend]:
     """Numbers whose newest level is a worse one, all that were followed considered (Holm).
 
-    A level has three deployments or more, so that a gate acts on no fewer on either side.
+    A level has three runs or more, so that a gate acts on no fewer on either side.
     """
     newest = [trend.changes[-1] if trend.changes else None for trend in found]
     adjusted = holm([1.0 if change is None else change.p for change in newest])

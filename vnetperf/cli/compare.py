@@ -63,9 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found), indent=2, allow_nan=False))
     else:
         print_compared(found, Out(), everything=arguments.all)
-    if arguments.fail_if_worse and not found.gated:
-        print(f"vnetperf: {NO_GATE}", file=sys.stderr)
-    return int(arguments.fail_if_worse and any(row.is_worse for row in found.rows))
+    if arguments.fail_if_worse:
+        if not found.gated:
+            print(f"vnetperf: {NO_GATE}", file=sys.stderr)
+        for one in (one for one in found.ungated if found.gated or one.lost):
+            judged = "fails" if one.lost else "does not judge"
+            print(f"vnetperf: --fail-if-worse {judged}: {one.name}: {one.why}", file=sys.stderr)
+    return int(arguments.fail_if_worse and found.fails_gate)
 
 
 def side_of(text: str, results_dir: Path) -> Side:
@@ -184,6 +188,13 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
             "It is widened by what each search leaves open between its bounds. Verdicts hold for "
             "all main numbers together (Holm); intervals are of each alone."
         )
+    if found.by_run:
+        notes.append("Each run is one observation: the mean of its rounds.")
+    elif sides := found.one_run_each:
+        notes.append(
+            f"One run of {sides}: what changes between runs (a day, a boot, a build) is not known, "
+            "and is in no interval. Several runs of each side, RUN+RUN+RUN, show it."
+        )
     if "ranks" in methods:
         notes.append("Where results are open (at least, at most) there is no mean: ranks decide.")
     if "none" in methods:
@@ -241,8 +252,10 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
 
     whole = {
         **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
+        "by_run": found.by_run,
         "rows": [row(one) for one in found.rows],
         "not_compared": found.not_compared,
+        "not_gated": [asdict(one) for one in found.ungated],
         "across": found.across,
         "environment": [asdict(d) for d in found.environment],
     }

@@ -81,7 +81,7 @@ def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     out.line(f"{trend.scenario}, {trend.test}{size}, {trend.name}", "bold")
     if trend.apart:
         out.line(f"  {trend.apart}")
-    out.table(("", "run", ">number", ">of level", "tool", "marks"), _rows(trend))
+    out.table(("", "run", ">number", ">of level", ">n", "tool", "marks"), _rows(trend))
     for change in trend.changes:
         _print_change(change, out, everything=everything)
     if not trend.changes:
@@ -103,13 +103,14 @@ def _rows(trend: Trend) -> list[Sequence[str]]:
     for n, point in enumerate(trend.points):
         level = level_of[n].median if n in level_of and not point.is_open else 0.0
         run, metric = point.results.run, point.metric
-        marks = [*metric.marks, *(["far from its level"] if n in trend.far else [])]
+        marks = [*point.marks, *(["far from its level"] if n in trend.far else [])]
         rows.append(
             (
                 ">" if n in begins else "",
                 point.run.name,
-                number(metric.mean, metric.unit),
+                number(point.number, metric.unit),
                 percent((point.value - level) / abs(level)) if level else "-",
+                str(len(point.rounds)),
                 run.git.replace("-dirty", "+") if not run.git.startswith("unknown") else "unknown",
                 "; ".join(marks),
             )
@@ -161,7 +162,7 @@ def _as_json(trend: Trend) -> dict[str, Any]:
             {
                 **{"run": str(p.run.path), "began": p.results.run.started},
                 **{"tool": p.results.run.tool, "git": p.results.run.git},
-                **{"value": p.metric.mean, "marks": p.metric.marks},
+                **{"value": p.number, "deployments": len(p.rounds), "marks": p.marks},
             }
             for p in trend.points
         ],

@@ -243,7 +243,7 @@ class BackToBack(Frozen):
 
     Attributes:
         frames: Longest burst without loss, frames per interface, one value for each search that
-            was decided.
+            was decided; of one that reached the longest burst that value, a lower limit.
         step_frames: Resolution of the search, frames.
         max_burst_frames: Longest burst tried, frames.
         gap_ns: Mean time between frames of the bursts that came through, nanoseconds.
@@ -251,13 +251,15 @@ class BackToBack(Frozen):
             more than 5 % slower does not count. None: not recorded, every burst counted.
         slow_bursts: Bursts that did not count; None: not recorded.
         undecided: Searches without a value: the burst above the longest one that came through was
-            never sent at the calibrated gap, or there was none.
+            never sent at the calibrated gap.
         throughput_fps: Throughput that the correction uses, aggregate frames/s.
-        implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds.
-        corrected_s: Corrected DUT buffer time, seconds; None without a throughput.
+        implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds; None where
+            it is capped.
+        corrected_s: Corrected DUT buffer time, seconds; None without a throughput, or capped.
         max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
             of the calibrated gap; None where that is not recorded.
-        capped: True when every burst up to `max_burst_frames` came through: no result.
+        capped: True when every burst up to `max_burst_frames` came through in a search: `frames`
+            is a lower limit, and its mean no result.
         note: What keeps it from being one; "".
         trials: Numbers of the trials.
     """
@@ -276,6 +278,11 @@ class BackToBack(Frozen):
     capped: bool = False
     note: str = ""
     trials: tuple[int, ...] = ()
+
+    @property
+    def at_longest(self) -> int:
+        """Searches in which every burst came through."""
+        return sum(value >= self.max_burst_frames for value in self.frames.values)
 
 
 class Curve(Frozen):
@@ -311,8 +318,7 @@ class Recovery(Frozen):
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
-        disturbed: Numbers of the trials in which the tester stood still and frames were lost after
-            the drop, maybe for that; they are in no number.
+        disturbed: Numbers of the trials in which the tester stood still; they are in no number.
         censored: Numbers of the trials that still lost frames at their end: "at least".
         note: What a reader must know of the number; "".
         curves: One for each trial.
@@ -342,6 +348,7 @@ class Reset(Frozen):
         by_time_s: Time-stamp method: last frame before to first frame after, seconds.
         event_s: How long the event itself took, seconds.
         why: Why there is no number; "".
+        disturbed: Numbers of the trials in which the tester stood still; they are in no number.
         note: What a reader must know of the number; "".
         curves: One for each trial.
     """
@@ -353,6 +360,7 @@ class Reset(Frozen):
     by_time_s: Spread | None = None
     event_s: Spread | None = None
     why: str = ""
+    disturbed: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
 

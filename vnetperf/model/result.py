@@ -234,10 +234,38 @@ class GoalResult(Frozen):
         return self.confirmation is not None and self.confirmation.status == "unstable"
 
     @property
+    def relative_width(self) -> float | None:
+        """How far the bounds' intended loads lie apart, as a share of the upper one.
+
+        The search steps by intended loads; what was offered at a bound may be a little less. None
+        where a bound is missing.
+        """
+        low, high = self.lower_bound_load_fps, self.upper_bound_load_fps
+        if low is None or high is None:  # of an older tool, or a bound is missing
+            low, high = self.lower_bound_fps, self.upper_bound_fps
+        return None if low is None or not high else 1.0 - low / high
+
+    @property
     def modes(self) -> tuple[float, ...]:
         """Rates between which an unstable DUT changes, aggregate frames/s; or none."""
         found = self.confirmation
         return found.modes if found is not None and self.unstable else ()
+
+    @property
+    def carried_fps(self) -> float:
+        """The load that was carried whatever the DUT did, aggregate frames/s.
+
+        Of an unstable result its lower mode; with loss at a load below the bound the largest load
+        below that one which was tried and carried; 0 where there is neither.
+        """
+        found = self.confirmation
+        if found is None or not self.unstable:
+            return self.lower_bound_fps or 0.0
+        limits = [*found.modes[:1]]
+        if found.inversions:
+            lossy = min(one.load_fps for one in found.inversions)
+            limits.append(max((load for load in found.swept_fps if load < lossy), default=0.0))
+        return min(limits, default=0.0)
 
     @property
     def mark(self) -> Literal["", "irregular", "unstable"]:

@@ -5,6 +5,9 @@ verification (12.3.3) where a burst that lost frames is tried again.
 
 A burst counts only if it left at the minimum gap, which a wire without a speed has from the
 generator's calibration: while a tester is kept from running, the DUT empties its buffer.
+
+A search that reached the longest burst has a lower limit only. Without it the mean would be that
+of the shorter bursts, so with one of them there is a limit and no mean.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ SLOWEST = 1.05
 ATTEMPTS = 5
 #: Searches without a value that end the test where none before them had one.
 _HOPELESS = 3
+#: Share of the longest burst that is tried, from which on a burst is no result (RFC 9004).
+NEAR_LONGEST = 0.9
 
 
 class _Burst(Enum):
@@ -107,16 +112,14 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
     limits: list[_Burst] = []
     for _ in range(test.searches):
         passed, limit = yield from _search(test, steps, rate, bursts)
-        if limit is _Burst.LOST:
+        if limit is not _Burst.SLOW:
             found.append(passed * test.step_frames)
         limits.append(limit)
         if not found and limits.count(_Burst.SLOW) >= _HOPELESS:
             break
-    capped = not found and _Burst.SLOW not in limits
-    if not found and not capped:
+    if not found:
         raise _never_sent(inputs, bursts)
-    longest = steps * test.step_frames
-    return _outcome(inputs, found or [longest] * len(limits), limits, longest, bursts)
+    return _outcome(inputs, found, limits, steps * test.step_frames, bursts)
 
 
 def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
@@ -198,12 +201,12 @@ def _outcome(
     bursts: _Bursts,
 ) -> BackToBack:
     test, known, times = inputs.parameters, inputs.known, bursts.per_interface
-    capped, decided = _Burst.LOST not in limits, limits.count(_Burst.LOST)
+    capped = _Burst.LONGEST in limits
     frames = spread([n * times for n in found], resolution=test.step_frames * times)
     rate, gap_s = _largest_rate(inputs), bursts.gap_s
     # Without a medium and without a calibrated gap there is no rate that bursts left at.
     has_rate = not inputs.nominal or inputs.burst_gap_ns is not None
-    implied = frames.mean / rate if has_rate else None
+    implied = frames.mean / rate if has_rate and not capped else None
     left = 1 - known.load_fps / rate
     return BackToBack(
         frames=frames,
@@ -212,13 +215,13 @@ def _outcome(
         gap_ns=None if gap_s is None else 1e9 * gap_s,
         calibrated_gap_ns=inputs.burst_gap_ns,
         slow_bursts=None if bursts.slowest_s is None else bursts.slow,
-        undecided=0 if capped else len(limits) - decided,
+        undecided=limits.count(_Burst.SLOW),
         throughput_fps=known.load_fps * inputs.in_sum,
         implied_s=implied,
-        corrected_s=implied * left if implied is not None and left > 0 and not capped else None,
+        corrected_s=implied * left if implied is not None and left > 0 else None,
         max_rate_fps=rate if has_rate else None,
         capped=capped,
-        note="; ".join(_notes(inputs, frames.maximum, limits, bursts)),
+        note="; ".join(_notes(inputs, frames.maximum, longest * times, limits, bursts)),
         trials=tuple(bursts.trials),
     )
 
@@ -226,17 +229,26 @@ def _outcome(
 def _notes(
     inputs: ProcedureInputs[BackToBackTest],
     most: float,
+    longest: float,
     limits: Sequence[_Burst],
     bursts: _Bursts,
 ) -> list[str]:
     test, known, rate, gap_s = inputs.parameters, inputs.known, _largest_rate(inputs), bursts.gap_s
     notes = [known.note] if known.note else []
-    if _Burst.LOST not in limits:
-        notes.append("no result: the longest burst that is tried came through; raise max_burst_s")
-    elif undecided := sum(limit is not _Burst.LOST for limit in limits):
+    if capped := limits.count(_Burst.LONGEST):
+        notes.append(
+            f"no result: the longest burst that is tried came through in {capped} of {len(limits)} "
+            "searches; raise max_burst_s"
+        )
+    elif most >= NEAR_LONGEST * longest:
+        notes.append(
+            f"no result: bursts within {1 - NEAR_LONGEST:.0%} of the longest one that is tried "
+            "came through (RFC 9004); raise max_burst_s"
+        )
+    if undecided := limits.count(_Burst.SLOW):
         notes.append(
             f"{undecided} of {len(limits)} searches are not in it: the burst above the longest one "
-            "that came through never left at the calibrated gap, or was longer than max_burst_s"
+            "that came through never left at the calibrated gap"
         )
     if bursts.slow:
         notes.append(

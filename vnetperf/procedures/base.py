@@ -99,6 +99,19 @@ class ProcedureInputs(Frozen, Generic[P]):
         return direction_name(number, self.ends)
 
 
+def stood_still(outcome: TrialOutcome) -> bool:
+    """Whether the tester did, for longer than the rings bridge; when in the trial is not known.
+
+    Args:
+        outcome: The trial.
+
+    Returns:
+        True where it did; False also where no gaps were recorded.
+    """
+    gaps = outcome.result.gaps
+    return gaps is not None and (gaps.poll.over_s > 0 or gaps.send.over_s > 0)
+
+
 def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutcome]]:
     """Run a trial several times.
 

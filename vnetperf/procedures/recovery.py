@@ -3,7 +3,8 @@
 Only a trial that ends its overload overloaded, and ends itself without loss, has a time. One that
 was not overloaded had nothing to recover from; one that did not recover has a lower limit only,
 and with it the average of the others would be that of the shortest times. Where the tester stood
-still, the last loss after the drop may be its own: then nothing is known of the DUT's.
+still, the last loss may be its own: such a trial is left out whatever its time, since a choice by
+the loss after the drop would keep the short times.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial, stood_still
 from vnetperf.procedures.timeline import bin_width, curve_of
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -39,7 +40,7 @@ class _TrialFinding:
         number: Number of the trial.
         seconds: From the drop of the load to the last lost frame.
         overloaded: A direction was overloaded when the load dropped.
-        disturbed: Frames were lost after the drop, and the tester stood still in the trial.
+        disturbed: The tester stood still in the trial.
         recovered: No frames were lost at the end.
         quiet_s: Longest time without loss between the drop and the last lost frame.
     """
@@ -111,16 +112,10 @@ def _judge(inputs: ProcedureInputs[RecoveryTest], outcome: TrialOutcome) -> _Tri
         number=outcome.number,
         seconds=max(0.0, last - drop),
         overloaded=any(_is_overloaded(t, drop, inputs.known.loss_ratio) for t in timelines),
-        disturbed=last > drop and _stood_still(outcome),
+        disturbed=stood_still(outcome),
         recovered=last < total - width,
         quiet_s=_quiet(outcome, drop, last),
     )
-
-
-def _stood_still(outcome: TrialOutcome) -> bool:
-    """Whether the tester did, for longer than the rings bridge; when in the trial is not known."""
-    gaps = outcome.result.gaps
-    return gaps is not None and (gaps.poll.over_s > 0 or gaps.send.over_s > 0)
 
 
 def _is_overloaded(timeline: Timeline, drop: float, tolerated: float) -> bool:
@@ -171,7 +166,7 @@ def _why(test: RecoveryTest, found: Sequence[_TrialFinding], censored: Sequence[
         disturbed = [one.number for one in found if one.overloaded]
         return (
             f"not measured: the tester stood still in {_trials(disturbed)}, so that the last loss "
-            "after the drop may be its own"
+            "may be its own"
         )
     return ""
 
@@ -198,8 +193,8 @@ def _notes(
     disturbed = [one.number for one in found if one.overloaded and one.disturbed]
     if disturbed and len(disturbed) < len(found):
         notes.append(
-            f"{_trials(disturbed)} not counted: the tester stood still, and the last loss after "
-            "the drop may be its own"
+            f"{_trials(disturbed)} not counted: the tester stood still, and the last loss may be "
+            "its own"
         )
     if again := [one.number for one in found if one.measured and one.quiet_s >= QUIET_S]:
         notes.append(

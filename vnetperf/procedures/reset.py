@@ -4,7 +4,8 @@ Both of its methods are used: frames lost over the rate at which they were offer
 and the time between the last frame before and the first after. Of the two directions
 the one that took longer counts.
 
-Only what was lost between the reset and the recovery counts. The DUT has recovered when what was
+A trial in which the tester stood still has no time: the pause and the loss may be its own. Only
+what was lost between the reset and the recovery counts. The DUT has recovered when what was
 reset is ready and for `QUIET_S` no more frames are lost than at worst in such a time before.
 """
 
@@ -27,7 +28,7 @@ from vnetperf.model.trial import (
     TrialRequest,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import ProcedureInputs, stood_still
 from vnetperf.procedures.timeline import bin_width, curve_of
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -88,7 +89,12 @@ def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
         trials.append(outcome)
         if why := _trouble(test, outcome):
             return _outcome(inputs, what, trials, f"not measured: {why} (trial {outcome.number})")
-    return _outcome(inputs, what, trials, "")
+    disturbed = [one.number for one in trials if stood_still(one)]
+    why = ""
+    if len(disturbed) == len(trials):
+        numbers = ", ".join(map(str, disturbed))
+        why = f"not measured: the tester stood still in every trial ({numbers})"
+    return _outcome(inputs, what, trials, why)
 
 
 @dataclass(frozen=True)
@@ -183,7 +189,9 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
 
 
 def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why: str) -> Reset:
-    measured = [] if why else [one for one in trials if one.result.event is not None]
+    disturbed = tuple(one.number for one in trials if stood_still(one))
+    kept = [one for one in trials if one.number not in disturbed]
+    measured = [] if why else [one for one in kept if one.result.event is not None]
     events = [one.result.event for one in measured if one.result.event is not None]
     found = [[d for d in _interruptions(one) if d.lost] for one in measured]
     by_loss = [max(d.seconds for d in each) for each in found]
@@ -206,6 +214,7 @@ def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why
         by_time_s=spread(by_time) if by_time and len(by_time) == len(found) else None,
         event_s=spread([e.ended_s - e.began_s for e in events]) if events else None,
         why=why,
+        disturbed=disturbed,
         note="; ".join(notes),
         curves=tuple(curve for curve in curves if curve is not None),
     )
@@ -224,7 +233,9 @@ def _notes(inputs: ResetInputs, trials: Sequence[TrialOutcome]) -> list[str]:
     short = [str(s.number) for s in trials if s.verdict is Verdict.GENERATOR_LIMITED]
     if short:
         notes.append(f"less than the load was offered in trials {', '.join(short)}")
-    stalled = [str(s.number) for s in trials if s.verdict is Verdict.TESTER_STALLED]
-    if stalled:
-        notes.append(f"the tester stood still in trials {', '.join(stalled)}")
+    if stalled := [str(one.number) for one in trials if stood_still(one)]:
+        notes.append(
+            f"trials {', '.join(stalled)} not counted: the tester stood still, and the loss may be "
+            "its own"
+        )
     return notes

@@ -184,9 +184,11 @@ class VariantResults:
                         yield variant.variant, str(size), name, *numbers
 
     def _exact(self, variant: ComparedVariant, size: int, name: str) -> float | None:
-        """A lower bound that is the DUT's, and not the generator's limit."""
+        """A lower bound that is the DUT's, not the generator's limit, and that comes again."""
         goal = self.goal(variant, size, name)
-        return goal.lower_bound_fps if goal is not None and not goal.qualifier else None
+        if goal is None or goal.qualifier or goal.unstable:
+            return None
+        return goal.lower_bound_fps
 
 
 _Compared: TypeAlias = tuple[VariantResults, ComparedVariant, int, str]

@@ -503,8 +503,23 @@ def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
 def _burst_text(found: BackToBack) -> str:
     """The benchmark: the mean, or why there is none."""
     if found.capped:
-        return f"at least {frames(found.max_burst_frames)} frames"
+        return f"at least {single(found.frames.minimum, 'frames')} frames"
     return text.mean_interval(found.frames, "frames")
+
+
+def _burst_end(found: BackToBack) -> str:
+    """The longest burst of all searches."""
+    most = single(found.frames.maximum, "frames")
+    return f"{most} or more" if found.capped else most
+
+
+def _capped_text(found: BackToBack) -> str:
+    if not found.capped:
+        return ""
+    return (
+        f"every burst up to the longest one tried came through in {found.at_longest} of "
+        f"{found.frames.n} searches: this is no result (RFC 9004)."
+    )
 
 
 def _searches(found: BackToBack) -> str:
@@ -523,8 +538,11 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     _SIZE,
     Column("back-to-back frames, mean", lambda e: _burst_text(e.found), bold=True),
     Column("least", lambda e: single(e.found.frames.minimum, "frames")),
-    Column("most", lambda e: single(e.found.frames.maximum, "frames")),
-    Column("std. dev.", lambda e: text.stdev(e.found.frames, "frames")),
+    Column("most", lambda e: _burst_end(e.found)),
+    Column(
+        "std. dev.",
+        lambda e: None if e.found.capped else text.stdev(e.found.frames, "frames"),
+    ),
     Column("corrected buffer time", lambda e: _if_known(e.found.corrected_s, "s")),
     Column("N", lambda e: _searches(e.found)),
     Column("step size, frames", lambda e: str(e.found.step_frames)),
@@ -546,21 +564,22 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
 
 def _back_to_back_tables(group: Group) -> Iterator[Table]:
     known = _entries(group, lambda r: [r.back_to_back])
-    capped = "every burst up to the longest one tried came through: this is no result (RFC 9004)."
+    decided = [e for e in known if not e.found.capped]
     notes = [
-        text.interval_note([e.found.frames for e in known]),
+        text.interval_note([e.found.frames for e in decided]),
         "Implied buffer time: mean frames / theoretical rate; corrected: implied x (1 - throughput "
         "/ theoretical rate). Frames are those of one interface.",
-        *group_sentences((e.result.size_text, capped if e.found.capped else "") for e in known),
+        *group_sentences((e.result.size_text, _capped_text(e.found)) for e in known),
         *group_sentences((e.result.size_text, e.found.note) for e in known),
-        *_remarks(((e.result.size_text, e.found.frames) for e in known), "frames"),
+        *_remarks(((e.result.size_text, e.found.frames) for e in decided), "frames"),
     ]
     yield Table.of("Back-to-back frames", _BACK_TO_BACK, known, notes)
 
 
 def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
     if found.capped:
-        return _burst_text(found), "no result: the longest burst tried"
+        reached = f"{found.at_longest} of {found.frames.n} searches reached the longest burst"
+        return _burst_text(found), f"no result: {reached}"
     buffer = "" if found.corrected_s is None else f"buffer {units.time_s(found.corrected_s)}, "
     return _burst_text(found), f"{buffer}N {_searches(found)}"
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
@@ -214,30 +214,39 @@ def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
     return "\n".join([first, median, *text.remarks(spread, kind)])
 
 
-def _beside_text(spread: Spread | None, kind: text.ValueKind) -> str:
-    return text.mean_with_n(spread, kind).removeprefix("two modes: ") if spread else ""
+def _beside_text(spread: Spread | None, kind: text.ValueKind, *, least: bool) -> str:
+    if spread is None:
+        return ""
+    if least:
+        return f"at least {text.single(spread.minimum, kind)}"
+    return text.mean_with_n(spread, kind).removeprefix("two modes: ")
 
 
 def spread_plot(
     title: str, axis: str, rows: SpreadRows, kind: text.ValueKind, *, least: bool = False
 ) -> Plot | None:
-    """Quantities of one kind that were measured several times, a row each; least: a limit."""
+    """Quantities of one kind that were measured several times, a row each.
+
+    Least: some of the measurements are lower limits, so that the smallest is all that is known.
+    """
     means, modes, outliers = list[Point](), list[Point](), list[Point]()
     samples: list[Series] = []
     for place, (name, spread) in enumerate(rows):
         if spread is None:
             continue
         hover = _spread_hover(name, spread, kind)
-        if len(spread.modes) > 1:
+        if least:
+            means.append(Point(spread.minimum, place, hover=name, open="at least"))
+        elif len(spread.modes) > 1:
             modes += [Point(mode, place, hover=hover) for mode in spread.modes]
         else:
             known = spread.low is not None and spread.high is not None
             low, high = (spread.low, spread.high) if known else (None, None)
-            limit: Literal["", "at least"] = "at least" if least else ""
-            means.append(Point(spread.mean, place, low, high, hover, limit))
+            means.append(Point(spread.mean, place, low, high, hover))
         shown = [Point(value, place) for value in spread.values[:_MOST_SAMPLES]]
-        outliers += [shown[i] for i in spread.outliers if i < len(shown)]
-        near = [point for i, point in enumerate(shown) if i not in spread.outliers]
+        far_places = () if least else spread.outliers
+        outliers += [shown[i] for i in far_places if i < len(shown)]
+        near = [point for i, point in enumerate(shown) if i not in far_places]
         samples.append(Series("one measurement", near, mark="sample"))
     if not any(p.x for p in (*means, *modes, *outliers)):
         return None
@@ -257,7 +266,7 @@ def spread_plot(
         ),
         notes=[Note("not measured", i) for i, (_, s) in enumerate(rows) if s is None],
         row=38,
-        beside=[_beside_text(s, kind) for _, s in rows],
+        beside=[_beside_text(s, kind, least=least) for _, s in rows],
     )
 
 

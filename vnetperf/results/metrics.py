@@ -91,19 +91,28 @@ class Metric:
 
     @property
     def measured(self) -> Measurand | None:
-        """The number with what it leaves open; of two modes their mean, which `marks` shows."""
+        """The number with what it leaves open; of two modes their mean, which `marks` shows.
+
+        An unstable one has no value: it may be anything that it leaves open.
+        """
         value = self.value
+        if self.unstable and self.bounds is not None:
+            return Measurand(None, *self.bounds)
         if isinstance(value, Spread):
             low = value.mean if value.low is None else value.low
             high = value.mean if value.high is None else value.high
             return Measurand(value.mean, low, high)
         if self.bounds is not None:
             return Measurand(value, *self.bounds)
+        if value is not None and "at least" in self.qualifiers:
+            return Measurand(value, value, inf)
         return None if value is None else Measurand.exact(value)
 
     @property
     def censored(self) -> Literal["", "at least", "at most"]:
         """Which way it is open, where it is a bound only: it enters no mean."""
+        if self.unstable:
+            return ""
         if "at least" in self.qualifiers:
             return "at least"
         known = self.measured is None or self.measured.value is not None
@@ -189,7 +198,7 @@ def metrics_of(result: Result) -> Iterator[Metric]:
             yield Metric(**named, name=f"deployments_{what}", unit="", value=float(count))
     for one in _metrics_of_shown(result):
         marks = (*one.qualifiers, partial) if partial and one.label else one.qualifiers
-        metric = replace(one, qualifiers=marks)
+        metric = one if marks is one.qualifiers else replace(one, qualifiers=marks)
         repeated = over.get(metric.label) if metric.label else None
         if repeated is None:
             yield metric
@@ -282,14 +291,14 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     }
     low, high = goal.lower_bound_fps, goal.upper_bound_fps
     open_above = high is None or goal.qualifier == "at least"
-    # An unstable one may be anything between its modes.
-    least, most = (goal.modes[0], goal.modes[-1]) if goal.modes else (low or 0.0, high or 0.0)
+    # An unstable one may be anything between what is sure to be carried and its upper mode.
+    least, most = min(low or 0.0, goal.carried_fps), max(low or 0.0, high or 0.0, *goal.modes)
     marks = (goal.mark, goal.qualifier) if goal.unstable else (goal.qualifier or goal.mark,)
     yield make(
         "",
         "fps",
         low,
-        bounds=(min(low or 0.0, least), inf if open_above else max(low or 0.0, high or 0.0, most)),
+        bounds=(least, inf if open_above else most),
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
@@ -453,7 +462,10 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     found = result.back_to_back
     if found is None:
         return
-    capped = "every burst up to the longest one tried came through" if found.capped else ""
+    capped = ""
+    if found.capped:
+        of = f"{found.at_longest} of {found.frames.n} searches"
+        capped = f"every burst up to the longest one tried came through in {of}"
     note = "; ".join(filter(None, (capped, found.note)))
     about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
     burst: dict[str, Any] = {
@@ -468,7 +480,10 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
         why = f"not compared: {found.undecided} searches were not decided; {found.note}"
         yield make("", "frames", None, more="burst", why=why, given=burst.pop("given"))
         del burst["more"]
-    yield make("back_to_back_frames", "frames", found.frames, **burst, **about)
+    # With a search that reached the longest burst the mean is that of no burst: a limit is left.
+    frames = found.frames.minimum if found.capped else found.frames
+    yield make("back_to_back_frames", "frames", frames, **burst, **about)
+    yield make("searches_at_longest_burst", "", float(found.at_longest))
     yield make("searches_undecided", "", float(found.undecided))
     yield make("slow_bursts", "", _or_none(found.slow_bursts))
     yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
@@ -516,6 +531,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
                 "load_fps": reset.load_fps,
             }
             yield make(f"reset_time_by_{method}", "s", spread, reset.what, less=label, **about)
+        yield make("trials_disturbed", "", float(len(reset.disturbed)), reset.what)
         yield make("event_took", "s", reset.event_s, reset.what)
         yield make("load", "fps", reset.load_fps, reset.what)
 

@@ -13,6 +13,8 @@ from typing import Literal
 
 from vnetperf.statistics.samples import t_quantile
 
+#: Deployments of a side that show nothing of how it repeats: two may be alike by chance.
+FEW = 2
 #: Fewest deployments of each side that a gate may act on: of fewer, nobody knows how they repeat.
 FEWEST_TO_GATE = 3
 #: Divisions of two sides that a test by ranks looks at, at most; beyond, that many at random.
@@ -109,6 +111,7 @@ def difference(
         error, degrees = sqrt(variance(deltas) / len(deltas)), len(deltas) - 1.0
     else:
         error, degrees = _welch(a, b)
+    error = max(error, _least_error(first, second, relative=positive))
     # Searches that stop at the same two loads each time leave more open than their repeats show.
     open_ = max(_open(first, relative=positive), _open(second, relative=positive))
     half = hypot(t_quantile((1.0 + confidence) / 2.0, degrees) * error, open_)
@@ -173,6 +176,18 @@ def _open(side: Sequence[Measurand], *, relative: bool) -> float:
     if not relative:
         return fmean(m.high - m.low for m in side)
     return fmean(log1p((m.high - m.low) / m.value) if m.value else 0.0 for m in side)
+
+
+def _least_error(
+    first: Sequence[Measurand], second: Sequence[Measurand], *, relative: bool
+) -> float:
+    """Standard error of a difference of means that searches of some width have at the least.
+
+    Searches that all stop on one rung show no variance, and yet each leaves its value open by a
+    width: as a rectangular distribution (GUM, 4.3.7), width / sqrt(12) for each deployment.
+    """
+    parts = (_open(side, relative=relative) / sqrt(12.0 * len(side)) for side in (first, second))
+    return hypot(*parts)
 
 
 def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:

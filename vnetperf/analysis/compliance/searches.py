@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isclose
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry, not_applicable
 from vnetperf.model.result import GoalResult, LedgerEntry
+
+#: Rates that differ by no more than this share are the same.
+_ROUNDING = 1e-6
 
 
 def tst009_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
@@ -91,10 +93,20 @@ def _initial(goal: GoalResult) -> str:
 
 def _within_width(goal: GoalResult) -> bool:
     """Whether both bounds are there and no further apart than the goal's width."""
-    low, high = goal.lower_bound_fps, goal.upper_bound_fps
-    return low is not None and high is not None and high - low <= goal.width * high * (1 + 1e-6)
+    width = goal.relative_width
+    return width is not None and width <= goal.width * (1 + _ROUNDING)
 
 
 def _adds_up(goal: GoalResult) -> bool:
+    """Whether the directions are shares of the sum.
+
+    Each is the least that was offered that way in a trial, the sum the least that was offered in
+    one trial. What a direction lacks of its load, that trial lacked of the sum.
+    """
     bounds = [one.lower_bound_fps or 0.0 for one in goal.per_direction]
-    return not bounds or isclose(sum(bounds), goal.lower_bound_fps or 0.0, rel_tol=1e-6)
+    total, load = goal.lower_bound_fps or 0.0, goal.lower_bound_load_fps or 0.0
+    if not bounds:
+        return True
+    lacking = len(bounds) * max(0.0, load - total)
+    slack = _ROUNDING * total
+    return total - lacking - slack <= sum(bounds) <= total + slack
