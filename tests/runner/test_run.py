@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +27,20 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Calibration, GoalResult, Result
-from vnetperf.model.trial import DirectionCounts, MachineLoad, TrialResult, Verdict
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Gaps,
+    MachineLoad,
+    TrialGaps,
+    TrialResult,
+    Verdict,
+)
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     CalibrationRecord,
+    ProcedureRecord,
     SearchEndRecord,
     SearchRecord,
     TrialRecord,
@@ -316,7 +325,10 @@ def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
     assert resumed.agent.trials == []
 
 
-def test_a_run_killed_before_it_gave_the_confirmation_up_goes_on_with_it(tmp_path: Path) -> None:
+def test_a_run_killed_before_it_gave_the_confirmation_up_begins_the_search_anew(
+    tmp_path: Path,
+) -> None:
+    """Another try in another deployment would confirm bounds that were not found there."""
     bench = Bench(tmp_path, ShortAgainAgent("confirm"))
     bench.throughput()
     bench.run.close()
@@ -327,7 +339,10 @@ def test_a_run_killed_before_it_gave_the_confirmation_up_goes_on_with_it(tmp_pat
     for held in resumed.throughput().goals:
         assert held.confirmation is not None
         assert held.confirmation.status == "confirmed"
-    assert {t.phase for t in resumed.agent.trials} == {"confirm", "sweep"}
+    assert {t.phase for t in resumed.agent.trials} == {"", "confirm", "sweep"}
+    first, second = (r for r in read_log(bench.path) if isinstance(r, SearchEndRecord))
+    assert (first.superseded, second.superseded) == (True, False)
+    assert "what was deployed is gone" in first.stopped
 
 
 def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:
@@ -520,6 +535,72 @@ def test_a_tester_that_always_stalls_searches_below_what_it_catches_up(tmp_path:
     unsent = [t.unsent for t in bench.derived().trials if t.verdict is Verdict.GENERATOR_LIMITED]
     assert unsent
     assert all(unsent)
+
+
+def test_a_tester_that_stands_still_ends_a_search_with_what_it_found(tmp_path: Path) -> None:
+    """All frames were offered, so that no limit of the generator was seen, and none of the DUT."""
+    stalls = stalling(700e3, stall_s=0.0045, stall_probability=0.9, catch_up_frames=10_000)
+    bench = Bench(tmp_path, FakeAgent(duts=stalls))
+    result = bench.throughput()
+    assert result.max_load_fps == GENERATOR_FPS
+    for found in result.goals:
+        assert not found.regular
+        assert found.qualifier == ""
+        assert found.lower_bound_fps is not None
+        assert found.lower_bound_fps <= 1.4e6
+        assert re.search(r"the tester stood still at 70\d{4} frames/s per interface", found.reason)
+    (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert not end.superseded
+    assert bench.derived().results == (result,)
+
+
+class StallingAgent(FakeAgent):
+    """Its tester stands still at loads above a rate, and loses all but the capacity of the DUTs.
+
+    Args:
+        above_fps: The rate.
+    """
+
+    def __init__(self, above_fps: float) -> None:
+        super().__init__(spoil=self._stall)
+        self.above_fps = above_fps
+
+    def _stall(self, _: int, result: TrialResult) -> TrialResult:
+        if self.trials[-1].load_fps <= self.above_fps:
+            return result
+        seconds = 0.9 * self.trials[-1].duration_s
+        gaps = Gaps(max_s=seconds, hold_s=0.002, over_s=seconds)
+        return result.model_copy(
+            update={"gaps": TrialGaps(poll=gaps, send=gaps, catch_up_frames=2048)}
+        )
+
+
+def test_a_tester_that_stands_still_at_the_first_load_lowers_no_maximum(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, StallingAgent(1.2e6))
+    result = bench.throughput()
+    assert [goal.regular for goal in result.goals] == [True, True]
+    assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3))
+    searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert {r.limits.max_load_fps for r in searches} == {GENERATOR_FPS}
+    starts = [r.limits.start_fps or GENERATOR_FPS for r in searches]
+    assert starts == sorted(starts, reverse=True)
+    assert len(starts) > 2
+    assert starts[-1] <= 1.2e6
+    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert all("the tester stood still at" in end.stopped for end in ends[:-1])
+
+
+def test_a_test_below_a_load_at_which_the_tester_stood_still_names_that(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, StallingAgent(1.2e6))
+    result = bench.measure("frame_loss")
+    assert result.status == "measured"
+    assert result.max_load_fps is not None
+    assert 1e6 < result.max_load_fps <= 1.2e6
+    begun = [r for r in read_log(bench.path) if isinstance(r, ProcedureRecord)]
+    assert re.fullmatch(
+        r"limited by the tester, which stood still at \d+ frames/s per interface",
+        begun[-1].limit_reason,
+    )
 
 
 def test_a_scenario_that_cannot_be_deployed_is_tried_once(tmp_path: Path) -> None:

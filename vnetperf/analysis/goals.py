@@ -229,9 +229,16 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         for name, at in (("lower", at_lower), ("upper", at_upper))
         if at is not None and at.is_selection
     ]
-    regular = found.regular and not selections
+    confirmation = found.confirmation and found.confirmation.scaled(n)
+    doubts = selections
+    if len(logged.deployments) > 1:  # of an older log: a search that is interrupted begins anew
+        doubts = [f"its trials are of {len(logged.deployments)} deployments", *selections]
+        if confirmation is not None and confirmation.status == "confirmed":
+            update = {"status": "not confirmed", "reason": doubts[0]}
+            confirmation = confirmation.model_copy(update=update)
+    regular = found.regular and not doubts
     reason = "" if found.regular else found.reason
-    reason = "; ".join(filter(None, (reason.rstrip("."), *selections))) if selections else reason
+    reason = "; ".join(filter(None, (reason.rstrip("."), *doubts))) if doubts else reason
     if found.at_least and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
     return GoalResult(
@@ -260,7 +267,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         threads=thread_usage(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
-        confirmation=found.confirmation and found.confirmation.scaled(n),
+        confirmation=confirmation,
     )
 
 

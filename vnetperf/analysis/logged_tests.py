@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from math import inf, isfinite
 from typing import Any, Generic, TypeVar
 
@@ -45,11 +46,13 @@ class Logged(Generic[Begin_co]):
         begin: What it was run for.
         trials: Its trials in order, whatever their verdict.
         end: How it ended; None when the run was interrupted.
+        deployments: Numbers of the deployments of its scenario that its trials are of.
     """
 
     begin: Begin_co
     trials: list[TrialRecord] = field(default_factory=list)
     end: SearchEndRecord | None = None
+    deployments: set[int] = field(default_factory=set)
 
     @property
     def case(self) -> Case:
@@ -60,6 +63,14 @@ class Logged(Generic[Begin_co]):
     def final(self) -> bool:
         """Whether this is not one that began anew, or failed."""
         return self.end is None or not self.end.superseded
+
+    @property
+    def seconds(self) -> float:
+        """From the first trial's begin to the last one's end, by their time stamps."""
+        if not self.trials:
+            return 0.0
+        first, last = (datetime.fromisoformat(self.trials[n].started) for n in (0, -1))
+        return (last - first).total_seconds() + self.trials[-1].result.wall_s
 
     def outcomes(self) -> list[TrialOutcome]:
         """What the test learnt of every trial, whatever its verdict."""
@@ -84,8 +95,10 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
     found: dict[int, LoggedTest] = {}
     tunnels: dict[str, int] = {}
+    deployments: Counter[str] = Counter()
     for record in records:
         if isinstance(record, ScenarioRecord):
+            deployments[record.facts.scenario] += 1
             tunnels[record.facts.scenario] = overhead(record.scenario.encapsulation)
         elif isinstance(record, BeginRecord):
             known = record.overhead
@@ -100,7 +113,9 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
                     cure="the log was cut or edited; restore it from a copy",
                 )
             if isinstance(record, TrialRecord):
-                found[record.search].trials.append(record)
+                test = found[record.search]
+                test.trials.append(record)
+                test.deployments.add(deployments[test.begin.scenario])
             else:
                 found[record.search].end = record
     return list(found.values())
@@ -109,7 +124,7 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
 def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
     """The throughput searches of a log."""
     return [
-        Logged(logged.begin, logged.trials, logged.end)
+        Logged(logged.begin, logged.trials, logged.end, logged.deployments)
         for logged in tests_of(records)
         if isinstance(logged.begin, SearchRecord)
     ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from vnetperf import registry
 from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.goals import goals_of
 from vnetperf.analysis.logged_tests import (
     Case,
     Logged,
@@ -213,13 +214,30 @@ HOPELESS = 0.05
 
 
 class LimitedError(Exception):
-    """The generator could not offer a load, repeatedly."""
+    """The tester could not offer a load, or stood still at it, repeatedly: the test begins anew.
 
-    def __init__(self, load_fps: float, hint_fps: float, reason: str) -> None:
+    Args:
+        reason: Why.
+        lowered_to_fps: Largest load of what begins anew, frames/s per interface; None: as before.
+        lowered_by: What that is limited by.
+        start_fps: Where a search begins, frames/s per interface; None: at its largest load.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        lowered_to_fps: float | None = None,
+        lowered_by: str = "",
+        start_fps: float | None = None,
+    ) -> None:
         super().__init__(reason)
-        self.load_fps = load_fps
-        self.hint_fps = hint_fps
         self.reason = reason
+        self.limits = {
+            "lowered_to_fps": lowered_to_fps,
+            "lowered_by": lowered_by,
+            "start_fps": start_fps,
+        }
 
 
 #: Tests begun again with a lower maximum because the generator could not offer the load.
@@ -265,23 +283,33 @@ class Conductor:
         """A test with its end: as this run or an earlier one left it, or driven there.
 
         What this run has measured is not measured again: the throughput that one test took its
-        loads of is the one that is reported.
+        loads of is the one that is reported. A test that was interrupted begins anew: what is
+        deployed now is not what its trials were of.
         """
         if case in self.run.done:
             return self.run.done[case]
         _, test, frame_size = case
         held = self.run.resumed.test(self.scenario, case)
-        if held is not None and not held.final:
-            held = None
-        if held is not None and held.end is not None:
+        if held is not None and held.end is None:
+            self._end_interrupted(held)
+        if held is not None and held.final:
             return held  # measured before the run was interrupted
         known = None
         if test != THROUGHPUT:
             require_generator(self.run, self.scenario, test)
-            if standard_test(test).needs_throughput and held is None:
+            if standard_test(test).needs_throughput:
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
-        return self._until_offered(case, known, held)
+        return self._until_offered(case, known)
+
+    def _end_interrupted(self, held: LoggedTest) -> None:
+        """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
+        try:
+            is_complete = replay(procedure_of(held.begin), held.outcomes()).next_request is None
+        except VnetperfError:  # its trials give no result, or are those of another version
+            is_complete = False
+        why = "" if is_complete else "the run was interrupted, and what was deployed is gone"
+        self._end(held, held.seconds, stopped=why, superseded=not is_complete)
 
     def _known_throughput(self, frame_size: int) -> KnownThroughput:
         """The throughput of this run, searched now if need be."""
@@ -300,40 +328,37 @@ class Conductor:
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
         return merge_rounds({1: [result_of(logged, media)]})[0]
 
-    def _until_offered(
-        self, case: Case, known: KnownThroughput | None, held: LoggedTest | None
-    ) -> LoggedTest:
+    def _until_offered(self, case: Case, known: KnownThroughput | None) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
         for _ in range(MAX_RESTARTS):
-            if held is not None:
-                logged = held  # an interrupted test goes on with its own limits
-            else:
-                begin = begin_test(self.run, self.scenario, test, frame_size, known)
-                self.run.log.append(begin)
-                logged = Logged(begin)
-            held = None
+            logged = Logged(begin_test(self.run, self.scenario, test, frame_size, known))
+            self.run.log.append(logged.begin)
             began = time.monotonic()
             self.run.progress.test_begins(logged.begin)
             log.info("%s, %d octets: %s begins", self.scenario.id, frame_size, test)
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                self.run.max_loads.lower(
-                    self.scenario, frame_size, limited.load_fps, limited.hint_fps
+                end = self._end(
+                    logged,
+                    time.monotonic() - began,
+                    superseded=True,
+                    stopped=limited.reason,
+                    **limited.limits,
                 )
-                log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
-                self._end(logged, began, superseded=True, stopped=limited.reason)
+                self.run.max_loads.lower(case, end)
+                log.warning("%s begins anew: %s", test, limited.reason)
                 continue
             except StopSearch as stop:
                 # Its replay is stopped where its log ends, with this reason.
-                self._end(logged, began, stopped=stop.reason)
+                self._end(logged, time.monotonic() - began, stopped=stop.reason)
                 return logged
             except VnetperfError as error:
                 # Half a test is no result: the case has none, and a resumed run begins it anew.
-                self._end(logged, began, superseded=True, stopped=str(error))
+                self._end(logged, time.monotonic() - began, superseded=True, stopped=str(error))
                 raise
-            self._end(logged, began)
+            self._end(logged, time.monotonic() - began)
             return logged
         raise GeneratorError(
             f"the generator could not offer a steady load in {MAX_RESTARTS} attempts",
@@ -342,21 +367,29 @@ class Conductor:
         )
 
     def _end(
-        self, logged: LoggedTest, began: float, *, stopped: str = "", superseded: bool = False
-    ) -> None:
-        logged.end = SearchEndRecord(
+        self,
+        logged: LoggedTest,
+        wall_s: float,
+        *,
+        stopped: str = "",
+        superseded: bool = False,
+        **limits: Any,
+    ) -> SearchEndRecord:
+        end = logged.end = SearchEndRecord(
             search=logged.begin.search,
-            wall_s=round(time.monotonic() - began, 3),
+            wall_s=round(wall_s, 3),
             stopped=stopped,
             superseded=superseded,
+            **limits,
         )
-        self.run.log.append(logged.end)
-        log.info("%s ended after %g s %s", logged.begin.test, logged.end.wall_s, stopped)
+        self.run.log.append(end)
+        log.info("%s ended after %g s %s", logged.begin.test, end.wall_s, stopped)
+        return end
 
     def _drive(self, logged: LoggedTest) -> None:
-        """Drive a test to its end, from the first trial that the log does not have."""
+        """Drive a test to its end."""
         procedure = procedure_of(logged.begin)
-        request = replay(procedure, logged.outcomes()).next_request
+        request = replay(procedure, ()).next_request
         while request is not None:
             outcome = self._counted(logged, request)
             try:
@@ -387,9 +420,7 @@ class Conductor:
             raise StopSearch(f"{trial.verdict}: {trial.reason}")
         offerable = offerable_load(trial.result, logged.begin.loads)
         if offerable and request.when_limited == "lower":
-            limit, hint = offerable
-            limit = min(limit, request.load_fps * OFFERED_MARGIN)
-            raise LimitedError(limit, hint, trial.reason)
+            raise _limited(logged, trial, *offerable)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
@@ -460,6 +491,32 @@ def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
         return DutError(what, where=where, cure=cure)
     cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
     return GeneratorError(what, where=where, cure=cure)
+
+
+def _limited(
+    logged: LoggedTest, trial: TrialRecord, limit_fps: float, hint_fps: float
+) -> LimitedError | StopSearch:
+    """What becomes of a test at a load that the tester could not offer, or stood still at.
+
+    A load that was offered limits no search: where one was carried before, it ends with what it
+    has found; else it begins anew at a smaller load, from which it may come back to this one.
+    """
+    load_fps = trial.spec.load_fps
+    below_fps = min(limit_fps, load_fps * OFFERED_MARGIN)
+    if trial.verdict is not Verdict.TESTER_STALLED:
+        by = "what the generator offered on its core"
+        return LimitedError(
+            trial.reason, lowered_to_fps=below_fps, lowered_by=by, start_fps=hint_fps
+        )
+    at = f"stood still at {load_fps:.0f} frames/s per interface"
+    if not isinstance(logged.begin, SearchRecord):
+        return LimitedError(
+            trial.reason, lowered_to_fps=below_fps, lowered_by=f"the tester, which {at}"
+        )
+    reason = f"the tester {at}, trial {trial.number}: {trial.reason}"
+    if any(goal.lower_bound_load_fps is not None for goal in goals_of(logged.begin, logged)):
+        return StopSearch(reason)
+    return LimitedError(reason, start_fps=min(below_fps, hint_fps))
 
 
 def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:

@@ -42,6 +42,7 @@ from vnetperf.results.records import (
     RoundRecord,
     RunRecord,
     ScenarioRecord,
+    SearchEndRecord,
     SkippedRecord,
     TrialRecord,
 )
@@ -100,7 +101,7 @@ class MaxLoads:
 
     def __init__(self, testbed: Testbed) -> None:
         self._media = testbed.media
-        self._lowered: dict[tuple[str, int], float] = {}
+        self._lowered: dict[tuple[str, int], tuple[float, str]] = {}
         self._hints: dict[tuple[str, int], float] = {}
 
     def of(
@@ -118,21 +119,31 @@ class MaxLoads:
             limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
         lowered = self._lowered.get((scenario.id, frame_size))
         if lowered is not None:
-            limits.append((lowered, "what the generator offered on its core"))
+            limits.append(lowered)
         if not limits:
             raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
         return min(limits)
 
-    def lower(self, scenario: Scenario, frame_size: int, load_fps: float, hint_fps: float) -> None:
-        """Note that the generator cannot offer more than a load in a scenario."""
-        case = (scenario.id, frame_size)
-        self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
-        self._hints[case] = hint_fps
+    def lower(self, case: Case, end: SearchEndRecord) -> None:
+        """Note what the end of a superseded test shows of the largest load and of the first one."""
+        scenario, _, frame_size = case
+        place = (scenario, frame_size)
+        if end.lowered_to_fps is not None:
+            found = (end.lowered_to_fps, end.lowered_by)
+            self._lowered[place] = min(found, self._lowered.get(place, found))
+        if end.start_fps is not None:
+            self._hints[place] = end.start_fps
 
-    def forget(self) -> None:
-        """Forget what the generator could not offer: it may in another deployment."""
+    def begin_round(self, resumed: ResumedRun) -> None:
+        """Begin with what the log of a round shows, or nothing.
+
+        What the generator could not offer it may in another round: that is another deployment.
+        """
         self._lowered.clear()
         self._hints.clear()
+        for test in resumed.tests:
+            if test.end is not None:
+                self.lower(test.case, test.end)
 
     def hint(self, scenario: Scenario, frame_size: int) -> float | None:
         """Where to begin a search, by what came back when a load could not be offered."""
@@ -240,6 +251,7 @@ class Run:
         record = run_record(configuration, shlex.join(argv or sys.argv), resumed=resumed)
         if resumed:
             self.resumed = ResumedRun.read(log_path, record)
+            self.max_loads.begin_round(self.resumed)
         self.log = TrialLog(log_path)
         self.log.append(record)
         self.run_log = RunLog(run_log(log_path))
@@ -287,7 +299,7 @@ class Run:
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
-        self.max_loads.forget()
+        self.max_loads.begin_round(self.resumed)
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
 
