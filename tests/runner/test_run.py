@@ -37,6 +37,7 @@ from vnetperf.model.trial import (
 )
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
+from vnetperf.report.markdown import markdown_report
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     CalibrationRecord,
@@ -801,8 +802,58 @@ def test_a_generator_that_drifts_over_a_run_is_reported(
     assert [drift in w for w in warnings] == ([True] if drift else [])
 
 
+@pytest.mark.parametrize(("speed", "reported"), [(0.9, False), (0.7, True)])
+def test_a_drift_is_more_than_one_calibration_differs_from_the_next_by(
+    tmp_path: Path, speed: float, *, reported: bool
+) -> None:
+    bench = Bench(tmp_path)
+    bench.agent.tester_spread = 0.1
+    bench.throughput()
+    bench.agent.tester_speed = speed
+    bench.run.close()
+    found = bench.derived()
+    point = found.calibrations[0].at(64)
+    assert point is not None
+    assert point.drift == pytest.approx(speed - 1)
+    assert point.has_drifted is reported
+    assert any("clean maximum over" in w for w in found.warnings) is reported
+    second = Bench(tmp_path, name="second.jsonl")
+    second.throughput()
+    calibrated = [c for c in second.agent.calls if c.startswith("calibrate")]
+    assert calibrated == (["calibrate 64,1518"] if reported else [])
+
+
+def test_a_benchmark_takes_no_brief_calibration(tmp_path: Path) -> None:
+    smoke = configuration(PRESET.model_copy(update={"benchmark": False}))
+    first = Bench(tmp_path, settings=smoke, name="smoke.jsonl")
+    brief = first.throughput()
+    point = first.run.calibrated(64)
+    assert point is not None
+    assert (point.brief, len(point.max_clean_values)) == (True, 1)
+    first.run.close()
+    assert [c for c in first.agent.calls if c.startswith("calibrate")] == ["calibrate 64,1518"]
+    (search,) = searches_of(read_log(first.path))
+    assert search.begin.limit_reason.endswith("clean maximum, calibrated briefly")
+    text = markdown_report(first.derived())
+    assert "once, by trials of 0.15 s" in text
+    assert brief.generator_max_fps == 2 * GENERATOR_FPS
+
+    second = Bench(tmp_path)
+    second.throughput()
+    assert [c for c in second.agent.calls if c.startswith("calibrate")] == ["calibrate 64,1518"]
+    point = second.run.calibrated(64)
+    assert point is not None
+    assert (point.brief, len(point.max_clean_values)) == (False, 3)
+    third = Bench(tmp_path, settings=smoke, name="third.jsonl")
+    third.throughput()
+    held = third.run.calibrated(64)
+    assert held is not None
+    assert held.brief
+
+
 @pytest.mark.parametrize(
-    ("speed", "anew"), [(0.9, ["calibrate 64"]), (1.1, ["calibrate 64"]), (0.97, []), (1.0, [])]
+    ("speed", "anew"),
+    [(0.9, ["calibrate 64,1518"]), (1.1, ["calibrate 64,1518"]), (0.97, []), (1.0, [])],
 )
 def test_a_check_at_the_end_replaces_no_stored_calibration(
     tmp_path: Path, speed: float, anew: list[str]

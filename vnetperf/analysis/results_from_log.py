@@ -526,10 +526,6 @@ def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, i
     return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
 
 
-#: A change of the generator's clean maximum over a run that is reported.
-DRIFT = 0.05
-
-
 def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
     """Where the generator's clean maximum was another one at the end of the run."""
     return [
@@ -539,7 +535,7 @@ def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
         "changed, or others use it"
         for one in calibrations
         for point in one.points
-        if point.drift is not None and abs(point.drift) > DRIFT
+        if point.drift is not None and point.has_drifted
     ]
 
 

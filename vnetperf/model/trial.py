@@ -620,6 +620,20 @@ class TrialResult(Frozen):
         offered = self.offered(d)
         return self.lost(d) / offered if offered else 0.0
 
+    def lost_standing_still(self, d: DirectionCounts) -> float:
+        """Most frames of a direction that the tester's own gaps may have cost.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            The frames of the whole length of all gaps that no ring bridges; 0.0 without any.
+        """
+        if self.gaps is None or d.tx_seconds <= 0:
+            return 0.0
+        rate = (d.sent + d.refused) / d.tx_seconds
+        return rate * max(self.gaps.poll.over_s, self.gaps.send.over_s)
+
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction: an aggregate must not hide a bad one.
 

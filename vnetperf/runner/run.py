@@ -20,7 +20,6 @@ from typing import Protocol
 from vnetperf import __version__
 from vnetperf.agent.client import AgentClient
 from vnetperf.analysis.logged_tests import Case, LoggedTest
-from vnetperf.analysis.results_from_log import DRIFT
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
@@ -110,7 +109,9 @@ class MaxLoads:
         """Largest load worth requesting, frames/s per interface, and what limits it."""
         limits = []
         if point is not None:
-            limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
+            briefly = ", calibrated briefly" if point.brief else ""
+            reason = f"the generator's calibrated clean maximum{briefly}"
+            limits.append((point.max_clean_fps / 2, reason))
         if not self._media.nominal:
             speed = LinkSpeed(self._media.bits_per_second)
             mix = scenario.traffic.mix
@@ -206,11 +207,10 @@ def _git_commit() -> str:
 
 
 def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) -> bool:
-    """Whether a clean maximum has changed by more than is let pass."""
+    """Whether a clean maximum has changed."""
     if then is None or now is None:
         return False
-    drift = then.model_copy(update={"checked_values": now.max_clean_values}).drift
-    return drift is not None and abs(drift) > DRIFT
+    return then.model_copy(update={"checked_values": now.max_clean_values}).has_drifted
 
 
 class Run:
@@ -376,7 +376,8 @@ class Run:
         """Calibrate the smallest frame size of each wire again: what limits a run may drift.
 
         It shows whether the calibration held, and replaces none: what a run leaves behind may
-        disturb it. One that did not hold is not used again.
+        disturb it. One that did not hold is not used again, at no frame size: what has changed is
+        the machine.
         """
         if not self.configuration.preset.benchmark or not self.done:
             return
@@ -393,7 +394,7 @@ class Run:
                 self.spend("calibrate", time.monotonic() - began)
             self.log.append(CalibrationRecord(calibration=found, at_end=True))
             if _has_drifted(calibration.at(size), found.at(size)):
-                self.store.drop(self.store.key(plan, self.facts()), size)
+                self.store.drop(self.store.key(plan, self.facts()))
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:
         """What the generator can do over the wire of what is deployed."""
