@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
-from vnetperf.analysis.logged_tests import tests_of
+from vnetperf.analysis import logged_tests
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import RunResults
@@ -342,7 +342,7 @@ def check_resumed(whole: Bench, bench: Bench, content: bytes) -> None:
     then = numbered_by_test(whole.derived().results, whole.path)
     assert numbered_by_test(derived.results, bench.path) == then
     assert not any("interrupted" in w for w in derived.warnings)
-    tests = tests_of(read_log(bench.path))
+    tests = logged_tests.tests_of(read_log(bench.path))
     assert all(len(test.deployments) <= 1 for test in tests)
     numbers = [trial.number for test in tests for trial in test.trials]
     assert numbers == list(range(1, len(numbers) + 1))

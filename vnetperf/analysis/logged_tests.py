@@ -201,9 +201,9 @@ def _shown_round(
 ) -> int:
     """The round in the middle: of the throughput, which other tests take their loads of."""
     throughput = {
-        n: result.goals[0]
+        n: goal
         for n, result in cases.get((case[0], THROUGHPUT, case[2]), {}).items()
-        if result.goals and result.status == "measured"
+        if result.status == "measured" and (goal := result.throughput_goal) is not None
     }
     order = sorted(throughput, key=lambda n: _place_of_bound(throughput[n]))
     if order and (middle := order[(len(order) - 1) // 2]) in measured:

@@ -329,6 +329,12 @@ class FrameFaults(Frozen):
     verified: int | None = None
 
 
+def _of_throughput(goal: GoalResult) -> tuple[bool, bool]:
+    """The order of goals by how near they are to RFC 2544's throughput: no loss in any trial."""
+    lossy = goal.loss_ratio > 0
+    return lossy, not lossy and goal.exceed_ratio > 0
+
+
 class Result(Frozen):
     """Result of one test of one scenario at one frame size.
 
@@ -404,6 +410,15 @@ class Result(Frozen):
     soak: Soak | None = None
     addresses: AddressTable | None = None
     deployments: Deployments | None = None
+
+    @property
+    def throughput_goal(self) -> GoalResult | None:
+        """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
+
+        The first that allows no loss in any trial, else the first without loss, else the first;
+        None without goals.
+        """
+        return min(self.goals, key=_of_throughput, default=None)
 
     @property
     def is_selection(self) -> bool:

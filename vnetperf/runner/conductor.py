@@ -35,7 +35,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
@@ -178,7 +178,8 @@ def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str
 
 def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     """The throughput that other tests take their loads of."""
-    goal = _goal_of(result)
+    goal = result.throughput_goal
+    assert goal is not None  # noqa: S101 - for the type checker: a search has a goal or more
     load = goal.lower_bound_load_fps
     if load is None:
         raise NoResultError(
@@ -201,12 +202,6 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
         qualifier="at least" if goal.qualifier == "at least" else "",
         note="; ".join(notes),
     )
-
-
-def _goal_of(result: Result) -> GoalResult:
-    zero = [g for g in result.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
-    no_loss = [g for g in result.goals if g.loss_ratio == 0]
-    return (zero or no_loss or list(result.goals))[0]
 
 
 #: Loss ratio above which a load that could not be offered in full is not tried again.
