@@ -339,6 +339,8 @@ class Answer:
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     """Answer a goal from the trials of a search."""
     criterion, limits = Criterion.of_goal(goal), begin.limits
+    if goal.loss_ratio not in {own.loss_ratio for own in begin.goals}:
+        logged = replace(logged, trials=[t for t in logged.trials if not _in_doubt(t, goal)])
     loads, history = _by_load(logged)
     bounds = history.bounds(criterion)
     lower, upper = (
@@ -379,6 +381,13 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         "" if logged.end is None else logged.end.stopped,
     )
     return Answer(goal_result(found, begin, logged), missing)
+
+
+def _in_doubt(trial: TrialRecord, goal: SearchGoal) -> bool:
+    """Whether a trial judged for other goals may be lossy for this one by a stall alone."""
+    result = trial.result
+    counted = result.directions if is_valid(trial) else ()
+    return any(result.is_in_doubt(d, goal.loss_ratio) for d in counted)
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:

@@ -634,6 +634,19 @@ class TrialResult(Frozen):
         rate = (d.sent + d.refused) / d.tx_seconds
         return rate * max(self.gaps.poll.over_s, self.gaps.send.over_s)
 
+    def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
+        """Whether a loss may exceed a ratio only by what the tester's own gaps cost.
+
+        Args:
+            d: Counts of the direction.
+            loss_ratio: A goal's, 0..1.
+
+        Returns:
+            True where the DUT alone may have lost no more than that.
+        """
+        lost, allowed = self.lost(d), loss_ratio * self.offered(d)
+        return lost - self.lost_standing_still(d) <= allowed < lost
+
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction: an aggregate must not hide a bad one.
 

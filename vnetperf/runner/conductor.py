@@ -204,10 +204,6 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     )
 
 
-#: Loss ratio above which a load that could not be offered in full is not tried again.
-HOPELESS = 0.05
-
-
 class LimitedError(Exception):
     """The tester could not offer a load, or stood still at it, repeatedly: the test begins anew.
 
@@ -442,7 +438,10 @@ class Conductor:
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
         wall = time.monotonic() - began
-        verdict, reason = judge(result, times.offered_tolerance)
+        begin = logged.begin
+        goals = begin.goals if isinstance(begin, SearchRecord) else ()
+        ratios = [goal.loss_ratio for goal in goals]
+        verdict, reason = judge(result, times.offered_tolerance, ratios)
         number = run.log.next_trial()
         captures: tuple[str, ...] = ()
         if spec.capture is not None and not result.failed:
@@ -515,6 +514,6 @@ def _limited(
 
 
 def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:
-    """Where the DUT drowns as well it was no noise: repeating would only cost time."""
+    """Where the DUT forwarded less than the next maximum load is, that one costs it no number."""
     limited = trial.verdict is Verdict.GENERATOR_LIMITED and request.when_limited == "lower"
-    return limited and trial.result.worst_loss_ratio() > HOPELESS
+    return limited and trial.result.worst_loss_ratio() > 1 - OFFERED_MARGIN

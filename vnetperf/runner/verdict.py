@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
@@ -16,12 +16,24 @@ _VERDICT_OF_FAILURE = {
 }
 
 
-#: Smaller shares of a loss than this may be the tester's: what is left is the DUT's beyond doubt.
+#: Of a loss that is itself the number, no more than this share may be the tester's.
 STALL_SHARE = 0.1
 
 
-def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
-    """Judge a trial, each direction by itself."""
+def judge(
+    result: TrialResult, tolerance: float, loss_ratios: Sequence[float] = ()
+) -> tuple[Verdict, str]:
+    """Judge a trial, each direction by itself.
+
+    Args:
+        result: What was counted.
+        tolerance: Share of the intended frames that may be missing from the offered ones.
+        loss_ratios: Those of the goals that it classifies a load for; none where the loss is
+            itself the number.
+
+    Returns:
+        The verdict, and why it is not VALID.
+    """
     if result.failed:
         return _VERDICT_OF_FAILURE[result.failed], result.failure
     if why := _inconsistency(result):
@@ -29,7 +41,7 @@ def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
     if why := _shortfall(result, tolerance):
         return Verdict.GENERATOR_LIMITED, why
     for counts in result.directions:
-        if why := _stall(result, counts):
+        if why := _stall(result, counts, loss_ratios):
             return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
     return Verdict.VALID, ""
 
@@ -56,7 +68,7 @@ def _shortfall(result: TrialResult, tolerance: float) -> str:
     return ""
 
 
-def _stall(result: TrialResult, counts: DirectionCounts) -> str:
+def _stall(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> str:
     """Why a loss may be that of a tester that stood still; "" where it cannot be.
 
     The gaps that no ring bridges cost at most the frames of their whole length.
@@ -71,7 +83,7 @@ def _stall(result: TrialResult, counts: DirectionCounts) -> str:
     )
     over = [(does, gaps, holds) for does, gaps, holds in kinds if gaps.over_s > 0]
     cost = rate * max((gaps.over_s for _, gaps, _ in over), default=0.0)
-    if cost <= STALL_SHARE * lost:
+    if not _matters(result, counts, cost, loss_ratios):
         return ""
     stalls = " and ".join(
         f"the tester did not {does} for {gaps.max_s * 1e3:.3g} ms ({holds} "
@@ -79,6 +91,15 @@ def _stall(result: TrialResult, counts: DirectionCounts) -> str:
         for does, gaps, holds in over
     )
     return f"{lost} frames lost, and {stalls}"
+
+
+def _matters(
+    result: TrialResult, counts: DirectionCounts, cost: float, loss_ratios: Sequence[float]
+) -> bool:
+    """Whether a loss without what the gaps may have cost would classify its load otherwise."""
+    if loss_ratios:
+        return any(result.is_in_doubt(counts, ratio) for ratio in loss_ratios)
+    return cost > STALL_SHARE * result.lost(counts)
 
 
 def _contradiction(counts: DirectionCounts) -> str:
