@@ -478,6 +478,25 @@ def test_loss_in_a_stall_of_the_tester_classifies_no_load(tmp_path: Path) -> Non
     assert all((points[n].poll_gap_s or 0) > 0.002 for n in stalled)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_stalls_before_a_ring_of_unknown_size_are_said_not_to_be_judged(
+    tmp_path: Path, *, known: bool
+) -> None:
+    """A NIC's or a kernel interface's: what is sent late at once may overflow it, or not."""
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        poll = Gaps(max_s=1e-4, hold_s=0.002)
+        send = Gaps(max_s=0.009, hold_s=0.01 if known else None)
+        gaps = TrialGaps(poll=poll, send=send, catch_up_frames=1024)
+        return result.model_copy(update={"gaps": gaps})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    bench.throughput()
+    found = [w for w in bench.derived().warnings if "could not be judged" in w]
+    assert len(found) == (0 if known else 1)
+    assert all(w.startswith("pvp_dpdk: stalls of the tester's sending") for w in found)
+
+
 def test_too_many_discarded_trials_at_a_bound_make_it_irregular(tmp_path: Path) -> None:
     calm = Bench(tmp_path, name="calm.jsonl").throughput().goals[0]
     assert calm.regular
