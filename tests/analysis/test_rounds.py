@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.logged_tests import _repeated_number, by_round
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from vnetperf.analysis.logged_tests import _repeated_number, by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.parameters import LatencyTest
@@ -205,6 +205,22 @@ def test_every_test_pools_its_rounds_each_at_the_loads_of_its_own_round(tmp_path
     assert latency.deployments.shown == throughput.deployments.shown == 3
     assert latency.latency_at[0].load_fps == throughput.goals[0].lower_bound_fps
     assert {m.name for m in metrics_of(latency)} >= {"latency_mean", "latency_mean_of_rounds"}
+
+
+def test_the_round_that_is_shown_is_in_the_middle_by_the_throughput(tmp_path: Path) -> None:
+    """By the goal that other tests take their loads of, wherever it stands among the goals."""
+    goals = configuration(PRESET.model_copy(update={"goals": (PDR, NDR)}))
+    whole = Bench(tmp_path, settings=goals).throughput()
+    assert whole.throughput_goal is whole.goals[1]
+
+    def found(pdr: float, ndr: float) -> Result:
+        pairs = zip(whole.goals, (pdr, ndr), strict=True)
+        changed = tuple(g.model_copy(update={"lower_bound_fps": fps}) for g, fps in pairs)
+        return whole.model_copy(update={"goals": changed})
+
+    (merged,) = merge_rounds({1: [found(3e6, 1e6)], 2: [found(1e6, 2e6)], 3: [found(2e6, 3e6)]})
+    assert merged.deployments is not None
+    assert merged.deployments.shown == 2
 
 
 def test_an_unstable_deployment_leaves_no_mean() -> None:

@@ -71,6 +71,7 @@ class FakeAgent:
         self.fail_deploy: str = ""
         self.tester_speed = 1.0
         self.stacks: dict[str, int] = {}
+        self.tester_spread = 0.01
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
@@ -95,7 +96,6 @@ class FakeAgent:
     def calibrate(
         self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
     ) -> Calibration:
-        del brief
         self._note(f"calibrate {','.join(map(str, frame_sizes))}")
         self.deployed = None
         return Calibration(
@@ -108,9 +108,11 @@ class FakeAgent:
                     frame_size=size,
                     max_clean_fps=2 * GENERATOR_FPS * self.tester_speed,
                     max_clean_values=tuple(
-                        2 * GENERATOR_FPS * self.tester_speed * near for near in (0.99, 1.0, 1.01)
+                        2 * GENERATOR_FPS * self.tester_speed * (1 + self.tester_spread * off)
+                        for off in ((0,) if brief else (-1, 0, 1))
                     ),
                     ended_by="refusal",
+                    brief=brief,
                     latency_ns=900.0,
                     latency_min_ns=700.0,
                     pacing_error=0.0001,

@@ -34,6 +34,15 @@ def pytest_vnetperf_register(register):
 )
 
 
+def without_numbers(goals: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Goals of results.json without the numbers of their trials."""
+    found = []
+    for goal in goals:
+        kept = {key: value for key, value in goal.items() if key != "trials_at_lower_bound"}
+        found.append(kept | {"confirmation": {**kept["confirmation"], "trials": []}})
+    return found
+
+
 def _goal(goal: Any) -> str:
     lines = [f"{key} = {getattr(goal, key)!r}" for key in goal.__slots__]
     return "[[goals]]\n" + "\n".join(lines).replace("'", '"') + "\n"

@@ -138,7 +138,7 @@ def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> No
 
 
 @pytest.mark.daily  # a search is resumed by test_bad_luck
-def test_a_run_that_is_killed_in_a_test_goes_on_there(
+def test_a_run_that_is_killed_in_a_test_begins_it_anew(
     start: Start, unchanged: Unchanged, tmp_path: Path
 ) -> None:
     options = (*CHEAP, "--tests=throughput,latency")
@@ -160,8 +160,8 @@ def test_a_run_that_is_killed_in_a_test_goes_on_there(
     now = trials(run)
     assert now[: len(held)] == held
     assert [t["number"] for t in now] == list(range(1, len(now) + 1))
-    (begun,) = [r["search"] for r in run.records() if r["type"] == "procedure"]
-    valid = [t for t in now if t["search"] == begun and t["verdict"] == "VALID"]
+    _, anew = [r["search"] for r in run.records() if r["type"] == "procedure"]
+    valid = [t for t in now if t["search"] == anew and t["verdict"] == "VALID"]
     assert len(valid) == 8
     latency = next(r for r in run.json()["results"] if r["test"] == "latency")
     assert [at["repeats"] for at in latency["latency_at"]] == [4, 4]

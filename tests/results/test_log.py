@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
+from vnetperf.analysis import logged_tests
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import RunResults
@@ -336,22 +337,32 @@ def resumed(whole: Bench, folder: Path, content: bytes) -> Bench:
 
 
 def check_resumed(whole: Bench, bench: Bench, content: bytes) -> None:
-    assert numbers(bench.derived()) == numbers(whole.derived())
-    assert not any("interrupted" in w for w in bench.derived().warnings)
-    trials = [r.number for r in read_log(bench.path) if isinstance(r, TrialRecord)]
-    assert trials == list(range(1, len(whole.agent.trials) + 1))
-    assert len(trials) - len(bench.agent.trials) == whole_trials(content)  # none is repeated
+    """As if it had not been cut, and no test has trials of two deployments."""
+    derived = bench.derived()
+    then = numbered_by_test(whole.derived().results, whole.path)
+    assert numbered_by_test(derived.results, bench.path) == then
+    assert not any("interrupted" in w for w in derived.warnings)
+    tests = logged_tests.tests_of(read_log(bench.path))
+    assert all(len(test.deployments) <= 1 for test in tests)
+    numbers = [trial.number for test in tests for trial in test.trials]
+    assert numbers == list(range(1, len(numbers) + 1))
+    # Only a test that lacks trials is measured again.
+    held, wanted = trials_of_tests(content), trials_of_tests(whole.path.read_bytes())
+    anew = sum(count for test, count in wanted.items() if held[test] < count)
+    assert len(bench.agent.trials) == anew
 
 
-def whole_trials(content: bytes) -> int:
-    count = 0
+def trials_of_tests(content: bytes) -> Counter[int]:
+    count: Counter[int] = Counter()
     for line in content.splitlines():
         with contextlib.suppress(ValueError):  # cut
-            count += json.loads(line)["type"] == "trial"
+            record = json.loads(line)
+            if record["type"] == "trial":
+                count[record["search"]] += 1
     return count
 
 
-def test_a_run_cut_after_any_line_goes_on_where_it_was(whole: Bench, tmp_path: Path) -> None:
+def test_a_run_cut_after_any_line_ends_as_if_it_had_not_been(whole: Bench, tmp_path: Path) -> None:
     lines = whole.path.read_bytes().splitlines(keepends=True)
     for count in range(1, len(lines)):
         folder = tmp_path / str(count)
@@ -361,7 +372,7 @@ def test_a_run_cut_after_any_line_goes_on_where_it_was(whole: Bench, tmp_path: P
 
 
 @pytest.mark.parametrize("back", [1, 2, 40])
-def test_a_run_cut_in_the_middle_of_a_line_goes_on_where_it_was(
+def test_a_run_cut_in_the_middle_of_a_line_ends_as_if_it_had_not_been(
     whole: Bench, tmp_path: Path, back: int
 ) -> None:
     lines = whole.path.read_bytes().splitlines(keepends=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tests.fakes.agent import FakeAgent
 from vnetperf import config
+from vnetperf.analysis.logged_tests import tests_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.config import Configuration
 from vnetperf.model.parameters import ConfirmInputs, SearchGoal
@@ -34,6 +36,25 @@ PRESET = Preset(
 def configuration(preset: Preset = PRESET, **settings: object) -> Configuration:
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
     return replace(loaded, preset=preset)
+
+
+def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
+    """Results without their wall time, trials numbered from 1 in each test of their log."""
+    own = {
+        trial.number: number
+        for test in tests_of(read_log(path))
+        for number, trial in enumerate(test.trials, 1)
+    }
+
+    def renumbered(value: object, key: str = "") -> object:
+        if isinstance(value, dict):
+            return {k: renumbered(v, k) for k, v in value.items() if k != "wall_seconds"}
+        if isinstance(value, list):
+            is_numbers = key in ("trials", "trials_at_lower_bound")
+            return [own[one] if is_numbers else renumbered(one) for one in value]
+        return value
+
+    return [renumbered(result.model_dump(mode="json")) for result in results]
 
 
 class Bench:

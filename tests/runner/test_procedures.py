@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
-from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
+from vnetperf.analysis import logged_tests
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
@@ -358,40 +361,61 @@ class Killed(FakeAgent):
 
 
 def finish(bench: Bench) -> list[Result]:
-    """Everything in order; what is found, without the time it took."""
-    results = [bench.throughput(), *(bench.measure(test) for test in TESTS)]
-    return [r.model_copy(update={"wall_seconds": 0}) for r in results]
+    """Everything in order."""
+    return [bench.throughput(), *(bench.measure(test) for test in TESTS)]
+
+
+@dataclass
+class Whole:
+    """A run that was not killed.
+
+    Attributes:
+        results: What it found, trials numbered from 1 in each test.
+        specs: Its trials.
+        begins: How many there were before each test.
+    """
+
+    results: list[object]
+    specs: list[TrialSpec]
+    begins: list[int]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], list[TrialSpec]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     agent = Killed(-1)
-    return finish(short(tmp_path_factory.mktemp("whole"), agent)), agent.trials
+    bench = short(tmp_path_factory.mktemp("whole"), agent)
+    results = finish(bench)
+    begins = [0, *accumulate(result.trial_count for result in results)]
+    return Whole(numbered_by_test(results, bench.path), agent.trials, begins)
 
 
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_a_run_killed_after_any_trials_ends_as_if_it_had_not_been(
-    whole: tuple[list[Result], list[TrialSpec]], data: st.DataObject
+    whole: Whole, data: st.DataObject
 ) -> None:
-    results, specs = whole
+    specs = whole.specs
     kills = data.draw(st.lists(st.integers(0, len(specs) - 1), min_size=1, max_size=3, unique=True))
-    done = 0
+    begin = run = 0
     with tempfile.TemporaryDirectory() as folder:
         for kill in sorted(kills):
-            agent = Killed(kill - done)
+            agent = Killed(kill - begin)
             with pytest.raises(KeyboardInterrupt):
                 finish(killed := short(Path(folder), agent))
             killed.die()
-            assert agent.trials == specs[done:kill]
-            done = kill
+            assert agent.trials == specs[begin:kill]
+            run += kill - begin
+            # The test that it was in begins anew: what was deployed is gone.
+            begin = max(each for each in whole.begins if each <= kill)
         agent = Killed(-1)
         last = short(Path(folder), agent)
-        assert finish(last) == results
-        assert agent.trials == specs[done:]
-        assert not [r for r in read_log(last.path) if isinstance(r, NotMeasuredRecord)]
+        assert numbered_by_test(finish(last), last.path) == whole.results
+        assert agent.trials == specs[begin:]
+        records = read_log(last.path)
+        assert not [r for r in records if isinstance(r, NotMeasuredRecord)]
+        assert all(len(test.deployments) <= 1 for test in logged_tests.tests_of(records))
         numbers = [t.number for t in trials(last)]
-        assert numbers == list(range(1, len(specs) + 1))
+        assert numbers == list(range(1, run + len(specs) - begin + 1))
 
 
 def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path) -> None:

@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, configuration
+from vnetperf.analysis.goals import goals_of
+from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import ConfigError, LogError
-from vnetperf.results.log import LOG_NAME
+from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.records import (
+    ProcedureRecord,
+    Record,
+    ScenarioRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
+from vnetperf.testing.sim import SimulatedDut
 
 
 def test_what_differs_is_named_with_both_values(tmp_path: Path) -> None:
@@ -111,3 +123,117 @@ def test_a_calibration_is_not_used_again_after_the_clock_was_set(
     again.throughput()
     assert "calibrate 64,1518" in again.agent.calls
     again.die()
+
+
+# --- what an earlier session found -----------------------------------------------------------
+
+
+def begins(records: list[Record]) -> list[tuple[str, float, str, float | None]]:
+    """Of each test the largest load, what limits it, and where it begins."""
+    found: list[tuple[str, float, str, float | None]] = []
+    for record in records:
+        if isinstance(record, SearchRecord):
+            limits = record.limits
+            begun = (limits.max_load_fps, record.limit_reason, limits.start_fps)
+            found.append((record.test, *begun))
+        elif isinstance(record, ProcedureRecord):
+            ceiling = (record.inputs["ceiling_fps"], record.limit_reason, None)
+            found.append((record.test, *ceiling))
+    return found
+
+
+def test_what_could_not_be_offered_is_known_after_a_resume(tmp_path: Path) -> None:
+    """Live or resumed at any end of a test, all others have the same limits and are begun once."""
+    live = Bench(tmp_path, FakeAgent(offers_fps=200e3))
+    live.throughput()
+    live.measure("frame_loss")
+    live.run.close()
+    lines = live.path.read_bytes().splitlines(keepends=True)
+    whole = begins(read_log(live.path))
+    assert len(whole) > 2
+    assert whole[-1][:2] == ("frame_loss", pytest.approx(180e3))
+    ends = [n for n, line in enumerate(lines, 1) if line.startswith(b'{"type":"search-end"')]
+    for number, end in enumerate(ends[:-1]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / LOG_NAME).write_bytes(b"".join(lines[:end]))
+        again = Bench(folder, FakeAgent(offers_fps=200e3))
+        again.throughput()
+        again.measure("frame_loss")
+        assert begins(read_log(again.path)) == whole
+
+
+def test_what_could_not_be_offered_in_one_round_limits_no_other_after_a_resume(
+    tmp_path: Path,
+) -> None:
+    first = Bench(tmp_path, FakeAgent(offers_fps=200e3))
+    first.run.begin_round(1, 2)
+    first.throughput()
+    first.run.close()
+    again = Bench(tmp_path)
+    again.run.begin_round(1, 2)
+    assert again.measure("frame_loss").max_load_fps == pytest.approx(180e3)
+    again.run.begin_round(2, 2)
+    assert again.measure("frame_loss").max_load_fps == pytest.approx(2e6)
+
+
+def duts(capacity_fps: float) -> list[SimulatedDut]:
+    return [SimulatedDut(capacity_fps, seed=n) for n in range(2)]
+
+
+def cut_after_trials(path: Path, count: int) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    trials = [n for n, line in enumerate(lines, 1) if line.startswith(b'{"type":"trial"')]
+    path.write_bytes(b"".join(lines[: trials[count - 1]]))
+
+
+@pytest.mark.parametrize("test", ["throughput", "latency"])
+def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test: str) -> None:
+    first = Bench(tmp_path, FakeAgent(duts=duts(700e3)))
+    first.throughput()
+    if test != "throughput":
+        first.measure(test)
+    first.run.close()
+    cut_after_trials(first.path, len(first.agent.trials) - 1)
+    again = Bench(tmp_path, FakeAgent(duts=duts(650e3)))
+    found = again.measure(test)
+    again.run.close()
+    tests = [t for t in searches_of(read_log(again.path)) if t.begin.test == test] or None
+    ends = [r for r in read_log(again.path) if isinstance(r, SearchEndRecord)]
+    assert [e.superseded for e in ends[-2:]] == [True, False]
+    assert "what was deployed is gone" in ends[-2].stopped
+    assert ends[-2].wall_s >= 0
+    if test == "throughput":
+        assert tests is not None
+        assert [len(t.deployments) for t in tests] == [1, 1]
+        alone = Bench(tmp_path, FakeAgent(duts=duts(650e3)), name="alone.jsonl").throughput()
+        assert [g.lower_bound_fps for g in found.goals] == [g.lower_bound_fps for g in alone.goals]
+        assert all(g.regular for g in found.goals)
+    assert found in again.derived().results
+
+
+def test_a_test_that_lacks_nothing_but_its_end_is_not_measured_again(tmp_path: Path) -> None:
+    first = Bench(tmp_path, FakeAgent(duts=duts(700e3)))
+    then = first.throughput()
+    cut_after_trials(first.path, len(first.agent.trials))
+    again = Bench(tmp_path)
+    now = again.throughput()
+    assert again.agent.trials == []
+    assert now.model_copy(update={"wall_seconds": then.wall_seconds}) == then
+
+
+def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path) -> None:
+    """As an older version went on with an interrupted search."""
+    bench = Bench(tmp_path)
+    bench.throughput()
+    records = read_log(bench.path)
+    (whole,) = searches_of(records)
+    assert all(goal.regular for goal in goals_of(whole.begin, whole))
+    deployed = next(r for r in records if isinstance(r, ScenarioRecord))
+    trials = [n for n, r in enumerate(records) if isinstance(r, TrialRecord)]
+    (mixed,) = searches_of([*records[: trials[3]], deployed, *records[trials[3] :]])
+    for goal in goals_of(mixed.begin, mixed):
+        assert not goal.regular
+        assert goal.reason == "its trials are of 2 deployments"
+        assert goal.confirmation is not None
+        assert goal.confirmation.status == "not confirmed"

@@ -277,6 +277,29 @@ def test_a_loss_far_beyond_what_the_stall_may_have_cost_is_the_duts() -> None:
     assert stalled(stood_still(poll_s=0.06), half)[0] is Verdict.TESTER_STALLED
 
 
+@pytest.mark.parametrize(
+    ("lost", "loss_ratios", "expected"),
+    [
+        # 5 ms of a million frames/s: at most 5000 frames.
+        (5_000, [0.0], Verdict.TESTER_STALLED),
+        (5_001, [0.0], Verdict.VALID),  # a frame at the least is the DUT's
+        (9_000, [0.005], Verdict.TESTER_STALLED),
+        (9_000, [0.0], Verdict.VALID),
+        (9_000, [0.01], Verdict.VALID),  # low loss with the stall, too
+        (9_000, [0.0, 0.005], Verdict.TESTER_STALLED),
+        (100_000, [0.0, 0.005], Verdict.VALID),
+        (20_000, [], Verdict.TESTER_STALLED),  # the loss is the number: a quarter may be wrong
+        (100_000, [], Verdict.VALID),
+    ],
+)
+def test_a_stall_condemns_a_trial_where_it_may_change_the_class_of_its_load(
+    lost: int, loss_ratios: list[float], expected: Verdict
+) -> None:
+    lossy = counts(sent=1_000_000, received=1_000_000 - lost)
+    result = TrialResult(directions=(lossy,), gaps=stood_still(poll_s=0.005))
+    assert judge(result, TOLERANCE, loss_ratios)[0] is expected
+
+
 def test_corrupted_frames_are_a_finding() -> None:
     result = TrialResult(directions=(counts(),), corrupted=2)
     assert judge(result, TOLERANCE)[0] is Verdict.INCONSISTENT

@@ -286,9 +286,18 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         for name, at in (("lower", at_lower), ("upper", at_upper))
         if at is not None and at.is_selection
     ]
-    regular = found.regular and not selections
+    confirmation = found.confirmation
+    if confirmation is not None:
+        confirmation = _counted_again(confirmation, goal, (lower, upper), logged).scaled(n)
+    doubts = selections
+    if len(logged.deployments) > 1:  # of an older log: a search that is interrupted begins anew
+        doubts = [f"its trials are of {len(logged.deployments)} deployments", *selections]
+        if confirmation is not None and confirmation.status == "confirmed":
+            update = {"status": "not confirmed", "reason": doubts[0]}
+            confirmation = confirmation.model_copy(update=update)
+    regular = found.regular and not doubts
     reason = "" if found.regular else found.reason
-    reason = "; ".join(filter(None, (reason.rstrip("."), *selections))) if selections else reason
+    reason = "; ".join(filter(None, (reason.rstrip("."), *doubts))) if doubts else reason
     if found.at_least and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
     return GoalResult(
@@ -317,8 +326,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         threads=thread_usage(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
-        confirmation=found.confirmation
-        and _counted_again(found.confirmation, goal, (lower, upper), logged).scaled(n),
+        confirmation=confirmation,
     )
 
 
@@ -428,6 +436,8 @@ class Answer:
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     """Answer a goal from the trials of a search."""
     criterion, limits = Criterion.of_goal(goal), begin.limits
+    if goal.loss_ratio not in {own.loss_ratio for own in begin.goals}:
+        logged = replace(logged, trials=[t for t in logged.trials if not _in_doubt(t, goal)])
     loads, history = _by_load(logged)
     bounds = history.bounds(criterion)
     lower, upper = (
@@ -469,6 +479,13 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         stopped=_INTERRUPTED if logged.end is None else logged.end.stopped,
     )
     return Answer(goal_result(found, begin, logged), missing)
+
+
+def _in_doubt(trial: TrialRecord, goal: SearchGoal) -> bool:
+    """Whether a trial judged for other goals may be lossy for this one by a stall alone."""
+    result = trial.result
+    counted = result.directions if is_valid(trial) else ()
+    return any(result.is_in_doubt(d, goal.loss_ratio) for d in counted)
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:

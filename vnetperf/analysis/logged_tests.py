@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from datetime import datetime
 from math import inf, isfinite
 from typing import Any, Generic, TypeVar
 
@@ -53,11 +53,13 @@ class Logged(Generic[Begin_co]):
         begin: What it was run for.
         trials: Its trials in order, whatever their verdict.
         end: How it ended; None when the run was interrupted.
+        deployments: Numbers of the deployments of its scenario that its trials are of.
     """
 
     begin: Begin_co
     trials: list[TrialRecord] = field(default_factory=list)
     end: SearchEndRecord | None = None
+    deployments: set[int] = field(default_factory=set)
 
     @property
     def case(self) -> Case:
@@ -69,17 +71,17 @@ class Logged(Generic[Begin_co]):
         """Whether this is not one that began anew, or failed."""
         return self.end is None or not self.end.superseded
 
+    @property
+    def seconds(self) -> float:
+        """From the first trial's begin to the last one's end, by their time stamps."""
+        if not self.trials:
+            return 0.0
+        first, last = (datetime.fromisoformat(self.trials[n].started) for n in (0, -1))
+        return (last - first).total_seconds() + self.trials[-1].result.wall_s
+
     def outcomes(self) -> list[TrialOutcome]:
         """What the test learnt of every trial, whatever its verdict."""
         return [outcome_of(trial) for trial in self.trials]
-
-    def unanswered(self, request: TrialRequest) -> list[TrialRecord]:
-        """The last trials, where they are tries of a request that has no answer yet."""
-
-        def is_try(trial: TrialRecord) -> bool:
-            return request.matches(trial.spec) and not outcome_of(trial).answers(request)
-
-        return [*takewhile(is_try, reversed(self.trials))][::-1]
 
 
 LoggedTest = Logged[BeginRecord]
@@ -100,8 +102,10 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
     found: dict[int, LoggedTest] = {}
     tunnels: dict[str, int] = {}
+    deployments: Counter[str] = Counter()
     for record in records:
         if isinstance(record, ScenarioRecord):
+            deployments[record.facts.scenario] += 1
             tunnels[record.facts.scenario] = overhead(record.scenario.encapsulation)
         elif isinstance(record, BeginRecord):
             known = record.overhead
@@ -116,7 +120,9 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
                     cure="the log was cut or edited; restore it from a copy",
                 )
             if isinstance(record, TrialRecord):
-                found[record.search].trials.append(record)
+                test = found[record.search]
+                test.trials.append(record)
+                test.deployments.add(deployments[test.begin.scenario])
             else:
                 found[record.search].end = record
     return list(found.values())
@@ -125,7 +131,7 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
 def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
     """The throughput searches of a log."""
     return [
-        Logged(logged.begin, logged.trials, logged.end)
+        Logged(logged.begin, logged.trials, logged.end, logged.deployments)
         for logged in tests_of(records)
         if isinstance(logged.begin, SearchRecord)
     ]
@@ -204,9 +210,9 @@ def _shown_round(
 ) -> int:
     """The round in the middle: of the throughput, which other tests take their loads of."""
     throughput = {
-        n: result.goals[0]
+        n: goal
         for n, result in cases.get((case[0], THROUGHPUT, case[2]), {}).items()
-        if result.goals and result.status == "measured"
+        if result.status == "measured" and (goal := result.throughput_goal) is not None
     }
     order = sorted(throughput, key=lambda n: _place_of_bound(throughput[n]))
     if order and (middle := order[(len(order) - 1) // 2]) in measured:

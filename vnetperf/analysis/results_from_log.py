@@ -205,6 +205,7 @@ def warnings_of(
             "and count as lost: a tag or a tunnel's header is still there, or octets changed; "
             "--pcap keeps some"
         )
+    warnings += _unjudged_warnings(tests)
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -250,6 +251,30 @@ def _restore_warnings(records: Iterable[Record]) -> list[str]:
         "after this run the machine was not as before, which others may have caused": changed,
     }
     return [f"{text}: {'; '.join(found)}" for text, found in texts.items() if found]
+
+
+#: What a stall of each kind overflows.
+_RINGS = {"sending": "the DUT's receive ring", "polling": "the tester's receive ring"}
+
+
+def _unjudged_warnings(tests: Sequence[LoggedTest]) -> list[str]:
+    """Where lost frames may be the tester's, and no verdict can tell."""
+    found: dict[str, dict[str, None]] = {kind: {} for kind in _RINGS}
+    for test in tests:
+        for trial in test.trials:
+            gaps, lossy = trial.result.gaps, trial.result.worst_loss_ratio() > 0
+            if gaps is None or not lossy:
+                continue
+            for kind, one in (("sending", gaps.send), ("polling", gaps.poll)):
+                if one.hold_s is None and one.max_s > 0:
+                    found[kind][test.begin.scenario] = None
+    return [
+        f"{', '.join(names)}: stalls of the tester's {kind} could not be judged, since it is not "
+        f"known what {_RINGS[kind]} holds: frames lost after one count as the DUT's loss (the "
+        "longest gaps stand with each trial)"
+        for kind, names in found.items()
+        if names
+    ]
 
 
 def _deployment_warnings(results: Sequence[Result]) -> list[str]:
@@ -574,10 +599,6 @@ def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, i
     return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
 
 
-#: A change of the generator's clean maximum over a run that is reported.
-DRIFT = 0.05
-
-
 def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
     """Where the generator's clean maximum was another one at the end of the run."""
     return [
@@ -587,7 +608,7 @@ def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
         "changed, or others use it"
         for one in calibrations
         for point in one.points
-        if point.drift is not None and abs(point.drift) > DRIFT
+        if point.drift is not None and point.has_drifted
     ]
 
 

@@ -83,7 +83,8 @@ def _print_table(calibration: Calibration) -> None:
             f"{p.frame_size:>10}   {p.max_clean_fps / 1e6:>19.3f} Mfps"
             f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us"
             f"   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
-            f"   {_found_text(p.max_clean_values)}, {p.ended_by or 'nothing'}"
+            f"   {_found_text(p.max_clean_values)}{' briefly' if p.brief else ''}, "
+            f"{p.ended_by or 'nothing'}"
         )
 
 

@@ -33,9 +33,7 @@ REPEATS = 3
 FIRST_STEP = 0.04
 #: Rates looked at: from this share of what short trials show to this multiple of it.
 LEAST, MOST = 0.02, 2.0
-#: A tester that was later than this is the reason of what a trial lost, seconds ...
-STALL_S = 0.002
-#: ... and a rate is tried this often before that is taken for the limit.
+#: A rate is tried this often before a stall of the tester is taken for the limit.
 STALL_TRIES = 3
 #: A loop has no way to go: what is not back by then is lost.
 DRAIN_S = 0.03
@@ -124,6 +122,7 @@ def _point(
         max_clean_fps=round(2 * maximum, 1),
         max_clean_values=tuple(round(2 * rate, 1) for rate in found.rates),
         ended_by=found.ended_by,
+        brief=brief,
         latency_ns=max(one.percentiles.get("50", one.mean_ns) for one in latencies),
         latency_min_ns=min(latency.min_ns for latency in latencies),
         pacing_error=max(map(_pacing_error, paced, loads)),
@@ -233,14 +232,20 @@ def _why_unclean(run: Callable[..., TrialResult], rate: float) -> EndedBy:
 def unclean(result: TrialResult) -> EndedBy:
     """Why a trial did not send and receive every frame that was due; "" where it did.
 
-    A tester that came late makes loss and refusal of its own, by what it sends at once afterwards.
+    A tester that stood still for longer than a ring bridges makes loss and refusal of its own:
+    where that may be all of it, nothing is known of the wire. It is the rule of a trial's verdict,
+    for a goal without loss.
     """
     if all(d.received == d.sent == d.intended for d in result.directions):
         return ""
-    refused = sum(d.refused for d in result.directions)
-    if result.max_lag_s > STALL_S or any(d.unsent for d in result.directions):
+    missing = [d for d in result.directions if d.received < d.sent + d.refused]
+    if any(d.unsent for d in result.directions):
         return "own stall"
-    return "refusal" if refused else "loss"
+    if missing and all(
+        result.lost_standing_still(d) >= d.sent + d.refused - d.received for d in missing
+    ):
+        return "own stall"
+    return "refusal" if any(d.refused for d in missing) else "loss"
 
 
 def _sent_rate(result: TrialResult) -> float:

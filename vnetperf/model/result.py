@@ -402,6 +402,12 @@ class Deployments(Frozen):
         )
 
 
+def _of_throughput(goal: GoalResult) -> tuple[bool, bool]:
+    """The order of goals by how near they are to RFC 2544's throughput: no loss in any trial."""
+    lossy = goal.loss_ratio > 0
+    return lossy, not lossy and goal.exceed_ratio > 0
+
+
 class Result(Frozen):
     """Result of one test of one scenario at one frame size.
 
@@ -480,6 +486,15 @@ class Result(Frozen):
     addresses: AddressTable | None = None
     service: Service | None = None
     deployments: Deployments | None = None
+
+    @property
+    def throughput_goal(self) -> GoalResult | None:
+        """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
+
+        The first that allows no loss in any trial, else the first without loss, else the first;
+        None without goals.
+        """
+        return min(self.goals, key=_of_throughput, default=None)
 
     @property
     def is_selection(self) -> bool:
@@ -670,6 +685,11 @@ class LedgerEntry(Frozen):
 EndedBy = Literal["", "loss", "refusal", "own stall"]
 
 
+#: A change of the generator's clean maximum over a run that is reported, where it is more than what
+#: one calibration differs from the next by.
+DRIFT = 0.05
+
+
 class CalibrationPoint(Frozen):
     """The generator looped to itself over one kind of wire, at one frame size.
 
@@ -677,10 +697,12 @@ class CalibrationPoint(Frozen):
         frame_size: Octets including FCS.
         max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s; the
             median of `max_clean_values`.
-        max_clean_values: That rate as often as it was found, by trials of 1 s; empty where it was
-            found once, by short ones.
+        max_clean_values: That rate as often as it was found, by trials of 1 s; one by short trials
+            where the calibration was brief; empty in older logs.
         ended_by: What the trials just above it met; "" where that was not recorded.
         checked_values: The same found again when the run had ended; empty where it was not.
+        brief: Found once, by trials of 0.15 s, as for a preset that is no benchmark; None: not
+            recorded.
         latency_ns: Median latency at 1 % of that rate, nanoseconds.
         latency_min_ns: Smallest latency, nanoseconds.
         pacing_error: Largest relative difference of offered to intended rate over the rates tried.
@@ -698,6 +720,7 @@ class CalibrationPoint(Frozen):
     max_clean_values: tuple[float, ...] = ()
     ended_by: EndedBy = ""
     checked_values: tuple[float, ...] = ()
+    brief: bool | None = None
 
     @property
     def drift(self) -> float | None:
@@ -705,6 +728,14 @@ class CalibrationPoint(Frozen):
         if not self.checked_values:
             return None
         return median(self.checked_values) / self.max_clean_fps - 1.0
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether it changed over the run: by enough, and all values one way."""
+        if self.drift is None or abs(self.drift) <= DRIFT:
+            return False
+        first, again = self.max_clean_values or (self.max_clean_fps,), self.checked_values
+        return max(first) < min(again) or max(again) < min(first)
 
 
 class Calibration(Frozen):

@@ -861,6 +861,33 @@ class TrialResult(Frozen):
         offered = self.offered(d)
         return self.lost(d) / offered if offered else 0.0
 
+    def lost_standing_still(self, d: DirectionCounts) -> float:
+        """Most frames of a direction that the tester's own gaps may have cost.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            The frames of the whole length of all gaps that no ring bridges; 0.0 without any.
+        """
+        if self.gaps is None or d.tx_seconds <= 0:
+            return 0.0
+        rate = (d.sent + d.refused) / d.tx_seconds
+        return self.gaps.most_lost(d.direction, rate)
+
+    def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
+        """Whether a loss may exceed a ratio only by what the tester's own gaps cost.
+
+        Args:
+            d: Counts of the direction.
+            loss_ratio: A goal's, 0..1.
+
+        Returns:
+            True where the DUT alone may have lost no more than that.
+        """
+        lost, allowed = self.lost(d), loss_ratio * self.offered(d)
+        return lost - self.lost_standing_still(d) <= allowed < lost
+
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction: an aggregate must not hide a bad one.
 

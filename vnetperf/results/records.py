@@ -213,6 +213,10 @@ class SearchEndRecord(Frozen):
         wall_s: Wall time, seconds.
         stopped: Why it was stopped before its own end; "".
         superseded: True when it is no result: it begins again with another limit, or failed.
+        lowered_to_fps: Largest load of the tests of this case from here on in this round, frames/s
+            per interface; None: as before, or not recorded.
+        lowered_by: What it is limited by.
+        start_fps: Load at which the search begins again, frames/s per interface; None: likewise.
     """
 
     type: Literal["search-end"] = "search-end"
@@ -220,6 +224,9 @@ class SearchEndRecord(Frozen):
     wall_s: float
     stopped: str = ""
     superseded: bool = False
+    lowered_to_fps: float | None = None
+    lowered_by: str = ""
+    start_fps: float | None = None
 
 
 class NotMeasuredRecord(Frozen):

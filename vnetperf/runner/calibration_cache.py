@@ -19,7 +19,7 @@ MAX_AGE = timedelta(hours=12)
 #: it has its time from, may be this much before the controller's.
 CLOCKS_DIFFER = timedelta(minutes=5)
 #: Counted up when a calibration is made in another way, so that older ones are not used.
-_METHOD = 2
+_METHOD = 3
 
 
 class CalibrationCache:
@@ -77,12 +77,10 @@ class CalibrationCache:
         self._write(key, merged)
         return merged
 
-    def drop(self, key: str, frame_size: int) -> None:
-        """Forget the calibration of a frame size, so that it is measured anew."""
-        held = self.load(key)
-        if held is not None:
-            points = tuple(p for p in held.points if p.frame_size != frame_size)
-            self._write(key, held.model_copy(update={"points": points}))
+    def drop(self, key: str) -> None:
+        """Forget a calibration, so that it is measured anew."""
+        with contextlib.suppress(OSError):
+            (self.directory / f"{key}.json").unlink(missing_ok=True)
 
     def _write(self, key: str, calibration: Calibration) -> None:
         temporary = self.directory / f".{key}.{os.getpid()}"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.goals import goals_of
 from vnetperf.analysis.logged_tests import (
     Case,
     Logged,
@@ -34,7 +35,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import GoalResult, Profile, Result
+from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
@@ -179,7 +180,8 @@ def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str
 
 def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     """The throughput that other tests take their loads of."""
-    goal = _goal_of(result)
+    goal = result.throughput_goal
+    assert goal is not None  # noqa: S101 - for the type checker: a search has a goal or more
     load = goal.lower_bound_load_fps
     if load is None:
         raise NoResultError(
@@ -204,16 +206,6 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     )
 
 
-def _goal_of(result: Result) -> GoalResult:
-    zero = [g for g in result.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
-    no_loss = [g for g in result.goals if g.loss_ratio == 0]
-    return (zero or no_loss or list(result.goals))[0]
-
-
-#: Loss ratio above which a load that could not be offered in full is not tried again.
-HOPELESS = 0.05
-
-
 #: Seconds of traffic of a trial in which call stacks are sampled.
 PROFILE_S = 5.0
 
@@ -236,13 +228,30 @@ def profiled_loads(
 
 
 class LimitedError(Exception):
-    """The generator could not offer a load, repeatedly."""
+    """The tester could not offer a load, or stood still at it, repeatedly: the test begins anew.
 
-    def __init__(self, load_fps: float, hint_fps: float, reason: str) -> None:
+    Args:
+        reason: Why.
+        lowered_to_fps: Largest load of what begins anew, frames/s per interface; None: as before.
+        lowered_by: What that is limited by.
+        start_fps: Where a search begins, frames/s per interface; None: at its largest load.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        lowered_to_fps: float | None = None,
+        lowered_by: str = "",
+        start_fps: float | None = None,
+    ) -> None:
         super().__init__(reason)
-        self.load_fps = load_fps
-        self.hint_fps = hint_fps
         self.reason = reason
+        self.limits = {
+            "lowered_to_fps": lowered_to_fps,
+            "lowered_by": lowered_by,
+            "start_fps": start_fps,
+        }
 
 
 #: Tests begun again with a lower maximum because the generator could not offer the load.
@@ -288,20 +297,33 @@ class Conductor:
         )
 
     def _done(self, case: Case) -> LoggedTest:
-        """A test with its end: as an earlier run left it, or driven there."""
+        """A test with its end: as an earlier run left it, or driven there.
+
+        A test that was interrupted begins anew: what is
+        deployed now is not what its trials were of.
+        """
         _, test, frame_size = case
         held = self.run.resumed.test(self.scenario, case)
-        if held is not None and not held.final:
-            held = None
-        if held is not None and held.end is not None:
+        if held is not None and held.end is None:
+            self._end_interrupted(held)
+        if held is not None and held.final:
             return held  # measured before the run was interrupted
         known = None
         if test != THROUGHPUT:
             require_generator(self.run, self.scenario, test)
-            if standard_test(test).needs_throughput and held is None:
+            if standard_test(test).needs_throughput:
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
-        return self._until_offered(case, known, held)
+        return self._until_offered(case, known)
+
+    def _end_interrupted(self, held: LoggedTest) -> None:
+        """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
+        try:
+            is_complete = replay(procedure_of(held.begin), held.outcomes()).next_request is None
+        except VnetperfError:  # its trials give no result, or are those of another version
+            is_complete = False
+        why = "" if is_complete else "the run was interrupted, and what was deployed is gone"
+        self._end(held, held.seconds, stopped=why, superseded=not is_complete)
 
     def _known_throughput(self, frame_size: int) -> KnownThroughput:
         """The throughput of this run, searched now if need be."""
@@ -320,40 +342,37 @@ class Conductor:
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
         return merge_rounds({1: [result_of(logged, media)]})[0]
 
-    def _until_offered(
-        self, case: Case, known: KnownThroughput | None, held: LoggedTest | None
-    ) -> LoggedTest:
+    def _until_offered(self, case: Case, known: KnownThroughput | None) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
         for _ in range(MAX_RESTARTS):
-            if held is not None:
-                logged = held  # an interrupted test goes on with its own limits
-            else:
-                begin = begin_test(self.run, self.scenario, test, frame_size, known)
-                self.run.log.append(begin)
-                logged = Logged(begin)
-            held = None
+            logged = Logged(begin_test(self.run, self.scenario, test, frame_size, known))
+            self.run.log.append(logged.begin)
             began = time.monotonic()
             self.run.progress.test_begins(logged.begin)
             log.info("%s, %d octets: %s begins", self.scenario.id, frame_size, test)
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                self.run.max_loads.lower(
-                    self.scenario, frame_size, limited.load_fps, limited.hint_fps
+                end = self._end(
+                    logged,
+                    time.monotonic() - began,
+                    superseded=True,
+                    stopped=limited.reason,
+                    **limited.limits,
                 )
-                log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
-                self._end(logged, began, superseded=True, stopped=limited.reason)
+                self.run.max_loads.lower(case, end)
+                log.warning("%s begins anew: %s", test, limited.reason)
                 continue
             except StopSearch as stop:
                 # Its replay is stopped where its log ends, with this reason.
-                self._end(logged, began, stopped=stop.reason)
+                self._end(logged, time.monotonic() - began, stopped=stop.reason)
                 return logged
             except VnetperfError as error:
                 # Half a test is no result: the case has none, and a resumed run begins it anew.
-                self._end(logged, began, superseded=True, stopped=str(error))
+                self._end(logged, time.monotonic() - began, superseded=True, stopped=str(error))
                 raise
-            self._end(logged, began)
+            self._end(logged, time.monotonic() - began)
             if test == THROUGHPUT and self.run.takes_profiles(self.scenario):
                 self._profile(self._result(logged), logged.begin)
             return logged
@@ -415,21 +434,29 @@ class Conductor:
         return found.model_copy(update={"file": file})
 
     def _end(
-        self, logged: LoggedTest, began: float, *, stopped: str = "", superseded: bool = False
-    ) -> None:
-        logged.end = SearchEndRecord(
+        self,
+        logged: LoggedTest,
+        wall_s: float,
+        *,
+        stopped: str = "",
+        superseded: bool = False,
+        **limits: Any,
+    ) -> SearchEndRecord:
+        end = logged.end = SearchEndRecord(
             search=logged.begin.search,
-            wall_s=round(time.monotonic() - began, 3),
+            wall_s=round(wall_s, 3),
             stopped=stopped,
             superseded=superseded,
+            **limits,
         )
-        self.run.log.append(logged.end)
-        log.info("%s ended after %g s %s", logged.begin.test, logged.end.wall_s, stopped)
+        self.run.log.append(end)
+        log.info("%s ended after %g s %s", logged.begin.test, end.wall_s, stopped)
+        return end
 
     def _drive(self, logged: LoggedTest) -> None:
-        """Drive a test to its end, from the first trial that the log does not have."""
+        """Drive a test to its end."""
         procedure = procedure_of(logged.begin)
-        request = replay(procedure, logged.outcomes()).next_request
+        request = replay(procedure, ()).next_request
         while request is not None:
             outcome = self._counted(logged, request)
             try:
@@ -439,12 +466,9 @@ class Conductor:
 
     def _counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
         """Run a trial until it is a measurement, or give up with the reason."""
-        most = self.run.configuration.preset.trial.repeats_when_limited
-        tries = logged.unanswered(request)  # of a run that was interrupted
-        while True:
-            if len(tries) <= most:
-                tries.append(self._trial(logged, request))
-            trial = tries[-1]
+        times = self.run.configuration.preset.trial
+        for attempt in range(times.repeats_when_limited + 1):
+            trial = self._trial(logged, request)
             outcome = outcome_of(trial)
             if outcome.answers(request):
                 self._renew(logged, outcome)
@@ -456,16 +480,14 @@ class Conductor:
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
             if trial.verdict is Verdict.INCONSISTENT:
                 raise _inconsistent(trial, where)
-            if len(tries) > most or _is_hopeless(request, trial):
+            if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
                 break
             log.warning("%s is repeated: %s", where, trial.reason)
         if request.phase:  # what was found before it holds
             raise StopSearch(f"{trial.verdict}: {trial.reason}")
         offerable = offerable_load(trial.result, logged.begin.loads)
         if offerable and request.when_limited == "lower":
-            limit, hint = offerable
-            limit = min(limit, request.load_fps * OFFERED_MARGIN)
-            raise LimitedError(limit, hint, trial.reason)
+            raise _limited(logged, trial, *offerable)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
@@ -492,7 +514,10 @@ class Conductor:
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
         wall = time.monotonic() - began
-        verdict, reason = judge(result, times.offered_tolerance)
+        begin = logged.begin
+        goals = begin.goals if isinstance(begin, SearchRecord) else ()
+        ratios = [goal.loss_ratio for goal in goals]
+        verdict, reason = judge(result, times.offered_tolerance, ratios)
         number = run.log.next_trial()
         captures: tuple[str, ...] = ()
         if spec.capture is not None and not result.failed:
@@ -538,7 +563,33 @@ def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
     return GeneratorError(what, where=where, cure=cure)
 
 
+def _limited(
+    logged: LoggedTest, trial: TrialRecord, limit_fps: float, hint_fps: float
+) -> LimitedError | StopSearch:
+    """What becomes of a test at a load that the tester could not offer, or stood still at.
+
+    A load that was offered limits no search: where one was carried before, it ends with what it
+    has found; else it begins anew at a smaller load, from which it may come back to this one.
+    """
+    load_fps = trial.spec.load_fps
+    below_fps = min(limit_fps, load_fps * OFFERED_MARGIN)
+    if trial.verdict is not Verdict.TESTER_STALLED:
+        by = "what the generator offered on its core"
+        return LimitedError(
+            trial.reason, lowered_to_fps=below_fps, lowered_by=by, start_fps=hint_fps
+        )
+    at = f"stood still at {load_fps:.0f} frames/s per interface"
+    if not isinstance(logged.begin, SearchRecord):
+        return LimitedError(
+            trial.reason, lowered_to_fps=below_fps, lowered_by=f"the tester, which {at}"
+        )
+    reason = f"the tester {at}, trial {trial.number}: {trial.reason}"
+    if any(goal.lower_bound_load_fps is not None for goal in goals_of(logged.begin, logged)):
+        return StopSearch(reason)
+    return LimitedError(reason, start_fps=min(below_fps, hint_fps))
+
+
 def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:
-    """Where the DUT drowns as well it was no noise: repeating would only cost time."""
+    """Where the DUT forwarded less than the next maximum load is, that one costs it no number."""
     limited = trial.verdict is Verdict.GENERATOR_LIMITED and request.when_limited == "lower"
-    return limited and trial.result.worst_loss_ratio() > HOPELESS
+    return limited and trial.result.worst_loss_ratio() > 1 - OFFERED_MARGIN

@@ -70,15 +70,15 @@ class ResumedRun:
 
     Attributes:
         path: The log.
-        history: Each case's last test in a round: earlier ones were superseded by it.
-        rounds: The history of each round, by its number.
+        tests: The tests of a round in order, those that were superseded too.
+        rounds: The tests of each round, by its number.
         machine: What must be equal for the run to go on: name -> value.
         scenarios: What was deployed, by name.
     """
 
     path: Path
-    history: dict[Case, LoggedTest] = field(default_factory=dict)
-    rounds: dict[int, dict[Case, LoggedTest]] = field(default_factory=dict)
+    tests: tuple[LoggedTest, ...] = ()
+    rounds: dict[int, tuple[LoggedTest, ...]] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     scenarios: dict[str, Scenario] = field(default_factory=dict)
 
@@ -100,13 +100,10 @@ class ResumedRun:
                 cure="give the options of that run again, or start a new one without --resume",
             )
         machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
-        rounds = {
-            number: {test.case: test for test in tests_of(part)}
-            for number, part in by_round(records).items()
-        }
+        rounds = {number: tuple(tests_of(part)) for number, part in by_round(records).items()}
         return cls(
             path=path,
-            history=rounds.get(1, {}),
+            tests=rounds.get(1, ()),
             rounds=rounds,
             machine=machines[-1] if machines else {},
             scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
@@ -114,11 +111,12 @@ class ResumedRun:
 
     def at_round(self, number: int) -> ResumedRun:
         """The same for another round."""
-        return replace(self, history=self.rounds.get(number, {}))
+        return replace(self, tests=self.rounds.get(number, ()))
 
     def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
-        """What it holds of a case."""
-        held, then = self.history.get(case), self.scenarios.get(scenario.id)
+        """What it holds of a case: its last test in the round."""
+        held = next((test for test in reversed(self.tests) if test.case == case), None)
+        then = self.scenarios.get(scenario.id)
         if held is None or then is None:
             return held
         # The largest frame may differ: a test case can ask for sizes of its own.

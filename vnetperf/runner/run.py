@@ -22,7 +22,6 @@ from typing import Protocol
 from vnetperf import __version__
 from vnetperf.agent.client import AgentClient
 from vnetperf.analysis.logged_tests import Case
-from vnetperf.analysis.results_from_log import DRIFT
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
@@ -45,6 +44,7 @@ from vnetperf.results.records import (
     RoundRecord,
     RunRecord,
     ScenarioRecord,
+    SearchEndRecord,
     SkippedRecord,
     TrialRecord,
 )
@@ -103,7 +103,7 @@ class MaxLoads:
 
     def __init__(self, testbed: Testbed) -> None:
         self._media = testbed.media
-        self._lowered: dict[tuple[str, int], float] = {}
+        self._lowered: dict[tuple[str, int], tuple[float, str]] = {}
         self._hints: dict[tuple[str, int], float] = {}
 
     def of(
@@ -112,7 +112,9 @@ class MaxLoads:
         """Largest load worth requesting, frames/s per interface, and what limits it."""
         limits = []
         if point is not None:
-            limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
+            briefly = ", calibrated briefly" if point.brief else ""
+            reason = f"the generator's calibrated clean maximum{briefly}"
+            limits.append((point.max_clean_fps / 2, reason))
         if not self._media.nominal:
             speed = LinkSpeed(self._media.bits_per_second)
             mix = scenario.traffic.mix
@@ -121,21 +123,31 @@ class MaxLoads:
             limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
         lowered = self._lowered.get((scenario.id, frame_size))
         if lowered is not None:
-            limits.append((lowered, "what the generator offered on its core"))
+            limits.append(lowered)
         if not limits:
             raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
         return min(limits)
 
-    def lower(self, scenario: Scenario, frame_size: int, load_fps: float, hint_fps: float) -> None:
-        """Note that the generator cannot offer more than a load in a scenario."""
-        case = (scenario.id, frame_size)
-        self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
-        self._hints[case] = hint_fps
+    def lower(self, case: Case, end: SearchEndRecord) -> None:
+        """Note what the end of a superseded test shows of the largest load and of the first one."""
+        scenario, _, frame_size = case
+        place = (scenario, frame_size)
+        if end.lowered_to_fps is not None:
+            found = (end.lowered_to_fps, end.lowered_by)
+            self._lowered[place] = min(found, self._lowered.get(place, found))
+        if end.start_fps is not None:
+            self._hints[place] = end.start_fps
 
-    def forget(self) -> None:
-        """Forget what the generator could not offer: it may in another deployment."""
+    def begin_round(self, resumed: ResumedRun) -> None:
+        """Begin with what the log of a round shows, or nothing.
+
+        What the generator could not offer it may in another round: that is another deployment.
+        """
         self._lowered.clear()
         self._hints.clear()
+        for test in resumed.tests:
+            if test.end is not None:
+                self.lower(test.case, test.end)
 
     def hint(self, scenario: Scenario, frame_size: int) -> float | None:
         """Where to begin a search, by what came back when a load could not be offered."""
@@ -198,11 +210,10 @@ def _git_commit() -> str:
 
 
 def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) -> bool:
-    """Whether a clean maximum has changed by more than is let pass."""
+    """Whether a clean maximum has changed."""
     if then is None or now is None:
         return False
-    drift = then.model_copy(update={"checked_values": now.max_clean_values}).drift
-    return drift is not None and abs(drift) > DRIFT
+    return then.model_copy(update={"checked_values": now.max_clean_values}).has_drifted
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +273,7 @@ class Run:
         try:
             if resumed:
                 self.resumed = ResumedRun.read(log_path, record)
+                self.max_loads.begin_round(self.resumed)
             self.log.append(record)
             self.run_log = RunLog(run_log(log_path))
         except BaseException:
@@ -326,7 +338,7 @@ class Run:
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
-        self.max_loads.forget()
+        self.max_loads.begin_round(self.resumed)
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
 
@@ -416,7 +428,8 @@ class Run:
         """Calibrate the smallest frame size of each wire again: what limits a run may drift.
 
         It shows whether the calibration held, and replaces none: what a run leaves behind may
-        disturb it. One that did not hold is not used again.
+        disturb it. One that did not hold is not used again, at no frame size: what has changed is
+        the machine.
         """
         if not self.configuration.preset.benchmark or not self.done:
             return
@@ -433,7 +446,7 @@ class Run:
                 self.spend("calibrate", time.monotonic() - began)
             self.log.append(CalibrationRecord(calibration=found, at_end=True))
             if _has_drifted(calibration.at(size), found.at(size)):
-                self.store.drop(self.store.key(plan, self.facts()), size)
+                self.store.drop(self.store.key(plan, self.facts()))
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:
         """What the generator can do over the wire of what is deployed."""

@@ -16,12 +16,24 @@ _VERDICT_OF_FAILURE = {
 }
 
 
-#: Smaller shares of a loss than this may be the tester's: what is left is the DUT's beyond doubt.
+#: Of a loss that is itself the number, no more than this share may be the tester's.
 STALL_SHARE = 0.1
 
 
-def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
-    """Judge a trial, each direction by itself."""
+def judge(
+    result: TrialResult, tolerance: float, loss_ratios: Sequence[float] = ()
+) -> tuple[Verdict, str]:
+    """Judge a trial, each direction by itself.
+
+    Args:
+        result: What was counted.
+        tolerance: Share of the intended frames that may be missing from the offered ones.
+        loss_ratios: Those of the goals that it classifies a load for; none where the loss is
+            itself the number.
+
+    Returns:
+        The verdict, and why it is not VALID.
+    """
     if result.failed:
         return _VERDICT_OF_FAILURE[result.failed], result.failure
     if why := _inconsistency(result):
@@ -31,7 +43,7 @@ def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
     if why := _own_drops(result):
         return Verdict.TESTER_STALLED, why
     for counts in result.directions:
-        if why := _stall(result, counts):
+        if why := _stall(result, counts, loss_ratios):
             return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
     return Verdict.VALID, ""
 
@@ -81,13 +93,12 @@ def _own_drops(result: TrialResult) -> str:
     return f"{lost} frames lost, and {'; '.join(map(str, dropping))}"
 
 
-def _stall(result: TrialResult, counts: DirectionCounts) -> str:
+def _stall(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> str:
     """Why a loss may be that of a tester that stood still; "" where it cannot be."""
     lost = result.lost(counts)
     if lost <= 0 or result.gaps is None or counts.tx_seconds <= 0:
         return ""
-    rate = result.offered(counts) / counts.tx_seconds
-    if result.gaps.most_lost(counts.direction, rate) <= STALL_SHARE * lost:
+    if not _matters(result, counts, loss_ratios):
         return ""
     stalls = _queue_stalls(result.gaps.of_direction(counts.direction)) or _stalls(result.gaps)
     return f"{lost} frames lost, and {' and '.join(stalls)}"
@@ -118,6 +129,13 @@ def _stall_text(kind: str, at: str, longest_s: float, hold_s: float | None) -> s
         f"the tester did not {kind}{at} for {longest_s * 1e3:.3g} ms ({_RINGS[kind]} "
         f"{(hold_s or 0.0) * 1e3:.3g} ms of this load)"
     )
+
+
+def _matters(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> bool:
+    """Whether a loss without what the gaps may have cost would classify its load otherwise."""
+    if loss_ratios:
+        return any(result.is_in_doubt(counts, ratio) for ratio in loss_ratios)
+    return result.lost_standing_still(counts) > STALL_SHARE * result.lost(counts)
 
 
 def _contradiction(counts: DirectionCounts) -> str:
