@@ -23,7 +23,7 @@ from vnetperf.model.result import (
     RepeatedNumber,
     Result,
 )
-from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
+from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
 from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.results.records import (
