@@ -97,6 +97,8 @@ def test_what_is_not_known_is_no_number() -> None:
     alone = tcp_quality(stream, (stream,))
     assert alone.buffer_delay == pytest.approx(1.5)
     assert "under load" in alone.baseline_of
+    small = udp((second(10),))  # offered too little to show a capacity that TCP has passed
+    assert tcp_quality(stream, (stream, small)).time_ratio is None
     lossy = udp((second(900, 100),))
     assert tcp_quality(stream, (stream, lossy)).time_ratio is None
 

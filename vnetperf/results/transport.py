@@ -87,7 +87,8 @@ class TcpQuality:
         buffer_delay: Mean round-trip time of the transfer over the baseline, less 1: 0.2 is 20 %.
         baseline_us: Round-trip time without load, microseconds.
         baseline_of: What that is of.
-        time_ratio: Transfer time over that of an ideal TCP at the IP-layer capacity.
+        time_ratio: Transfer time over that of an ideal TCP at the IP-layer capacity; not where TCP
+            carried more than the stream of UDP that the capacity is of.
     """
 
     efficiency: float | None = None
@@ -151,4 +152,5 @@ def _time_ratio(transfer: Transfer, beside: Sequence[Transfer]) -> float | None:
     if not known:
         return None
     payload = transfer.segment_octets / (transfer.segment_octets + TCP_HEADERS)
-    return max(known) * payload / transfer.bits_per_second
+    ratio = max(known) * payload / transfer.bits_per_second
+    return ratio if ratio >= 1 else None  # the stream of UDP offered less than there is room for
