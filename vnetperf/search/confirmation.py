@@ -546,8 +546,9 @@ def _judged(
     }
     why = contradiction = retried.contradiction()
     if inversions and not why:
-        lossy = ", ".join(f"{one.loss_ratio:.3%} lost at {one.load_fps:.0f}" for one in inversions)
-        why = f"loss inversion below the lower bound: {lossy} frames/s per interface"
+        lossy = [f"{one.loss_ratio:.3%} lost at {one.load_fps:.0f}" for one in inversions]
+        listed = ", ".join(dict.fromkeys(lossy))  # a load may be visited twice
+        why = f"loss inversion below the lower bound: {listed} frames/s per interface"
     if why:
         rates = [trial.forwarding_rate_fps for trial in (*retried.searched, *after)]
         modes = retried.modes(rates) if contradiction else ()
