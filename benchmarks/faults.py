@@ -29,6 +29,7 @@ from pathlib import Path
 from vnetperf import config
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
+from vnetperf.host import snapshot
 from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.errors import VnetperfError
@@ -36,7 +37,6 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.verdict import judge
-from vnetperf.testing import snapshot
 
 #: Deployment -> settings that it is made with.
 DEPLOYMENTS: dict[str, dict[str, str]] = {
