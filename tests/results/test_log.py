@@ -435,7 +435,7 @@ def test_the_wait_for_a_testbed_is_no_difference(tmp_path: Path) -> None:
     bench.throughput()
     bench.run.close()
     testbed = first.testbed.model_copy(update={"lock_timeout_s": 86400.0})
-    assert Bench(tmp_path, agent(), replace(first, testbed=testbed)).run.resumed.history
+    assert Bench(tmp_path, agent(), replace(first, testbed=testbed)).run.resumed.tests
 
 
 def test_a_case_that_failed_is_measured_when_the_run_is_resumed(tmp_path: Path) -> None:

@@ -215,6 +215,7 @@ def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test:
 def test_a_test_that_lacks_nothing_but_its_end_is_not_measured_again(tmp_path: Path) -> None:
     first = Bench(tmp_path, FakeAgent(duts=duts(700e3)))
     then = first.throughput()
+    first.die()
     cut_after_trials(first.path, len(first.agent.trials))
     again = Bench(tmp_path)
     now = again.throughput()

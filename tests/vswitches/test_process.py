@@ -11,7 +11,7 @@ from vnetperf.model.errors import DutError
 
 
 def test_a_process_that_has_ended_is_told_with_its_last_words() -> None:
-    process = MagicMock(returncode=-9)
+    process = MagicMock(returncode=-9, stopped=False)
     process.log_tail.return_value = "out of buffers"
     process.alive.return_value = True
     check_process(process, "vpp")

@@ -228,6 +228,7 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
     for path in left.values():
         path.touch()
     machine = MagicMock(facts=facts())
+    machine.spawn.return_value.stopped = False
     machine.subdir.return_value = tmp_path
     switch = TestpmdSwitch(machine, make_plan(scenario("pvp"), Testbed(), facts()))
     switch.offer_vnf_port(A, "memif")
@@ -249,6 +250,7 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
 @pytest.mark.parametrize("late", [0, 3])
 def test_nothing_is_forwarded_before_memif_ports_are_connected(tmp_path: Path, late: int) -> None:
     machine = MagicMock(facts=facts())
+    machine.spawn.return_value.stopped = False
     machine.subdir.return_value = tmp_path
     machine.spawn.return_value.alive.return_value = True
     start = machine.spawn.return_value.write_line
