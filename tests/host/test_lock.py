@@ -72,7 +72,7 @@ def test_the_wait_has_an_end(other: subprocess.Popen[str], roots: HostRoots) -> 
     begin = time.monotonic()
     with pytest.raises(TestbedBusyError):
         TestbedLock.acquire(roots, "bed", "mine", timeout_s=0.3)
-    assert 0.2 < time.monotonic() - begin < 3
+    assert 0.2 < time.monotonic() - begin < 30
     assert other.poll() is None
 
 

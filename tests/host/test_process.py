@@ -18,7 +18,7 @@ from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.processes import Processes
-from vnetperf.host.wait import wait_at_most, wait_for
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError, HostError
 
 
@@ -31,7 +31,7 @@ def processes(journal: Journal, tmp_path: Path) -> Iterator[Processes]:
 
 def test_output_goes_to_a_log_and_the_exit_code_is_kept(processes: Processes) -> None:
     process = processes.spawn("hello", ["sh", "-c", "echo out; echo err >&2; exit 3"])
-    process.wait_for(lambda: process.returncode is not None, 5, "its end")
+    process.wait_for(lambda: process.returncode is not None, 60, "its end")
     assert process.returncode == 3
     assert process.log_tail().splitlines() == ["out", "err"]
     again = processes.spawn("hello", ["true"])
@@ -43,8 +43,8 @@ def test_a_process_that_dies_while_waited_for_is_told_at_once(processes: Process
     process = processes.spawn("switch", ["sh", "-c", "echo no memory left; exit 1"])
     begin = time.monotonic()
     with pytest.raises(HostError, match=r"(?s)switch ended by exit code 1.*no memory left"):
-        process.wait_for(lambda: False, 30, "its socket")
-    assert time.monotonic() - begin < 5
+        process.wait_for(lambda: False, 600, "its socket")
+    assert time.monotonic() - begin < 300
 
 
 def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:
@@ -56,7 +56,7 @@ def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:
 
 def test_stop_kills_what_ignores_the_first_signal(processes: Processes) -> None:
     process = processes.spawn("stubborn", ["sh", "-c", "trap '' TERM; echo on; sleep 60 & wait"])
-    process.wait_for(lambda: "on" in process.log_text(), 5, "its trap")
+    process.wait_for(lambda: "on" in process.log_text(), 60, "its trap")
     assert process.stop(0.1) in (-signal.SIGKILL, 0)
     assert not process.alive()
 
@@ -78,7 +78,7 @@ def test_cpus_are_set_and_the_spawner_keeps_its_own(processes: Processes) -> Non
 def test_standard_input(processes: Processes) -> None:
     process = processes.spawn("cat", ["cat"], stdin=True)
     process.write_line("hello")
-    process.wait_for(lambda: "hello" in process.log_text(), 5, "its echo")
+    process.wait_for(lambda: "hello" in process.log_text(), 60, "its echo")
     process.stop()
     with pytest.raises(HostError, match=r"cat: does not take 'more'"):
         process.write_line("more")
@@ -95,7 +95,7 @@ def test_grandchildren_in_their_own_session_are_ended(
 ) -> None:
     script = "setsid sh -c 'setsid sleep 61 & sleep 62' & sleep 63"
     process = processes.spawn("family", ["sh", "-c", script])
-    process.wait_for(lambda: len(kill.find_processes(journal.run_id)) >= 5, 5, "its family")
+    process.wait_for(lambda: len(kill.find_processes(journal.run_id)) >= 5, 60, "its family")
     report = journal.undo()
     assert report.complete
     assert kill.find_processes(journal.run_id) == []
@@ -107,7 +107,7 @@ def test_a_process_that_hides_its_environment_is_ended(
     hider = "import ctypes,os,time; e=os.environ; os.execve('/bin/sleep', ['sleep', '64'], {})"
     process = processes.spawn("hider", [sys.executable, "-c", hider])
     process.wait_for(
-        lambda: Path(f"/proc/{process.pid}/cmdline").read_text().startswith("sleep"), 5, "exec"
+        lambda: Path(f"/proc/{process.pid}/cmdline").read_text().startswith("sleep"), 60, "exec"
     )
     assert kill.find_processes(journal.run_id) == []
     journal.undo()
@@ -177,7 +177,7 @@ def test_a_fork_gets_a_spawner_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def _until(condition: Callable[[], object], timeout_s: float = 5) -> None:
+def _until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -194,7 +194,8 @@ def test_the_wait_for_ends_sleeps_in_the_kernel_for_its_time_alone(
     try:
         begin = time.monotonic()
         kill._wait_ended([target], 0.1)
-        assert 0.1 <= time.monotonic() - begin < 5
+        # Fifty times as long by the patience of the lab's, which is not for a wait in the kernel.
+        assert 0.1 <= time.monotonic() - begin < 60
         target.signal(signal.SIGKILL)
         kill._wait_ended([target], 60)
         assert not process.alive()
@@ -240,7 +241,7 @@ def test_a_scope_with_groups_in_it_goes_too(scoped: Processes, journal: Journal)
 def test_a_process_starts_in_the_scope_and_we_stay_outside(scoped: Processes) -> None:
     assert scoped.scope is not None
     process = scoped.spawn("x", ["sh", "-c", "cat /proc/self/cgroup; sleep 60"])
-    process.wait_for(lambda: scoped.scope.name in process.log_text(), 5, "its group")  # type: ignore[union-attr]  # asserted above
+    process.wait_for(lambda: scoped.scope.name in process.log_text(), 60, "its group")  # type: ignore[union-attr]  # asserted above
     assert scoped.scope.name not in Path("/proc/self/cgroup").read_text()
 
 
@@ -250,7 +251,7 @@ def test_without_cgroup_v2_there_is_no_scope(journal: Journal, tmp_path: Path) -
     processes = Processes(journal, tmp_path, mounts=mounts)
     assert processes.scope is None
     process = processes.spawn("x", ["sh", "-c", "exit 3"])
-    process.wait_for(lambda: process.returncode == 3, 5, "its end")
+    process.wait_for(lambda: process.returncode == 3, 60, "its end")
 
 
 def test_a_group_that_takes_no_child_is_no_error(journal: Journal, tmp_path: Path) -> None:
@@ -290,12 +291,12 @@ def test_a_stopped_process_lives_and_is_ended_without_waiting(processes: Process
     sleeper = processes.spawn("sleeper", ["sleep", "60"])
     assert not sleeper.stopped
     sleeper.signal(signal.SIGSTOP)
-    wait_at_most(lambda: sleeper.stopped, 2.0, "the stop")
+    wait_for(lambda: sleeper.stopped, 60, "the stop")
     assert sleeper.alive()
     assert sleeper.stopped
     with pytest.raises(DutError, match=r"sleeper \(pid \d+\) is stopped: it got SIGSTOP"):
         check_process(sleeper, "sleeper")
     began = time.monotonic()
-    assert sleeper.stop(timeout_s=5.0) == -signal.SIGKILL
-    assert time.monotonic() - began < 2.0
+    assert sleeper.stop(timeout_s=600.0) == -signal.SIGKILL
+    assert time.monotonic() - began < 300
     assert not sleeper.stopped

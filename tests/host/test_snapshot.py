@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from vnetperf.host import snapshot
+from vnetperf.host import guardian, hugepages, kernel, snapshot
+from vnetperf.host import journal as journal_file
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun, restore
 from vnetperf.host.snapshot import (
     Snapshot,
     compare_snapshots,
@@ -16,6 +22,7 @@ from vnetperf.host.snapshot import (
     take_snapshot,
     undo_and_compare,
 )
+from vnetperf.model.errors import HostError
 
 
 def test_differences_are_told_in_words() -> None:
@@ -101,3 +108,115 @@ def test_a_daemon_with_a_log_of_the_run_is_seen_by_its_name(roots: HostRoots) ->
             process.kill()
             process.wait()
     assert not any("processes:" in text for text in snapshot.differences(before, roots.run))
+
+
+def test_a_pool_that_cannot_be_read_refuses_no_run(
+    roots: HostRoots, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each deployment on a machine with a partial sysfs ended with it, before and after."""
+
+    def partial() -> None:
+        raise HostError("cannot be read: no such file", where="surplus_hugepages")
+
+    monkeypatch.setattr(hugepages, "pools", partial)
+    take_picture(journal, roots.run)
+    before = journal.record("before")["areas"]
+    assert "surplus_hugepages" in before["hugepages"]["(unreadable)"]
+    report = undo_and_compare(journal)
+    assert report.complete
+    assert not any("hugepages:" in text for text in report.differences or ())
+
+
+def test_an_error_of_the_comparison_ends_the_run_in_order(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lock, journal and guardian were left: nobody could use the machine until the agent ended."""
+
+    def fail(*_: object) -> None:
+        raise LookupError("of the test")
+
+    with HostRun.open(roots=roots) as run:
+        monkeypatch.setattr(snapshot, "picture", fail)
+    report = run.close()
+    assert report.complete
+    assert report.differences == ("the machine cannot be compared with what it was: of the test",)
+    assert not roots.state.exists()
+
+
+def test_a_journal_that_cannot_be_removed_ends_the_run_in_order(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+
+    def fail(self: Path, missing_ok: bool = False) -> None:
+        if self.suffix == ".jsonl":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        unlink(self, missing_ok)
+
+    run = HostRun.open(roots=roots, testbed="bed")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", fail)
+        report = run.close()
+    (trouble,) = report.troubles
+    assert "all is undone, but" in trouble
+    assert "Read-only file system" in trouble
+    assert restore(roots).complete
+    HostRun.open(roots=roots, testbed="bed").close()  # the testbed is free
+    assert not roots.state.exists()
+
+
+def test_an_undo_that_fails_ends_the_run_and_leaves_its_journal(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(journal: Journal) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    run = HostRun.open(roots=roots, testbed="bed")
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "undo", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            run.close()
+    HostRun.open(roots=roots, testbed="bed").close()
+    assert not roots.state.exists()  # its guardian has undone it
+
+
+def test_whatever_fails_in_the_guardian_is_an_outcome(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(journal: Journal) -> None:
+        raise RuntimeError("of the test")
+
+    journal = Journal.create(roots, "r1")
+    journal.close()
+    monkeypatch.setattr(guardian, "undo_and_compare", fail)
+    assert not guardian._undo_journal(journal.path)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_modules_left_loaded_on_purpose_are_no_difference(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """A modular kernel: the first run after a boot loads them, and their links come with them."""
+    there: dict[str, Mapping[str, str]] = {"modules": {"vhost": "loaded"}, "links": {"lo": "up"}}
+    monkeypatch.setattr(snapshot, "picture", lambda run: Snapshot(there))
+
+    def undo(data: journal_file.UndoData) -> str:
+        if fails:
+            raise HostError("cannot be unloaded")
+        return "left loaded"
+
+    monkeypatch.setattr(kernel, "undo_modules", undo)
+    journal = Journal.create(roots, "r1")
+    take_picture(journal, roots.run)
+    journal.intend("modules", "load", {"modules": ["gre", "ip_gre", "veth"]})
+    names = ("vhost", "gre", "ip_gre", "veth", "of_others")
+    there["modules"] = dict.fromkeys(names, "loaded")
+    there["links"] = dict.fromkeys(("lo", "gre0", "gretap0", "erspan0", "gre1"), "up")
+    report = undo_and_compare(journal)
+    journal.close()
+    others = ("links: gre1 is new (up)", "modules: of_others is new (loaded)")
+    if fails:
+        assert set(others) < set(report.differences or ())
+        assert "modules: veth is new (loaded)" in (report.differences or ())
+    else:
+        assert report.differences == others

@@ -284,6 +284,31 @@ def test_a_file_system_without_locks_is_written_all_the_same(
     assert read_log(log.path) == records[:1]
 
 
+def test_without_locks_a_second_writer_cuts_nothing(
+    tmp_path: Path, records: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the first one's records for a line that was cut."""
+
+    def none(fd: int, what: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    first, second = TrialLog(tmp_path / LOG_NAME), TrialLog(tmp_path / LOG_NAME)
+    first.append(records[0])
+    with pytest.raises(LogError, match="another process writes the trial log too"):
+        second.append(records[0])
+    first.append(records[1])
+    for log in (first, second):
+        log.close()
+    assert read_log(first.path) == records[:2]
+    with first.path.open("ab") as file:
+        file.write(b'{"type":"tri')  # what a killed run leaves is cut all the same
+    third = TrialLog(first.path)
+    third.append(records[2])
+    third.close()
+    assert read_log(first.path) == records[:3]
+
+
 # --- a damaged log ---------------------------------------------------------------------------
 
 

@@ -51,6 +51,11 @@ GUARDIAN_S = 15.0
 #: A controller that was not heard for so long is taken for gone, seconds: it may be stopped, or the
 #: machine it is on, or the network between. It beats every `BEAT_S` of client.py.
 SILENCE_S = 60.0
+#: Time between two looks at how long the controller was silent, seconds.
+LOOK_S = 1.0
+#: Longest time that counts as silence between two looks, seconds: when more has gone by, this
+#: process was stopped itself, and what the controller sent meanwhile is still to be read.
+LOOK_COUNTS_S = 5.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
 #: What is restored when no scenario was deployed.
@@ -95,28 +100,56 @@ class ControllerGoneError(BaseException):
     """The controller went away in the middle of a call: no error of the call's own."""
 
 
+class TerminatedError(BaseException):
+    """SIGTERM came. It may come anywhere, also where a controller that has gone is no matter."""
+
+
 class Line:
     """The agent's end of an execnet channel.
 
     Sending never blocks, since a controller that is stopped reads nothing; and a controller
-    that is silent for too long is gone.
+    that is silent for too long is gone. Only time in which this process ran counts.
+
+    Attributes:
+        silent: Whether the controller has not been heard for too long; it stays so.
     """
 
-    def __init__(self, channel: Any, *, silence_s: float | None = None) -> None:
+    def __init__(
+        self,
+        channel: Any,
+        *,
+        silence_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._channel = channel
         self._silence_s = SILENCE_S if silence_s is None else silence_s
+        self._clock = clock
+        self.silent = False
+        self._unheard_s = 0.0
+        self._looked = clock()
+        self._looking = threading.Lock()
         self._incoming: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end
         self._confirmations: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._outgoing: queue.Queue[str] = queue.Queue()
-        self._heard = time.monotonic()
         self._closed = False
         threading.Thread(target=self._send_all, name="vnetperf-sender", daemon=True).start()
         channel.setcallback(self._take, endmarker=None)
+        threading.Thread(target=self._look_on, name="vnetperf-silence", daemon=True).start()
 
-    @property
-    def silent(self) -> bool:
-        """Whether the controller has not been heard for too long."""
-        return time.monotonic() - self._heard > self._silence_s
+    def look(self) -> None:
+        """Count the time since the last look as silence, as far as this process ran."""
+        with self._looking:
+            now = self._clock()
+            self._unheard_s += min(now - self._looked, LOOK_COUNTS_S)
+            self._looked = now
+            self.silent |= self._unheard_s > self._silence_s
+
+    def _look_on(self) -> None:
+        """Look every second, and wake up who waits for a call once none will come."""
+        while not self.isclosed():
+            time.sleep(LOOK_S)
+            self.look()
+        self._incoming.put(None)
 
     def send(self, item: str) -> None:
         """Send a text, some time soon."""
@@ -126,15 +159,10 @@ class Line:
 
     def receive(self) -> str:
         """Wait for a call; EOFError when the controller has gone or is silent."""
-        while True:
-            try:
-                text = self._incoming.get(timeout=min(1.0, self._silence_s / 4))
-            except queue.Empty:
-                text = None if self.isclosed() else ""
-            if text is None:
-                raise EOFError
-            if text:
-                return text
+        text = self._incoming.get()
+        if text is None:
+            raise EOFError
+        return text
 
     def isclosed(self) -> bool:
         """Whether the controller has gone, or is silent."""
@@ -158,7 +186,8 @@ class Line:
 
     def _take(self, text: str | None) -> None:
         """A message, in execnet's own thread; None is the end."""
-        self._heard = time.monotonic()
+        with self._looking:
+            self._unheard_s = 0.0
         if text is None:
             self._closed = True
             self._incoming.put(None)
@@ -206,8 +235,8 @@ class Agent:
                 except OSError:
                     break
                 self._send(self._answer(message))
-        except (EOFError, ControllerGoneError):
-            pass  # the controller has gone
+        except (EOFError, ControllerGoneError, TerminatedError):
+            pass  # nobody waits for an answer any more
         finally:
             self.call_teardown()
 
@@ -421,8 +450,10 @@ def _restore_patiently(roots: HostRoots, predecessor: Sequence[int] = ()) -> Res
 def serve(channel: Any, *, restricted: bool = False) -> None:
     """Entry point of the agent's process."""
     os.chdir("/")  # where it was started is the controller's
-    # Ctrl-C reaches the whole foreground group; the controller decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and Ctrl-Z reach the whole foreground group; the controller decides what the first one
+    # means, and while the second one stops it, this process has to see its silence.
+    for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
     line = Line(channel)
     ROOT.addHandler(ForwardingHandler(_log_to(line)))
@@ -447,4 +478,4 @@ def _log_to(line: Line) -> Callable[[Any], None]:
 
 
 def _on_sigterm(number: int, frame: object) -> None:
-    raise ControllerGoneError(f"signal {number}")
+    raise TerminatedError(f"signal {number}")

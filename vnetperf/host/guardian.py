@@ -186,6 +186,9 @@ def _undo_journal(path: Path) -> bool:
     except HostError as error:
         log.error("%s", error)
         return False
+    except Exception:  # the lock is still to be released, and the log to be kept
+        log.exception("%s could not be undone", path.name)
+        return False
 
 
 if __name__ == "__main__":

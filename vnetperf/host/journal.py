@@ -574,18 +574,24 @@ class Journal:
                     cure="run `vnetperf restore`",
                 )
             content = self._content()
-            truncate_torn_line(self._fd, content)
             damage = content.damage
+            try:
+                truncate_torn_line(self._fd, content)
+            except OSError as error:
+                damage += (f"{self.path} cannot be written: {error.strerror or error}",)
             named = locks.is_current_file(self._fd, self.path)
             if not named:
                 damage += (f"{self.path} was removed or replaced while its run lived",)
             undone, failed = self._undo_all(pending_changes(content.records))
-            report = UndoReport(self.run_id, tuple(undone), tuple(failed), damage)
+            if not failed:
+                try:
+                    self._finish(damaged=bool(content.damage), named=named)
+                except OSError as error:  # the disk is read-only by now, or broken
+                    why = error.strerror or error
+                    damage += (f"all is undone, but {self.path} cannot be removed: {why}",)
             for line in damage:
                 log.error("damaged journal: %s", line)
-            if not failed:
-                self._finish(damaged=bool(content.damage), named=named)
-            return report
+            return UndoReport(self.run_id, tuple(undone), tuple(failed), damage)
 
     def _undo_all(self, left: list[Record]) -> tuple[list[UndoStep], list[UndoStep]]:
         """Undo each change; what fails is tried once more at the end."""
@@ -629,12 +635,15 @@ class Journal:
     ) -> None:
         self.close()
 
+    def records(self, kind: str) -> list[Record]:
+        """The records of a type; none once the journal is closed."""
+        if self._fd < 0:
+            return []
+        return [record for record in self._content().records if record.get("t") == kind]
+
     def record(self, kind: str) -> Record:
         """The first record of a type that is no change; empty when there is none."""
-        if self._fd < 0:
-            return {}
-        records = self._content().records
-        return next((record for record in records if record.get("t") == kind), {})
+        return next(iter(self.records(kind)), {})
 
     def _content(self) -> JournalContent:
         return parse_journal(_read_all(self._fd), self.path.name)

@@ -288,11 +288,12 @@ class HostRun:
         and for `vnetperf restore`. Calling it again returns the same report.
         """
         if self._report is None:
-            self.processes.stop_all()  # what does not stop is in the journal too
-            self._report = snapshot.undo_and_compare(self.journal)
-            self.journal.close()
-            self._guard.dismiss()
-            self._lock.release()
+            with contextlib.ExitStack() as ends:  # whatever fails: nobody else could end these
+                ends.callback(self._lock.release)
+                ends.callback(self._guard.dismiss)
+                ends.callback(self.journal.close)
+                self.processes.stop_all()  # what does not stop is in the journal too
+                self._report = snapshot.undo_and_compare(self.journal)
             if self._on_restored is not None:
                 self._on_restored(self._report)
             log.info("run %s has released the testbed", self.run_id)

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host import hugepages
-from vnetperf.host.journal import Journal, UndoReport
+from vnetperf.host.journal import Journal, Record, UndoReport
+from vnetperf.host.kernel import FALLBACK_LINKS
 from vnetperf.host.linux import ProcessId, boot_id
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
+from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
 
@@ -106,12 +108,26 @@ def picture(run: Path) -> Snapshot:
     )
 
 
-def differences(before: Snapshot, run: Path) -> tuple[str, ...]:
-    """What differs from a picture taken before a run, now that it is undone."""
+def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> tuple[str, ...]:
+    """What differs from a picture taken before a run, now that it is undone.
+
+    Modules that the run has loaded, and the links that some of them make by themselves, are no
+    difference: those that are still there were left on purpose (`kernel.undo_modules`).
+    """
     found: list[str] = []
+    made = {"modules": set(modules)}
+    made["links"] = {link for module in modules for link in FALLBACK_LINKS.get(module, ())}
 
     def as_before() -> bool:
-        found[:] = compare_snapshots(before, picture(run))
+        areas = {
+            area: {
+                name: value
+                for name, value in entries.items()
+                if name in before.areas.get(area, {}) or name not in made.get(area, ())
+            }
+            for area, entries in picture(run).areas.items()
+        }
+        found[:] = compare_snapshots(before, Snapshot(areas))
         return not found
 
     wait_at_most(as_before, SETTLE_S, "the machine as it was before", poll_s=0.1)
@@ -127,17 +143,35 @@ def take_picture(journal: Journal, run: Path) -> None:
 def undo_and_compare(journal: Journal) -> UndoReport:
     """Undo a journal, then compare the machine with the picture taken before the run.
 
-    What is found is kept for `vnetperf doctor` too.
+    What is found is kept for `vnetperf doctor` too. A comparison that fails keeps nothing from
+    being undone, and is a difference itself.
     """
     before, roots = journal.record("before"), HostRoots(state=journal.path.parent.parent)
+    loaded = _modules_of(journal.records("change"))
     report = journal.undo()
     if before and before["boot"] == boot_id():
-        found = differences(Snapshot(before["areas"]), Path(before["run"]))
+        if any(step.kind == "modules" for step in report.failed):
+            loaded = set()
+        try:
+            found = differences(Snapshot(before["areas"]), Path(before["run"]), loaded)
+        except Exception as error:
+            log.exception("the machine cannot be compared")
+            found = (f"the machine cannot be compared with what it was: {error}",)
         for text in found:
             log.warning("not as before run %s: %s", report.run_id, text)
         report = replace(report, differences=found)
         _keep_last(roots, report)
     return report
+
+
+def _modules_of(changes: Iterable[Record]) -> set[str]:
+    """The modules that a run has loaded."""
+    return {
+        module
+        for change in changes
+        if change["kind"] == "modules"
+        for module in change["data"].get("modules", ())
+    }
 
 
 def _keep_last(roots: HostRoots, report: UndoReport) -> None:
@@ -171,7 +205,7 @@ def _taken(readers: Mapping[str, Callable[[], dict[str, str]]]) -> Snapshot:
     for area, reader in readers.items():
         try:
             areas[area] = reader()
-        except OSError as error:
+        except (OSError, HostError, ValueError) as error:
             areas[area] = {"(unreadable)": str(error)}
     return Snapshot(areas)
 

@@ -64,7 +64,7 @@ class TrialLog:
         self.trouble = ""
         self._fd = _open(path)
         try:
-            lock_log(self._fd, path)
+            self._locked = lock_log(self._fd, path)
             held = read_log(path)
             content = path.read_bytes()
         except BaseException:
@@ -73,6 +73,8 @@ class TrialLog:
         self._trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
         self._searches = max((r.search for r in held if isinstance(r, BeginRecord)), default=0)
         self._end = _whole_octets(content)
+        #: Octets of the file, with a line that was cut, as far as this process knows.
+        self._size = len(content)
         last = content[: self._end].removesuffix(b"\n").rpartition(b"\n")[2]
         self._digest = unseal(last)[1]
         #: A last line that lacks nothing but its end is a record.
@@ -95,6 +97,7 @@ class TrialLog:
         """
         line, digest = seal(record.model_dump_json().encode(), self._digest)
         octets = self._before + line + b"\n"
+        self._require_no_other_writer()
         try:
             if os.fstat(self._fd).st_size != self._end:  # of a line that was cut
                 os.ftruncate(self._fd, self._end)
@@ -104,7 +107,9 @@ class TrialLog:
             os.fdatasync(self._fd)
         except OSError as error:
             with contextlib.suppress(OSError):  # the next record tries again
+                self._size = os.fstat(self._fd).st_size
                 os.ftruncate(self._fd, self._end)
+                self._size = self._end
             self.trouble = f"the trial log cannot be written: {error.strerror}"
             raise LogError(
                 self.trouble,
@@ -114,11 +119,26 @@ class TrialLog:
             ) from error
         self._digest, self._before = digest, b""
         self._end += len(octets)
+        self._size = self._end
         self.trouble = ""
         if isinstance(record, TrialRecord):
             self._trials = record.number
         elif isinstance(record, BeginRecord):
             self._searches = record.search
+
+    def _require_no_other_writer(self) -> None:
+        """Refuse to cut what somebody else has written, where no lock keeps others away."""
+        size = self._size if self._locked else os.fstat(self._fd).st_size
+        if size == self._size:
+            return
+        self.trouble = f"another process writes the trial log too: it has {size} octets, not the "
+        self.trouble += f"{self._size} that were written here"
+        raise LogError(
+            self.trouble,
+            where=str(self.path),
+            cure="nothing of it was cut; measure into a folder of its own, on a file system with "
+            "locks (flock)",
+        )
 
     def close(self) -> None:
         """Close the file, and let others write it."""
@@ -143,8 +163,11 @@ def _open(path: Path) -> int:
         ) from error
 
 
-def lock_log(fd: int, path: Path) -> None:
+def lock_log(fd: int, path: Path) -> bool:
     """Take the one right to write a log; it ends with the file's being closed.
+
+    Returns:
+        False where the file system has no locks.
 
     Raises:
         LogError: Another process, or another `TrialLog` of this one, writes it.
@@ -154,12 +177,13 @@ def lock_log(fd: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             log.warning("%s is not locked against another run: %s", path, error.strerror)
-            return
+            return False
         raise LogError(
             "a run that is still going on writes this log",
             where=str(path),
             cure="wait for its end, or end it; then continue it with --resume",
         ) from None
+    return True
 
 
 def _whole_octets(content: bytes) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -102,7 +103,7 @@ def confine(directory: Path) -> None:
     bind_mount(Path(f"/proc/self/fd/{kept}"), run)
     os.close(kept)
     writable = [RUN, run]
-    with contextlib.suppress(OSError, HostError):  # what is kept of libvirt's, if anything is
+    with contextlib.suppress(HostError):  # what is kept of libvirt's, if anything is
         _mount("--bind", str(_saved()), str(_saved()))
         writable.append(_saved())
     # VFIO resets functions through these; the rest of sysfs is read-only.
@@ -119,18 +120,32 @@ def confine(directory: Path) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    subprocess.run(["mount", *arguments], check=True, timeout=10, stderr=subprocess.PIPE)
+    try:
+        subprocess.run(["mount", *arguments], check=True, timeout=10, stderr=subprocess.PIPE)
+    except (OSError, subprocess.SubprocessError) as error:
+        what = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
+        raise HostError(f"mount fails: {what or error}", where=" ".join(arguments)) from error
 
 
 def _set_read_only(place: Path, on: bool, *, recursive: bool = False) -> None:
     """Set or clear the flag of a mount (mount_setattr(2), Linux 5.12)."""
     attributes = struct.pack("=QQQQ", _RDONLY if on else 0, 0 if on else _RDONLY, 0, 0)
-    raw_syscall(
-        _MOUNT_SETATTR,
-        *(ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(os.fsencode(place))),
-        *(ctypes.c_long(_AT_RECURSIVE if recursive else 0), ctypes.c_char_p(attributes)),
-        ctypes.c_long(len(attributes)),
-    )
+    try:
+        raw_syscall(
+            _MOUNT_SETATTR,
+            *(ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(os.fsencode(place))),
+            *(ctypes.c_long(_AT_RECURSIVE if recursive else 0), ctypes.c_char_p(attributes)),
+            ctypes.c_long(len(attributes)),
+        )
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        raise HostError(
+            f"Linux {platform.release()} cannot make the file system read-only for QEMU: it has no "
+            "mount_setattr(2)",
+            accepted="Linux 5.12 or newer",
+            cure="boot a newer kernel, or name a libvirt of this machine's with uri",
+        ) from error
 
 
 class Libvirt:
@@ -318,7 +333,10 @@ def main(socket: str, uri: str, directory: str) -> None:
     threading.Thread(target=_end_with_input, name="input", daemon=True).start()
     if os.getpid() == 1:
         threading.Thread(target=_reap, name="reaper", daemon=True).start()
-    connection = Libvirt(uri, Path(directory))
+    try:
+        connection = Libvirt(uri, Path(directory))
+    except HostError as error:
+        sys.exit(str(error))  # the last of its log, which the run's error ends with
     with _Server(socket, _Handler) as server:
         server.libvirt = connection
         server.serve_forever()
