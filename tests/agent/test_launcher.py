@@ -16,6 +16,8 @@ import execnet
 import pytest
 
 from tests.fakes.machine import facts
+from tests.fakes.nics import CABLES, with_nics
+from vnetperf import config
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent import launcher
@@ -24,6 +26,7 @@ from vnetperf.agent.client import AgentClient
 from vnetperf.cli import main
 from vnetperf.config import files
 from vnetperf.config.settings import mobile_core, read_testbed
+from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host.linux import python_argv
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.options import GuestOptions
@@ -281,6 +284,56 @@ def test_programs_and_permissions_come_from_roots_file(
         restricted.call_inventory(allowed.model_dump(mode="json"))
 
 
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """Takes the place of every deployment."""
+    live = MagicMock()
+    live.deploy.return_value.facts.model_dump.return_value = {}
+    live.deploy.return_value.teardown.return_value = []
+    monkeypatch.setattr(agent_module, "LiveDeployment", live)
+    return live
+
+
+def test_a_plan_is_the_agents_own(
+    restricted: Agent, deployed: MagicMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = with_nics(facts(6, nodes=2))
+    testbed = Testbed(wires=("nic",), nics=CABLES)
+    scenario = make_scenario("phy2phy_bridge", config.load())
+    plan = make_plan(scenario, testbed, machine)
+    honest = plan.model_dump(mode="json")
+    monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: machine)
+    assert restricted._answer({"call": "deploy", "args": {"plan": honest}}) == {"ok": {}}
+    loop = make_loop_plan(scenario, testbed, machine).model_dump(mode="json")
+    calibrate = MagicMock()
+    calibrate.return_value.model_dump.return_value = {}
+    monkeypatch.setattr(agent_module, "calibrate", calibrate)
+    args = {"plan": loop, "frame_sizes": [64]}
+    assert restricted._answer({"call": "calibrate", "args": args}) == {"ok": {}}
+    deployed.deploy.reset_mock()
+    calibrate.reset_mock()
+    mine = plan.nics[0].model_copy(update={"driver": "/home/m/x.ko", "kernel": False})
+    for what, evil in {
+        "nics": plan.model_copy(update={"nics": (mine, *plan.nics[1:])}),
+        "wire": plan.model_copy(update={"wire": "veth"}),
+        "memory": plan.model_copy(update={"memory": ()}),
+    }.items():
+        args = {"plan": evil.model_dump(mode="json")}
+        answer = restricted._answer({"call": "deploy", "args": args})
+        assert "plan is not what the launcher's agent plans" in answer["error"]["what"]
+        assert what in answer["error"]["where"]
+        args |= {"frame_sizes": [64]}
+        answer = restricted._answer({"call": "calibrate", "args": args})
+        assert "plan is not what the launcher's agent plans" in answer["error"]["what"]
+    # Facts are read anew: what is in use by now is refused, whatever was seen before.
+    use = with_nics(machine, dut0={"in_use": "it carries the address 192.0.2.1"})
+    monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: use)
+    answer = restricted._answer({"call": "deploy", "args": {"plan": honest}})
+    assert "it carries the address 192.0.2.1" in answer["error"]["what"]
+    deployed.deploy.assert_not_called()
+    calibrate.assert_not_called()
+
+
 def _is_roots(path: Path) -> bool:
     return path.stat().st_uid == 0
 
@@ -288,8 +341,6 @@ def _is_roots(path: Path) -> bool:
 def test_stacks_and_files_of_guests_are_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vnetperf import config  # noqa: PLC0415
-
     loaded = config.load()
     scenario = make_scenario("vepc_dpdk", loaded)
     monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")

@@ -25,10 +25,16 @@ from typing import Any, Protocol
 
 from vnetperf import registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.agent.launcher import refuse_plugins, refuse_scenario, refuse_testbed
+from vnetperf.agent.launcher import (
+    refuse_plan,
+    refuse_plugins,
+    refuse_scenario,
+    refuse_testbed,
+)
 from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId
@@ -40,7 +46,7 @@ from vnetperf.host.snapshot import read_last
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
-from vnetperf.model.scenario import Plan
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
 
@@ -57,6 +63,9 @@ CONFIRM_S = 20.0
 CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
 FLUSH_S = 1.0
+
+
+Planner = Callable[[Scenario, Testbed, MachineFacts], Plan]
 
 
 class Channel(Protocol):
@@ -324,7 +333,7 @@ class Agent:
     def call_deploy(self, plan: dict[str, Any]) -> Any:
         """Deploy a plan; an earlier deployment is taken away first."""
         self.call_teardown()
-        checked = self._checked(plan)
+        checked = self._checked(plan, make_plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
             checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
@@ -368,7 +377,7 @@ class Agent:
     ) -> Any:
         """Loop the generator to itself and measure it."""
         self.call_teardown()
-        checked = self._checked(plan)
+        checked = self._checked(plan, make_loop_plan)
         result = calibrate(
             checked,
             self._facts(checked.testbed),
@@ -380,12 +389,17 @@ class Agent:
         )
         return result.model_dump(mode="json")
 
-    def _checked(self, plan: dict[str, Any]) -> Plan:
+    def _checked(self, plan: dict[str, Any], planner: Planner) -> Plan:
         checked = Plan.model_validate(plan)
-        if self.restricted:
-            refuse_testbed(checked.testbed)
-            refuse_scenario(checked.scenario)
-        return checked
+        if not self.restricted:
+            return checked
+        refuse_testbed(checked.testbed)
+        refuse_scenario(checked.scenario)
+        # The plan too decides on NICs, drivers and memory: it must be this agent's own, of now.
+        self.call_inventory(checked.testbed.model_dump(mode="json"))
+        own = planner(checked.scenario, checked.testbed, self._facts(checked.testbed))
+        refuse_plan(checked, own)
+        return own
 
     def _facts(self, testbed: Testbed) -> MachineFacts:
         if self.facts is None:

@@ -21,7 +21,7 @@ from vnetperf.config.settings import read_testbed
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 
 SUDOERS = Path("/etc/sudoers.d/vnetperf")
@@ -124,6 +124,19 @@ def refuse_scenario(scenario: Scenario) -> None:
             cure=_CURE,
         )
     _refuse_guest(scenario.guest)
+
+
+def refuse_plan(plan: Plan, own: Plan) -> None:
+    """Refuse a plan that is not the one the agent makes of the same scenario and testbed."""
+    # Scenario and testbed were checked; launch lines are for the reader of --plan.
+    decided = set(Plan.model_fields) - {"scenario", "testbed", "commands"}
+    if differ := sorted(key for key in decided if getattr(plan, key) != getattr(own, key)):
+        raise HostError(
+            "the plan is not what the launcher's agent plans itself on the machine as it is now",
+            where=f"plan: {', '.join(differ)}",
+            cure="run again: NICs or processors changed since it was planned; if it stays so, "
+            "install the launcher's version of vnetperf",
+        )
 
 
 def _stacks() -> list[MobileCore]:
