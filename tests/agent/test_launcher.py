@@ -17,7 +17,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, with_nics
-from vnetperf import config
+from vnetperf import __version__, config, registry
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent import launcher
@@ -27,7 +27,7 @@ from vnetperf.cli import main
 from vnetperf.config import files
 from vnetperf.config.settings import mobile_core, read_testbed
 from vnetperf.deployment.planner import make_loop_plan, make_plan
-from vnetperf.host.linux import python_argv
+from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.testbed import Testbed
@@ -62,9 +62,29 @@ def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> No
         assert isolated
         assert not [place for place in path if not place.startswith("/")]
         assert str(planted.parent) not in path
-        serve = f"{client_module._LOCAL_PROGRAM.partition('; serve')[0]}; channel.send(1)"
+        serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
         assert gateway.remote_exec(serve).receive(20) == 1
     assert not planted.exists()
+
+
+def test_the_agent_finds_what_its_controller_finds(tmp_path: Path) -> None:
+    """Where dependencies are in the user's site, or what PYTHONPATH names: -I knows neither."""
+    for gateway in _gateway(f"popen//python={sys.executable} -I -S//execmodel=main_thread_only"):
+        serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
+        assert gateway.remote_exec(serve).receive(20) == 1
+
+
+@root_only
+def test_of_the_controllers_path_only_what_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(theirs), str(tmp_path)])
+    program = client_module._local_program()
+    assert repr(str(tmp_path)) in program
+    assert str(theirs) not in program
 
 
 def test_the_agent_does_not_stay_where_it_was_started(
@@ -114,6 +134,40 @@ def test_import_paths_of_others_are_not_taken(tmp_path: Path) -> None:
     finally:
         sys.path[:] = before
     assert added == [str(mine)]
+
+
+@root_only
+def test_a_backend_of_a_folder_that_was_left_out_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was "cannot be loaded; reinstall": a checkout of another uid in a container of a CI."""
+    tmp_path.chmod(0o777)
+    (tmp_path / "left_out.py").write_text("class Switch: pass\n")
+    monkeypatch.setattr(launcher.registry, "_registered", {f: {} for f in registry.FAMILIES})
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    monkeypatch.setattr(agent_module, "is_root", lambda: False)
+    agent.call_hello([str(tmp_path)], {"vswitches": {"mine": "left_out:Switch"}})
+    assert f"{tmp_path} may be written to by others" in caplog.text
+    monkeypatch.setattr(agent, "call_inventory", lambda: registry.load("vswitches", "mine"))
+    what = agent._answer({"call": "inventory", "args": {}})["error"]["what"]
+    assert "No module named 'left_out'" in what
+    assert f"{tmp_path} may be written to by others" in what
+    assert "chown" in what
+
+
+def test_versions_that_differ_are_named() -> None:
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    args = {"path": [], "plugins": {}, "version": "0.0.7"}
+    error = agent._answer({"call": "hello", "args": args})["error"]
+    assert "0.0.7" in error["what"]
+    assert __version__ in error["what"]
+
+
+def test_values_of_another_version_do_not_end_the_agent() -> None:
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    error = agent._answer({"call": "deploy", "args": {"plan": {"scenario": 7}}})["error"]
+    assert error["class"] == "HostError"
+    assert "scenario" in error["what"]
 
 
 def test_only_the_agents_calls_are_reached() -> None:
@@ -363,10 +417,33 @@ def test_the_client_starts_the_launcher_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, started: Path
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    allowed = [sys.executable]
+    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: argv[-1] in allowed)
     client = AgentClient(Testbed())
     assert f"sudo -n {sys.executable} -I" in client._specification()
     monkeypatch.setattr(client_module, "LAUNCHER", started)
+    # Who may become root anyhow is not restricted.
+    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: True)
+    assert f"sudo -n {sys.executable} -I" in client._specification()
+    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: str(started) in argv)
     assert f"python=sudo -n {started}//" in client._specification()
+
+
+def test_the_launcher_keeps_who_called(monkeypatch: pytest.MonkeyPatch, started: Path) -> None:
+    monkeypatch.setenv("SUDO_USER", "ann")
+    monkeypatch.setenv("SUDO_UID", "4711")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/tmp/mine")
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(os, "chdir", lambda path: None)
+    monkeypatch.setattr(os, "umask", lambda mask: None)
+    monkeypatch.setattr(sys, "stdin", MagicMock())
+    monkeypatch.setattr(launcher, "_Gateway", MagicMock())
+    monkeypatch.setattr(launcher.gateway_base, "init_popen_io", MagicMock())
+    launcher.main()
+    assert "LD_LIBRARY_PATH" not in os.environ
+    assert user_name() == "ann"
+    assert caller_uid() == 4711
+    assert "SUDO_UID" not in os.environ  # the caller's files are not root's
 
 
 @root_only

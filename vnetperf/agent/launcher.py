@@ -18,6 +18,7 @@ from execnet import gateway_base
 from vnetperf import registry
 from vnetperf.config.files import SHIPPED, SYSTEM, load_model, why_untrusted
 from vnetperf.config.settings import read_testbed
+from vnetperf.host.linux import CALLER
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
@@ -67,9 +68,11 @@ def main() -> None:
     """Serve one controller on standard input and output."""
     os.chdir("/")
     os.umask(0o077)
-    # Variables choose libraries, compilers, folders: nothing of the caller's is kept.
+    # Variables choose libraries, compilers, folders: of the caller's only sudo's own are kept, by
+    # which nothing is trusted.
+    caller = {CALLER: os.environ.get("SUDO_UID", ""), "SUDO_USER": os.environ.get("SUDO_USER", "")}
     os.environ.clear()
-    os.environ.update(PATH=EXTRA_PATH, HOME="/root", LANG="C.UTF-8", LC_ALL="C.UTF-8")
+    os.environ.update(PATH=EXTRA_PATH, HOME="/root", LANG="C.UTF-8", LC_ALL="C.UTF-8", **caller)
     sys.stdin.buffer.readline(4 << 20)  # execnet's own program, for a Python without it
     io: Any = gateway_base.init_popen_io(gateway_base.get_execmodel("main_thread_only"))
     io.write(b"1")
