@@ -25,7 +25,7 @@ from vnetperf.agent.agent import CALLS, Agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.cli import main
 from vnetperf.config import files
-from vnetperf.config.settings import mobile_core, read_testbed
+from vnetperf.config.settings import guest_options, mobile_core, read_testbed
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
@@ -185,6 +185,8 @@ STACK = Path(files.SHIPPED / "stacks/osmo-ggsn.toml").read_text()
 
 
 def _read(kind: str, file: Path) -> object:
+    if kind == "guest":
+        return guest_options((str(file),))
     return read_testbed(str(file)) if kind == "testbed" else mobile_core((str(file),))
 
 
@@ -195,7 +197,13 @@ def _read(kind: str, file: Path) -> object:
         ("testbed", PROGRAMS),
         ("testbed", '[trex]\nclient = "/tmp/mine"\n'),
         ("testbed", '[agent]\ntransport = "ssh=-oProxyCommand=x lab"\n'),
+        ("testbed", "isolated = true\n"),
+        ("testbed", 'wires = ["nic"]\n[[nics]]\ntester = "ens1"\ndut = "ens2"\n'),
         ("stack", STACK),
+        ("guest", 'uri = "qemu+ext:///system?command=/tmp/mine"\n'),
+        ("guest", 'kernel = "/tmp/mine"\n'),
+        ("guest", 'initrd = "/tmp/mine"\n'),
+        ("guest", 'image = "/tmp/mine.qcow2"\n'),
     ],
 )
 @pytest.mark.parametrize(
@@ -220,6 +228,37 @@ def test_files_that_name_programs_and_others_could_write_are_refused(
     with pytest.raises(ConfigError, match="started as root") as caught:
         _read(kind, file)
     assert "chown" in caught.value.cure
+
+
+@root_only
+@pytest.mark.parametrize("kind", ["testbed", "guest"])
+def test_what_was_looked_at_is_what_is_used(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is replaced between two looks at it names nothing."""
+    file = tmp_path / "mine.toml"
+    file.touch()
+    os.chown(file, 65534, -1)
+    evil = {"testbed": PROGRAMS, "guest": 'uri = "x:///"\n'}[kind]
+    read = Path.read_text
+
+    def replaced(path: Path, *args: Any, **kwargs: Any) -> str:
+        text = read(path, *args, **kwargs)
+        if path == file:
+            file.write_text(evil)
+        return text
+
+    monkeypatch.setattr(Path, "read_text", replaced)
+    found = _read(kind, file)
+    assert not getattr(found, {"testbed": "programs", "guest": "uri"}[kind])
+
+
+@root_only
+def test_a_guest_file_that_names_nothing_may_be_anybodys(tmp_path: Path) -> None:
+    file = tmp_path / "plain.toml"
+    file.write_text('image = "vloop"\nmemory_mib = 256\n')
+    os.chown(file, 65534, -1)
+    assert guest_options((str(file),)).memory_mib == 256
 
 
 @root_only
@@ -410,6 +449,35 @@ def test_stacks_and_files_of_guests_are_roots(
     shadow = GuestOptions(image=str(tmp_path / "shadow.img"))
     for guest in (shadow, GuestOptions(kernel=tmp_path / "k"), GuestOptions(uri="qemu:///system")):
         with pytest.raises(HostError, match="the launcher"):
+            launcher._refuse_guest(guest)
+
+
+def test_guests_get_images_and_files_that_root_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that only root may write to may be files that only root may read."""
+    monkeypatch.setattr(launcher, "SYSTEM", tmp_path)
+    monkeypatch.setattr(launcher, "store_dir", lambda: tmp_path / "images")
+    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    (tmp_path / "guest").mkdir()
+    (tmp_path / "guest/vyos.toml").write_text(
+        'image = "/srv/vyos.qcow2"\nkernel = "/srv/vmlinuz"\ninitrd = "/srv/initrd"\n'
+    )
+    (tmp_path / "guest/broken.toml").write_text("broken = [")
+    for guest in (
+        GuestOptions(image="/srv/vyos.qcow2"),
+        GuestOptions(image="/srv/vyos.qcow2", kernel=Path("/srv/vmlinuz"), vcpus=3),
+        GuestOptions(image=str(tmp_path / "images/vloop-1/disk.qcow2")),
+        GuestOptions(),
+    ):
+        launcher._refuse_guest(guest)
+    for guest in (
+        GuestOptions(image="/root/backup.qcow2"),
+        GuestOptions(initrd=Path("/etc/shadow")),
+        GuestOptions(kernel=Path("/etc/shadow")),
+        GuestOptions(kernel=tmp_path / "images/../../../etc/shadow"),
+    ):
+        with pytest.raises(HostError, match="gives a guest no file that root has not named"):
             launcher._refuse_guest(guest)
 
 

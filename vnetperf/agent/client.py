@@ -75,8 +75,8 @@ def _local_program() -> str:
     Its isolated Python knows neither the user's own packages nor PYTHONPATH, where this package's
     dependencies may be. The package's own directory is what already runs as this user.
     """
-    trusted = [p for p in sys.path if p and not why_untrusted(Path(p))]
-    path = [str(Path(p).absolute()) for p in (*trusted, Path(__file__).parents[2])]
+    path = [str(Path(p).absolute()) for p in sys.path if p and not why_untrusted(Path(p))]
+    path.append(str(Path(__file__).parents[2]))
     extend = f"sys.path += [p for p in {path!r} if p not in sys.path]"
     return f"import sys; {extend}; {_AGENT_PROGRAM}"
 

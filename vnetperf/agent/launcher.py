@@ -24,6 +24,7 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.virt.images import store_dir
 
 SUDOERS = Path("/etc/sudoers.d/vnetperf")
 _CURE = f"have root put it into {SYSTEM}, or run as root"
@@ -151,13 +152,30 @@ def _stacks() -> list[MobileCore]:
     return found
 
 
+def _files_of(guest: GuestOptions) -> set[Path]:
+    return {file for file in (guest.disk, guest.kernel, guest.initrd) if file is not None}
+
+
 def _refuse_guest(guest: GuestOptions) -> None:
-    for file in filter(None, (guest.disk, guest.kernel, guest.initrd)):
+    named: set[Path] = set()
+    for path in SYSTEM.glob("guest/*.toml"):
+        if not why_untrusted(path, only_root=True):
+            with contextlib.suppress(Exception):  # a broken file allows nothing
+                named |= _files_of(load_model(GuestOptions, path))
+    for file in sorted(_files_of(guest)):
+        # What root alone may write to, root alone may be meant to read.
+        if file not in named and not file.resolve().is_relative_to(store_dir().resolve()):
+            raise HostError(
+                "the launcher gives a guest no file that root has not named",
+                where=str(file),
+                accepted=f"a built image, or files that a file in {SYSTEM / 'guest'} names",
+                cure=_CURE,
+            )
         if why := why_untrusted(file, only_root=True):
             raise HostError(
                 f"the launcher gives a guest no file that is not root's: {why}",
                 where=str(file),
-                accepted="an image that root built, or files that only root may write to",
+                accepted="an image or files that only root may write to",
                 cure=_CURE,
             )
     if guest.uri:
