@@ -198,12 +198,7 @@ def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:
                 yield f"{place}: there is no NIC {name!r}; PCI network devices here: {there}"
             elif nic.address in seen:
                 yield f"{place} is the same device as {seen[nic.address]}: {nic.address}"
-            elif nic.session:
-                yield f"{place}: {nic.address} is in use: {nic.in_use}; name another NIC"
-            elif nic.in_use and not testbed.isolated:
-                yield (
-                    f"{place}: {nic.address} is in use: {nic.in_use}; name a NIC that nothing "
-                    "uses, or set isolated = true if it is in an isolated test environment"
-                )
+            elif why := nic.refusal(isolated=testbed.isolated):
+                yield f"{place}: {why}"
             if nic is not None:
                 seen[nic.address] = place

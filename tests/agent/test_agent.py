@@ -332,6 +332,26 @@ def test_a_hung_agent_is_ended_by_its_successor_and_its_run_restored(
         os.waitpid(pid, 0)
 
 
+def test_a_launchers_user_ends_only_runs_of_their_own(
+    roots: HostRoots, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pid and start time of anybody's agent can be read by all."""
+    monkeypatch.setattr(agent_module, "is_root", lambda: True)
+    monkeypatch.setattr(agent_module, "GUARDIAN_S", 0.2)
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
+    me = ProcessId.me()
+    monkeypatch.setenv("VNETPERF_CALLER", "1001")
+    with Journal.create(roots, "r1") as journal:
+        agent = Agent(Line(channel), roots, restricted=True)
+        for caller, ended in (("1002", False), ("1001", True)):
+            monkeypatch.setenv("VNETPERF_CALLER", caller)
+            agent.call_hello([], {}, predecessor=[me.pid, me.start])
+            assert bool(killed) is ended
+        assert set(killed) == {me.pid}
+        journal.undo()
+
+
 def test_a_hung_agent_that_cannot_be_ended_is_reported(
     roots: HostRoots, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ import execnet
 import pytest
 
 from tests.fakes.machine import facts
+from tests.fakes.nics import CABLES, with_nics
+from vnetperf import __version__, config, registry
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent import launcher
@@ -23,8 +25,9 @@ from vnetperf.agent.agent import CALLS, Agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.cli import main
 from vnetperf.config import files
-from vnetperf.config.settings import mobile_core, read_testbed
-from vnetperf.host.linux import python_argv
+from vnetperf.config.settings import guest_options, mobile_core, read_testbed
+from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.testbed import Testbed
@@ -59,9 +62,29 @@ def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> No
         assert isolated
         assert not [place for place in path if not place.startswith("/")]
         assert str(planted.parent) not in path
-        serve = f"{client_module._LOCAL_PROGRAM.partition('; serve')[0]}; channel.send(1)"
+        serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
         assert gateway.remote_exec(serve).receive(20) == 1
     assert not planted.exists()
+
+
+def test_the_agent_finds_what_its_controller_finds(tmp_path: Path) -> None:
+    """Where dependencies are in the user's site, or what PYTHONPATH names: -I knows neither."""
+    for gateway in _gateway(f"popen//python={sys.executable} -I -S//execmodel=main_thread_only"):
+        serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
+        assert gateway.remote_exec(serve).receive(20) == 1
+
+
+@root_only
+def test_of_the_controllers_path_only_what_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(theirs), str(tmp_path)])
+    program = client_module._local_program()
+    assert repr(str(tmp_path)) in program
+    assert str(theirs) not in program
 
 
 def test_the_agent_does_not_stay_where_it_was_started(
@@ -113,6 +136,40 @@ def test_import_paths_of_others_are_not_taken(tmp_path: Path) -> None:
     assert added == [str(mine)]
 
 
+@root_only
+def test_a_backend_of_a_folder_that_was_left_out_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was "cannot be loaded; reinstall": a checkout of another uid in a container of a CI."""
+    tmp_path.chmod(0o777)
+    (tmp_path / "left_out.py").write_text("class Switch: pass\n")
+    monkeypatch.setattr(launcher.registry, "_registered", {f: {} for f in registry.FAMILIES})
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    monkeypatch.setattr(agent_module, "is_root", lambda: False)
+    agent.call_hello([str(tmp_path)], {"vswitches": {"mine": "left_out:Switch"}})
+    assert f"{tmp_path} may be written to by others" in caplog.text
+    monkeypatch.setattr(agent, "call_inventory", lambda: registry.load("vswitches", "mine"))
+    what = agent._answer({"call": "inventory", "args": {}})["error"]["what"]
+    assert "No module named 'left_out'" in what
+    assert f"{tmp_path} may be written to by others" in what
+    assert "chown" in what
+
+
+def test_versions_that_differ_are_named() -> None:
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    args = {"path": [], "plugins": {}, "version": "0.0.7"}
+    error = agent._answer({"call": "hello", "args": args})["error"]
+    assert "0.0.7" in error["what"]
+    assert __version__ in error["what"]
+
+
+def test_values_of_another_version_do_not_end_the_agent() -> None:
+    agent = Agent(None)  # type: ignore[arg-type]  # not used
+    error = agent._answer({"call": "deploy", "args": {"plan": {"scenario": 7}}})["error"]
+    assert error["class"] == "HostError"
+    assert "scenario" in error["what"]
+
+
 def test_only_the_agents_calls_are_reached() -> None:
     assert {f"call_{name}" for name in CALLS} == {n for n in dir(Agent) if n.startswith("call_")}
     agent = Agent(None)  # type: ignore[arg-type]  # not used
@@ -128,6 +185,8 @@ STACK = Path(files.SHIPPED / "stacks/osmo-ggsn.toml").read_text()
 
 
 def _read(kind: str, file: Path) -> object:
+    if kind == "guest":
+        return guest_options((str(file),))
     return read_testbed(str(file)) if kind == "testbed" else mobile_core((str(file),))
 
 
@@ -138,7 +197,13 @@ def _read(kind: str, file: Path) -> object:
         ("testbed", PROGRAMS),
         ("testbed", '[trex]\nclient = "/tmp/mine"\n'),
         ("testbed", '[agent]\ntransport = "ssh=-oProxyCommand=x lab"\n'),
+        ("testbed", "isolated = true\n"),
+        ("testbed", 'wires = ["nic"]\n[[nics]]\ntester = "ens1"\ndut = "ens2"\n'),
         ("stack", STACK),
+        ("guest", 'uri = "qemu+ext:///system?command=/tmp/mine"\n'),
+        ("guest", 'kernel = "/tmp/mine"\n'),
+        ("guest", 'initrd = "/tmp/mine"\n'),
+        ("guest", 'image = "/tmp/mine.qcow2"\n'),
     ],
 )
 @pytest.mark.parametrize(
@@ -163,6 +228,37 @@ def test_files_that_name_programs_and_others_could_write_are_refused(
     with pytest.raises(ConfigError, match="started as root") as caught:
         _read(kind, file)
     assert "chown" in caught.value.cure
+
+
+@root_only
+@pytest.mark.parametrize("kind", ["testbed", "guest"])
+def test_what_was_looked_at_is_what_is_used(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is replaced between two looks at it names nothing."""
+    file = tmp_path / "mine.toml"
+    file.touch()
+    os.chown(file, 65534, -1)
+    evil = {"testbed": PROGRAMS, "guest": 'uri = "x:///"\n'}[kind]
+    read = Path.read_text
+
+    def replaced(path: Path, *args: Any, **kwargs: Any) -> str:
+        text = read(path, *args, **kwargs)
+        if path == file:
+            file.write_text(evil)
+        return text
+
+    monkeypatch.setattr(Path, "read_text", replaced)
+    found = _read(kind, file)
+    assert not getattr(found, {"testbed": "programs", "guest": "uri"}[kind])
+
+
+@root_only
+def test_a_guest_file_that_names_nothing_may_be_anybodys(tmp_path: Path) -> None:
+    file = tmp_path / "plain.toml"
+    file.write_text('image = "vloop"\nmemory_mib = 256\n')
+    os.chown(file, 65534, -1)
+    assert guest_options((str(file),)).memory_mib == 256
 
 
 @root_only
@@ -281,6 +377,56 @@ def test_programs_and_permissions_come_from_roots_file(
         restricted.call_inventory(allowed.model_dump(mode="json"))
 
 
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """Takes the place of every deployment."""
+    live = MagicMock()
+    live.deploy.return_value.facts.model_dump.return_value = {}
+    live.deploy.return_value.teardown.return_value = []
+    monkeypatch.setattr(agent_module, "LiveDeployment", live)
+    return live
+
+
+def test_a_plan_is_the_agents_own(
+    restricted: Agent, deployed: MagicMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = with_nics(facts(6, nodes=2))
+    testbed = Testbed(wires=("nic",), nics=CABLES)
+    scenario = make_scenario("phy2phy_bridge", config.load())
+    plan = make_plan(scenario, testbed, machine)
+    honest = plan.model_dump(mode="json")
+    monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: machine)
+    assert restricted._answer({"call": "deploy", "args": {"plan": honest}}) == {"ok": {}}
+    loop = make_loop_plan(scenario, testbed, machine).model_dump(mode="json")
+    calibrate = MagicMock()
+    calibrate.return_value.model_dump.return_value = {}
+    monkeypatch.setattr(agent_module, "calibrate", calibrate)
+    args = {"plan": loop, "frame_sizes": [64]}
+    assert restricted._answer({"call": "calibrate", "args": args}) == {"ok": {}}
+    deployed.deploy.reset_mock()
+    calibrate.reset_mock()
+    mine = plan.nics[0].model_copy(update={"driver": "/home/m/x.ko", "kernel": False})
+    for what, evil in {
+        "nics": plan.model_copy(update={"nics": (mine, *plan.nics[1:])}),
+        "wire": plan.model_copy(update={"wire": "veth"}),
+        "memory": plan.model_copy(update={"memory": ()}),
+    }.items():
+        args = {"plan": evil.model_dump(mode="json")}
+        answer = restricted._answer({"call": "deploy", "args": args})
+        assert "plan is not what the launcher's agent plans" in answer["error"]["what"]
+        assert what in answer["error"]["where"]
+        args |= {"frame_sizes": [64]}
+        answer = restricted._answer({"call": "calibrate", "args": args})
+        assert "plan is not what the launcher's agent plans" in answer["error"]["what"]
+    # Facts are read anew: what is in use by now is refused, whatever was seen before.
+    use = with_nics(machine, dut0={"in_use": "it carries the address 192.0.2.1"})
+    monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: use)
+    answer = restricted._answer({"call": "deploy", "args": {"plan": honest}})
+    assert "it carries the address 192.0.2.1" in answer["error"]["what"]
+    deployed.deploy.assert_not_called()
+    calibrate.assert_not_called()
+
+
 def _is_roots(path: Path) -> bool:
     return path.stat().st_uid == 0
 
@@ -288,8 +434,6 @@ def _is_roots(path: Path) -> bool:
 def test_stacks_and_files_of_guests_are_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vnetperf import config  # noqa: PLC0415
-
     loaded = config.load()
     scenario = make_scenario("vepc_dpdk", loaded)
     monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
@@ -308,14 +452,66 @@ def test_stacks_and_files_of_guests_are_roots(
             launcher._refuse_guest(guest)
 
 
+def test_guests_get_images_and_files_that_root_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that only root may write to may be files that only root may read."""
+    monkeypatch.setattr(launcher, "SYSTEM", tmp_path)
+    monkeypatch.setattr(launcher, "store_dir", lambda: tmp_path / "images")
+    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    (tmp_path / "guest").mkdir()
+    (tmp_path / "guest/vyos.toml").write_text(
+        'image = "/srv/vyos.qcow2"\nkernel = "/srv/vmlinuz"\ninitrd = "/srv/initrd"\n'
+    )
+    (tmp_path / "guest/broken.toml").write_text("broken = [")
+    for guest in (
+        GuestOptions(image="/srv/vyos.qcow2"),
+        GuestOptions(image="/srv/vyos.qcow2", kernel=Path("/srv/vmlinuz"), vcpus=3),
+        GuestOptions(image=str(tmp_path / "images/vloop-1/disk.qcow2")),
+        GuestOptions(),
+    ):
+        launcher._refuse_guest(guest)
+    for guest in (
+        GuestOptions(image="/root/backup.qcow2"),
+        GuestOptions(initrd=Path("/etc/shadow")),
+        GuestOptions(kernel=Path("/etc/shadow")),
+        GuestOptions(kernel=tmp_path / "images/../../../etc/shadow"),
+    ):
+        with pytest.raises(HostError, match="gives a guest no file that root has not named"):
+            launcher._refuse_guest(guest)
+
+
 def test_the_client_starts_the_launcher_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, started: Path
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    allowed = [sys.executable]
+    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: argv[-1] in allowed)
     client = AgentClient(Testbed())
     assert f"sudo -n {sys.executable} -I" in client._specification()
     monkeypatch.setattr(client_module, "LAUNCHER", started)
+    # Who may become root anyhow is not restricted.
+    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: True)
+    assert f"sudo -n {sys.executable} -I" in client._specification()
+    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: str(started) in argv)
     assert f"python=sudo -n {started}//" in client._specification()
+
+
+def test_the_launcher_keeps_who_called(monkeypatch: pytest.MonkeyPatch, started: Path) -> None:
+    monkeypatch.setenv("SUDO_USER", "ann")
+    monkeypatch.setenv("SUDO_UID", "4711")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/tmp/mine")
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(os, "chdir", lambda path: None)
+    monkeypatch.setattr(os, "umask", lambda mask: None)
+    monkeypatch.setattr(sys, "stdin", MagicMock())
+    monkeypatch.setattr(launcher, "_Gateway", MagicMock())
+    monkeypatch.setattr(launcher.gateway_base, "init_popen_io", MagicMock())
+    launcher.main()
+    assert "LD_LIBRARY_PATH" not in os.environ
+    assert user_name() == "ann"
+    assert caller_uid() == 4711
+    assert "SUDO_UID" not in os.environ  # the caller's files are not root's
 
 
 @root_only

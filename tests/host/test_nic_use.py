@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.host import nic
+from vnetperf.host import kernel, nic
 from vnetperf.host.linux import call_in_thread, unshare_network
+from vnetperf.host.machine import Machine
 from vnetperf.host.nic import usage
 from vnetperf.host.nic.usage import (
     InterfaceUse,
@@ -21,6 +23,8 @@ from vnetperf.host.nic.usage import (
     find_uses,
 )
 from vnetperf.host.wait import wait_for
+from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import MachineFacts
 
 ETH, BRIDGE, VLAN, BOND, FREE = (
     UsageInterface(2, "eth0"),
@@ -265,3 +269,37 @@ def test_the_holder_of_a_device_is_named_though_processes_end(
     monkeypatch.setattr(Path, "iterdir", iterdir)
     assert usage.holder_of(["/dev/vfio/5"]) == "process 34 (qemu)"
     assert usage.holder_of(["/dev/vfio/6"]) == ""
+
+
+def test_a_nic_in_use_is_taken_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever made the plan, and however long ago."""
+    found = nic.pci.PciNic("0000:01:00.0", "", "", "igb", 0, ("ens1",), 0, 0, "", 1)
+    monkeypatch.setattr(nic.pci, "nic", lambda address: found)
+    monkeypatch.setattr(nic.pci, "group_mates", lambda address: {})
+    monkeypatch.setattr(nic.pci, "kernel_driver", lambda address: "igb")
+    taken: list[str] = []
+    monkeypatch.setattr(nic, "bind_nic", lambda journal, address, *_, **__: taken.append(address))
+    monkeypatch.setattr(nic, "borrow_nic", lambda journal, address, *_, **__: taken.append(address))
+    machine = Machine(MagicMock(), MachineFacts(cpus=()))
+    uses = {"ens1": InterfaceUse("it carries the address 192.0.2.1")}
+    monkeypatch.setattr(nic.usage, "interface_uses", lambda: uses)
+    with pytest.raises(HostError, match=r"0000:01:00.0 is in use: it carries the address"):
+        machine.give_nic("0000:01:00.0", "vfio-pci")
+    with pytest.raises(HostError, match=r"0000:01:00.0 is in use: it carries the address"):
+        machine.borrow_nic("0000:01:00.0", mtu=1500)
+    machine.give_nic("0000:01:00.0", "vfio-pci", isolated=True)
+    uses["ens1"] = InterfaceUse("an SSH session", session=True)
+    with pytest.raises(HostError, match="an SSH session"):
+        machine.give_nic("0000:01:00.0", "vfio-pci", isolated=True)
+    uses.clear()
+    machine.give_nic("0000:01:00.0", "vfio-pci")
+    assert taken == ["0000:01:00.0"] * 2
+
+
+@pytest.mark.parametrize("name", ["/home/m/x.ko", "x.ko", "-r", "", "veth bridge", "a/../b"])
+def test_only_names_of_modules_are_loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = MagicMock()
+    monkeypatch.setattr(kernel.subprocess, "run", run)
+    with pytest.raises(HostError, match="is no name of a kernel module"):
+        kernel.load_module(MagicMock(), name)
+    run.assert_not_called()

@@ -23,15 +23,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from vnetperf import registry
+from pydantic import ValidationError
+
+from vnetperf import __version__, registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.agent.launcher import refuse_plugins, refuse_scenario, refuse_testbed
+from vnetperf.agent.launcher import (
+    refuse_plan,
+    refuse_plugins,
+    refuse_scenario,
+    refuse_testbed,
+)
 from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.host.journal import UndoReport
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.linux import ProcessId, caller_uid
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
@@ -40,7 +48,7 @@ from vnetperf.host.snapshot import read_last
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
-from vnetperf.model.scenario import Plan
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
 
@@ -62,6 +70,9 @@ CONFIRM_S = 20.0
 CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
 FLUSH_S = 1.0
+
+
+Planner = Callable[[Scenario, Testbed, MachineFacts], Plan]
 
 
 class Channel(Protocol):
@@ -225,6 +236,8 @@ class Agent:
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
         self._moves = 0
+        #: Why directories of the controller's import path were left out.
+        self._left_out: list[str] = []
 
     def serve(self) -> None:
         """Answer until the controller goes away, then take everything away."""
@@ -250,13 +263,25 @@ class Agent:
                 )
             return {"ok": getattr(self, f"call_{message['call']}")(**message["args"])}
         except errors.VnetperfError as error:
-            notes = getattr(error, "__notes__", [])
+            notes = [*getattr(error, "__notes__", [])]
+            if isinstance(error.__cause__, ImportError) and self._left_out:
+                left_out = "; ".join(self._left_out)
+                notes.append(
+                    f"nothing is imported as root from where {left_out} (chown, chmod o-w)"
+                )
             return {
                 "error": {
                     "class": type(error).__name__,
                     "what": "\n  ".join([error.what, *notes]),
                     **{key: getattr(error, key) for key in ("where", "accepted", "cure")},
                 }
+            }
+        except ValidationError as error:  # a controller of another version
+            log.exception("call %s failed", message["call"])
+            return {
+                "error": {"class": "HostError", "what": f"not understood: {error}"}
+                | {"where": message["call"], "accepted": "what this version of vnetperf sends"}
+                | {"cure": "install the same version on both sides"}
             }
         except OSError as error:  # of a backend's own files, sockets or programs
             log.exception("call %s failed", message["call"])
@@ -309,22 +334,36 @@ class Agent:
         path: list[str],
         plugins: dict[Any, dict[str, str]],
         predecessor: Sequence[int] = (),
+        version: str = __version__,
     ) -> dict[str, Any]:
-        """Learn the controller's import path and plugins.
+        """Learn the controller's import path and plugins; refuse one of another version.
 
         A predecessor is this controller's earlier agent, by pid and start time: one that lives on
-        does not answer, and is ended, so that its run is restored.
+        does not answer, and is ended, so that its run is restored. A restricted agent ends only
+        runs of its own caller: pid and start time of anybody's agent can be read by all.
         """
+        if version != __version__:
+            raise errors.HostError(
+                f"the controller is vnetperf {version}, its agent {__version__}",
+                where=str(Path(__file__).parents[1]),
+                cure="install the same version on both sides",
+            )
         if self.restricted:
             refuse_plugins(plugins)
             path, plugins = [], {}
         # From a folder that others may write to, nothing is imported as root.
-        sys.path += [p for p in path if p not in sys.path and not why_untrusted(Path(p))]
+        for place in (p for p in path if p not in sys.path and Path(p).exists()):
+            if why := why_untrusted(Path(place)):
+                log.warning("nothing is imported as root from %s: %s", place, why)
+                self._left_out.append(why)
+            else:
+                sys.path.append(place)
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
         # One that is not root only reads and plans.
-        report = _restore_patiently(self.roots, predecessor) if is_root() else RestoreReport()
+        only = caller_uid() if self.restricted else None
+        report = _restore_patiently(self.roots, predecessor, only) if is_root() else RestoreReport()
         hung = [run for run in report.live if run.is_of(predecessor)]
         me = ProcessId.me()
         return {
@@ -353,7 +392,7 @@ class Agent:
     def call_deploy(self, plan: dict[str, Any]) -> Any:
         """Deploy a plan; an earlier deployment is taken away first."""
         self.call_teardown()
-        checked = self._checked(plan)
+        checked = self._checked(plan, make_plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
             checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
@@ -397,7 +436,7 @@ class Agent:
     ) -> Any:
         """Loop the generator to itself and measure it."""
         self.call_teardown()
-        checked = self._checked(plan)
+        checked = self._checked(plan, make_loop_plan)
         result = calibrate(
             checked,
             self._facts(checked.testbed),
@@ -409,12 +448,17 @@ class Agent:
         )
         return result.model_dump(mode="json")
 
-    def _checked(self, plan: dict[str, Any]) -> Plan:
+    def _checked(self, plan: dict[str, Any], planner: Planner) -> Plan:
         checked = Plan.model_validate(plan)
-        if self.restricted:
-            refuse_testbed(checked.testbed)
-            refuse_scenario(checked.scenario)
-        return checked
+        if not self.restricted:
+            return checked
+        refuse_testbed(checked.testbed)
+        refuse_scenario(checked.scenario)
+        # The plan too decides on NICs, drivers and memory: it must be this agent's own, of now.
+        self.call_inventory(checked.testbed.model_dump(mode="json"))
+        own = planner(checked.scenario, checked.testbed, self._facts(checked.testbed))
+        refuse_plan(checked, own)
+        return own
 
     def _facts(self, testbed: Testbed) -> MachineFacts:
         if self.facts is None:
@@ -427,14 +471,23 @@ class Agent:
         return deployment.teardown() if deployment is not None else []
 
 
-def _restore_patiently(roots: HostRoots, predecessor: Sequence[int] = ()) -> RestoreReport:
-    """Undo what dead runs left; a guardian that is at it already is waited for."""
+def _restore_patiently(
+    roots: HostRoots, predecessor: Sequence[int] = (), only: int | None = None
+) -> RestoreReport:
+    """Undo what dead runs left; a guardian that is at it already is waited for.
+
+    The predecessor is ended, with `only` when its run is that user's.
+    """
     reports: list[RestoreReport] = []
 
     def restored() -> bool:
         reports.append(restore(roots))
         live = reports[-1].live
-        hung = [run.pid for run in live if run.role == "agent" and run.is_of(predecessor)]
+        hung = [
+            run.pid
+            for run in live
+            if run.role == "agent" and run.is_of(predecessor) and only in (None, run.uid)
+        ]
         for pid in hung:
             log.warning("agent %d does not answer and is ended", pid)
             with contextlib.suppress(ProcessLookupError):

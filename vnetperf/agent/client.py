@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vnetperf import registry
+from vnetperf import __version__, registry
+from vnetperf.config.files import why_untrusted
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.log import replay_record
 from vnetperf.host.wait import patient, wait_at_most
@@ -25,9 +26,6 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec
 
 _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
-#: The same of this machine, whose isolated Python may not know where this package is.
-_PACKAGE = str(Path(__file__).parents[2])
-_LOCAL_PROGRAM = f"import sys; sys.path.append({_PACKAGE!r}); {_AGENT_PROGRAM}"
 #: What sudo may start without being able to start anything else: `vnetperf launcher`.
 LAUNCHER = Path("/usr/local/sbin/vnetperf-agent")
 #: Longest wait for a call's answer beyond its own known length, seconds.
@@ -71,14 +69,33 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
-def _can_sudo() -> bool:
-    # "-l": whether sudo would start it, without starting it.
-    argv = ["sudo", "-n", *(["-l", str(LAUNCHER)] if LAUNCHER.exists() else ["true"])]
+def _local_program() -> str:
+    """The agent's program on this machine.
+
+    Its isolated Python knows neither the user's own packages nor PYTHONPATH, where this package's
+    dependencies may be. The package's own directory is what already runs as this user.
+    """
+    path = [str(Path(p).absolute()) for p in sys.path if p and not why_untrusted(Path(p))]
+    path.append(str(Path(__file__).parents[2]))
+    extend = f"sys.path += [p for p in {path!r} if p not in sys.path]"
+    return f"import sys; {extend}; {_AGENT_PROGRAM}"
+
+
+def _sudo_starts(*argv: str) -> bool:
     try:
-        done = subprocess.run(argv, capture_output=True, check=False)
+        done = subprocess.run(["sudo", "-n", *argv], capture_output=True, check=False)
     except OSError:
         return False
     return done.returncode == 0
+
+
+def _has_general_sudo() -> bool:
+    # "-l", which starts nothing: what is not allowed at all is not tried, which would be reported.
+    return _sudo_starts("-l", sys.executable) and _sudo_starts(sys.executable, "-I", "-c", "")
+
+
+def _can_sudo() -> bool:
+    return _has_general_sudo() or (LAUNCHER.exists() and _sudo_starts("-l", str(LAUNCHER)))
 
 
 class AgentClient:
@@ -119,7 +136,7 @@ class AgentClient:
         try:
             gateway = self._group.makegateway(self._specification())
             here = self.testbed.agent.transport == "local"
-            self._channel = gateway.remote_exec(_LOCAL_PROGRAM if here else _AGENT_PROGRAM)
+            self._channel = gateway.remote_exec(_local_program() if here else _AGENT_PROGRAM)
             self._heartbeat = _Heartbeat(self._channel)
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
@@ -127,6 +144,7 @@ class AgentClient:
         path = [p for p in sys.path if p] if self.testbed.agent.transport == "local" else []
         try:
             hello = {"path": path, "plugins": registry.registered(), "predecessor": self.process}
+            hello["version"] = __version__
             answer = self._exchange("hello", 0.0, hello)
         except _AgentDiedError as error:
             self.abort()
@@ -162,7 +180,7 @@ class AgentClient:
             return f"{self.testbed.agent.transport}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
         own = os.geteuid() == 0 or (self._read_only and not _can_sudo())
-        if not own and LAUNCHER.exists():
+        if not own and LAUNCHER.exists() and not _has_general_sudo():
             return f"popen//python=sudo -n {LAUNCHER}//execmodel=main_thread_only"
         # Isolated: nothing is imported from the current directory or what variables name.
         sudo = "" if own else "sudo -n "

@@ -18,11 +18,13 @@ from execnet import gateway_base
 from vnetperf import registry
 from vnetperf.config.files import SHIPPED, SYSTEM, load_model, why_untrusted
 from vnetperf.config.settings import read_testbed
+from vnetperf.host.linux import CALLER
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.virt.images import store_dir
 
 SUDOERS = Path("/etc/sudoers.d/vnetperf")
 _CURE = f"have root put it into {SYSTEM}, or run as root"
@@ -67,9 +69,11 @@ def main() -> None:
     """Serve one controller on standard input and output."""
     os.chdir("/")
     os.umask(0o077)
-    # Variables choose libraries, compilers, folders: nothing of the caller's is kept.
+    # Variables choose libraries, compilers, folders: of the caller's only sudo's own are kept, by
+    # which nothing is trusted.
+    caller = {CALLER: os.environ.get("SUDO_UID", ""), "SUDO_USER": os.environ.get("SUDO_USER", "")}
     os.environ.clear()
-    os.environ.update(PATH=EXTRA_PATH, HOME="/root", LANG="C.UTF-8", LC_ALL="C.UTF-8")
+    os.environ.update(PATH=EXTRA_PATH, HOME="/root", LANG="C.UTF-8", LC_ALL="C.UTF-8", **caller)
     sys.stdin.buffer.readline(4 << 20)  # execnet's own program, for a Python without it
     io: Any = gateway_base.init_popen_io(gateway_base.get_execmodel("main_thread_only"))
     io.write(b"1")
@@ -126,6 +130,19 @@ def refuse_scenario(scenario: Scenario) -> None:
     _refuse_guest(scenario.guest)
 
 
+def refuse_plan(plan: Plan, own: Plan) -> None:
+    """Refuse a plan that is not the one the agent makes of the same scenario and testbed."""
+    # Scenario and testbed were checked; launch lines are for the reader of --plan.
+    decided = set(Plan.model_fields) - {"scenario", "testbed", "commands"}
+    if differ := sorted(key for key in decided if getattr(plan, key) != getattr(own, key)):
+        raise HostError(
+            "the plan is not what the launcher's agent plans itself on the machine as it is now",
+            where=f"plan: {', '.join(differ)}",
+            cure="run again: NICs or processors changed since it was planned; if it stays so, "
+            "install the launcher's version of vnetperf",
+        )
+
+
 def _stacks() -> list[MobileCore]:
     found = []
     for file in (*SHIPPED.glob("stacks/*.toml"), *SYSTEM.glob("stacks/*.toml")):
@@ -135,13 +152,30 @@ def _stacks() -> list[MobileCore]:
     return found
 
 
+def _files_of(guest: GuestOptions) -> set[Path]:
+    return {file for file in (guest.disk, guest.kernel, guest.initrd) if file is not None}
+
+
 def _refuse_guest(guest: GuestOptions) -> None:
-    for file in filter(None, (guest.disk, guest.kernel, guest.initrd)):
+    named: set[Path] = set()
+    for path in SYSTEM.glob("guest/*.toml"):
+        if not why_untrusted(path, only_root=True):
+            with contextlib.suppress(Exception):  # a broken file allows nothing
+                named |= _files_of(load_model(GuestOptions, path))
+    for file in sorted(_files_of(guest)):
+        # What root alone may write to, root alone may be meant to read.
+        if file not in named and not file.resolve().is_relative_to(store_dir().resolve()):
+            raise HostError(
+                "the launcher gives a guest no file that root has not named",
+                where=str(file),
+                accepted=f"a built image, or files that a file in {SYSTEM / 'guest'} names",
+                cure=_CURE,
+            )
         if why := why_untrusted(file, only_root=True):
             raise HostError(
                 f"the launcher gives a guest no file that is not root's: {why}",
                 where=str(file),
-                accepted="an image that root built, or files that only root may write to",
+                accepted="an image or files that only root may write to",
                 cure=_CURE,
             )
     if guest.uri:

@@ -8,7 +8,7 @@ table of docs/configuration.md are made of that.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -340,37 +340,46 @@ def _kind(field: FieldInfo) -> str:
 def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
     """Options of the vSwitch: those of a file, and single ones over them."""
     path = find_file("switch", name)
-    keys = {*read_toml(path), *(pair.partition("=")[0] for pair in pairs)}
+    content = read_toml(path)
+    keys = {*content, *(pair.partition("=")[0] for pair in pairs)}
     if keys <= {*SwitchOptions.model_fields}:
-        return _options(SwitchOptions, path, pairs, "--set")
-    found = _options(registry.switch_options_model(), path, pairs, "--set")
+        return _options(SwitchOptions, pairs, "--set", path, content)
+    found = _options(registry.switch_options_model(), pairs, "--set", path, content)
     return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
 
 
 def read_testbed(name: str) -> Testbed:
     """A testbed file, with the sections that backends declare for it."""
     path = find_file("testbeds", name)
-    content = read_toml(path)
+    content = {"name": path.stem, **read_toml(path)}  # once: what is checked is what is used
     plain = not content.get("programs") and set(content) <= set(Testbed.model_fields)
-    if not plain or content.get("agent", {}) not in ({}, {"transport": "local"}):
+    takes = any(content.get(key) for key in ("isolated", "nics"))
+    if not plain or takes or content.get("agent", {}) not in ({}, {"transport": "local"}):
         check_trusted(path, "what this testbed file names")
     if plain:
-        return load_model(Testbed, path)
-    whole = load_model(registry.testbed_model(), path)
+        return validate(Testbed, content, str(path))
+    whole = validate(registry.testbed_model(), content, str(path))
     return Testbed.model_validate(whole.model_dump(exclude_unset=True))
 
 
 def guest_options(given: tuple[str, ...]) -> GuestOptions:
     """Options of guests: those of a file, if one is named, and single ones over them."""
     name, pairs = _name_and_pairs(given, "--guest")
-    path = find_file("guest", name) if name else None
-    return _options(GuestOptions, path, pairs, "--guest")
+    if not name:
+        return _options(GuestOptions, pairs, "--guest")
+    path = find_file("guest", name)
+    content = read_toml(path)
+    # An image without a dot is the name of a built one.
+    image = "." in str(content.get("image", "")) or "/" in str(content.get("image", ""))
+    if image or any(content.get(key) for key in ("uri", "kernel", "initrd")):
+        check_trusted(path, "what this guest file names")
+    return _options(GuestOptions, pairs, "--guest", path, content)
 
 
 def mobile_core_options(given: tuple[str, ...]) -> MobileCoreOptions:
     """Options of a mobile core."""
     _, pairs = _name_and_pairs(given, "--core")
-    return _options(MobileCoreOptions, None, pairs, "--core")
+    return _options(MobileCoreOptions, pairs, "--core")
 
 
 def mobile_core(given: tuple[str, ...]) -> MobileCore:
@@ -393,10 +402,17 @@ def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str
     return (files or [""])[0], tuple(one for one in given if "=" in one)
 
 
-def _options(model: type[Model], path: Path | None, pairs: tuple[str, ...], option: str) -> Model:
-    content: dict[str, Any] = {}
+def _options(
+    model: type[Model],
+    pairs: tuple[str, ...],
+    option: str,
+    path: Path | None = None,
+    read: Mapping[str, Any] | None = None,
+) -> Model:
+    """Single options over what was read from a file."""
+    content = dict(read or {})
     if path is not None:
-        content = {"name": path.stem, **read_toml(path)}
+        content = {"name": path.stem, **content}
         validate(model, content, str(path))  # so that an error names the layer it is in
     keys = [key for key in model.model_fields if key != "name"]
     for pair in pairs:

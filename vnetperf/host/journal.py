@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from vnetperf import __version__
 from vnetperf.host import locks
-from vnetperf.host.linux import ProcessId, boot_id, check_run_id, machine_id, user_name
+from vnetperf.host.linux import ProcessId, boot_id, caller_uid, check_run_id, machine_id, user_name
 from vnetperf.host.paths import HostRoots, list_files, open_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
@@ -443,6 +443,7 @@ class Journal:
             "testbed": testbed,
             "argv": sys.argv[:20],
             "user": user_name(),
+            "uid": caller_uid(),
         }
         try:
             return cls(path, run_id, _begin_file(path, header), 1)

@@ -127,6 +127,7 @@ COMMON_MODULES = (
     KernelModule(name="vfio_iommu_type1", symbol="vfio_iommu_type1_ioctl"),
     KernelModule(name="uio_pci_generic"),
 )
+_MODULE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 KALLSYMS = Path("/proc/kallsyms")
 MODULES = Path("/lib/modules")
 SYS_MODULE = Path("/sys/module")
@@ -205,6 +206,10 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
     """Load a module and those it needs for this run; None when it is there or built in."""
     known = _as_module(module)
     name = known.name
+    if not _MODULE_NAME.fullmatch(name):  # modprobe takes a path to a file for a module too
+        raise HostError(
+            f"{name!r} is no name of a kernel module", accepted="letters, digits, _ and -"
+        )
     if module_loaded(name) or _is_built_in(known):
         return None
     modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
@@ -215,13 +220,13 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
             accepted="a kernel with the module built in or loadable",
             cure="boot a distribution's kernel, install kmod",
         )
-    order = _modprobe([modprobe, "--show-depends", name], name)
+    order = _modprobe([modprobe, "--show-depends", "--", name], name)
     lines = [line.split() for line in order.splitlines()]
     needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
     missing = [one for one in needed if not module_loaded(one)]
     what = f"load modules {' '.join(missing)}"
     with journal.changing("modules", what, {"modules": missing}) as change:
-        _modprobe([modprobe, name], name)
+        _modprobe([modprobe, "--", name], name)
         if missing and not module_loaded(name):
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
     return change

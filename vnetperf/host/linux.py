@@ -222,6 +222,16 @@ def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:
     return None
 
 
+#: Variable with the uid of the user who started the launcher.
+CALLER = "VNETPERF_CALLER"
+
+
+def caller_uid() -> int:
+    """The user that this runs for: the launcher's, else the one behind sudo, else the own."""
+    found = os.environ.get(CALLER) or os.environ.get("SUDO_UID", "")
+    return int(found) if found.isdecimal() else os.getuid()
+
+
 def user_name() -> str:
     """Who runs this, for "who holds the testbed": the user behind sudo, else the account."""
     behind_sudo = os.environ.get("SUDO_USER")

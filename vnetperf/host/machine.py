@@ -38,6 +38,8 @@ class Machine:
         self._elsewhere: dict[str, Path] = {}
         #: Interfaces of PCI devices that were moved into the run's namespace.
         self._borrowed: dict[str, str] = {}
+        #: Virtual functions that this run made.
+        self._functions: set[str] = set()
         self._last_run = ""
 
     @property
@@ -170,6 +172,7 @@ class Machine:
 
     def give_nic(self, address: str, driver: str, *, isolated: bool = False) -> None:
         """Give a PCI device to a driver for programs; it comes back with the run's end."""
+        self._require_free(address, isolated)
         nic.bind_nic(self.journal, address, driver, isolated=isolated)
 
     def borrow_nic(
@@ -190,6 +193,7 @@ class Machine:
         where it is.
         """
         if address not in self._borrowed:
+            self._require_free(address, isolated)
             netns = self.netns
             there = nic.borrow_nic(self.journal, address, netns, name=name, isolated=isolated)
             if queues is not None:
@@ -202,7 +206,7 @@ class Machine:
 
     def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions without drivers; the earlier number is back with the run's end."""
-        return vfs.create_vfs(self.journal, address, count)
+        return self._made(vfs.create_vfs(self.journal, address, count))
 
     def make_switchdev(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions as `make_vfs` of a NIC whose switch is in switchdev mode.
@@ -211,7 +215,16 @@ class Machine:
         namespace then, as all of the switch's are. The former mode is back with the run's end.
         """
         eswitch.return_uplink(self._borrowed[address], self.netns)
-        return vfs.create_vfs(self.journal, address, count, eswitch="switchdev")
+        return self._made(vfs.create_vfs(self.journal, address, count, eswitch="switchdev"))
+
+    def _made(self, functions: tuple[str, ...]) -> tuple[str, ...]:
+        self._functions.update(functions)
+        return functions
+
+    def _require_free(self, address: str, isolated: bool) -> None:
+        # What the run made itself, its programs may use already.
+        if address not in self._functions:
+            nic.require_free(address, isolated=isolated)
 
     def take_uplink(self, name: str, *, mtu: int, promiscuous: bool = False) -> None:
         """Make the uplink of a switch in switchdev mode ready for rules: quiet, and up."""

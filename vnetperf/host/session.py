@@ -80,6 +80,7 @@ class LiveRun:
         start: Its start time in clock ticks since boot, 0 where it is not known.
         role: ``agent``, ``guardian`` (which is restoring right now) or ``restore`` (somebody else
             is).
+        uid: The user that it runs for, -1 where that was not recorded.
     """
 
     run_id: str
@@ -89,6 +90,7 @@ class LiveRun:
     pid: int
     role: str
     start: int = 0
+    uid: int = -1
 
     def is_of(self, process: Sequence[int]) -> bool:
         """Whether it is a process, given by pid and start time."""
@@ -184,7 +186,8 @@ def _owner_of(path: Path) -> list[LiveRun]:
                 role, (pid, start) = name, header[key]
                 break
     names = {key: str(header.get(key, "unknown")) for key in ("testbed", "user", "since")}
-    return [LiveRun(run_id=path.stem, pid=pid, start=start, role=role, **names)]
+    uid = header.get("uid", -1)
+    return [LiveRun(run_id=path.stem, pid=pid, start=start, role=role, uid=uid, **names)]
 
 
 def _list_journals(roots: HostRoots) -> list[Path]:

@@ -296,6 +296,25 @@ class NicFacts(Frozen):
     in_use: str = ""
     session: bool = False
 
+    def refusal(self, *, isolated: bool) -> str:
+        """Why it must not be taken.
+
+        Args:
+            isolated: Whether the testbed is in an isolated environment, so that NICs in use may be
+                taken as long as no session goes over them.
+
+        Returns:
+            A sentence with what to do; "" when it may be taken.
+        """
+        if self.session:
+            return f"{self.address} is in use: {self.in_use}; name another NIC"
+        if self.in_use and not isolated:
+            return (
+                f"{self.address} is in use: {self.in_use}; name a NIC that nothing "
+                "uses, or set isolated = true if it is in an isolated test environment"
+            )
+        return ""
+
 
 class MachineFacts(Frozen):
     """A machine as the planner sees it.

@@ -49,6 +49,13 @@ def _other_use(nic: pci.PciNic) -> str:
     return ""
 
 
+def require_free(address: str, *, isolated: bool) -> None:
+    """Refuse a device that is in use now, whatever was seen when the run was planned."""
+    now = _nic_facts(pci.nic(address), usage.interface_uses())
+    if why := now.refusal(isolated=isolated):
+        raise HostError(why, where=f"NIC {address}")
+
+
 def bind_nic(journal: Journal, address: str, driver: str, *, isolated: bool = False) -> None:
     """Give a device to a driver for programs; undoing gives it back with its interface."""
     for module in {"vfio-pci": ("vfio_pci", "vfio_iommu_type1")}.get(driver, (driver,)):
