@@ -360,9 +360,34 @@ def test_a_loss_that_the_testers_own_ports_dropped_is_not_the_duts(
     assert got is expected
     assert bool(why) == (expected is not Verdict.VALID)
     if why:
-        assert why.startswith("1000 frames lost, and tester port 1: ")
+        assert why.startswith("direction 0: 1000 frames lost, and tester port 1: ")
     # Whatever the verdict, a reader learns of it.
     assert bool(result.disturbances) == bool(port.dropped or port.no_buffers)
+
+
+@pytest.mark.parametrize(
+    ("lost", "missed", "poll_s", "loss_ratios", "expected"),
+    [
+        (5_400, 500, 0.0, [0.005], Verdict.TESTER_STALLED),  # without them it would be carried
+        (500_000, 60_000, 0.0, [0.0, 0.005], Verdict.VALID),  # lossy with and without them
+        (350, 34, 0.0003, [0.0], Verdict.VALID),
+        (350, 50, 0.0003, [0.0], Verdict.TESTER_STALLED),  # gaps and drops together explain it
+    ],
+)
+def test_drops_of_the_receiving_port_are_judged_with_the_gaps_by_the_class_of_the_load(
+    lost: int, missed: int, poll_s: float, loss_ratios: list[float], expected: Verdict
+) -> None:
+    result = TrialResult(
+        directions=(counts(sent=1_000_000, received=1_000_000 - lost),),
+        gaps=stood_still(poll_s=poll_s, hold_s=0.0001),
+        tester=(PortCounts(port=1, missed=missed),),
+    )
+    assert judge(result, TOLERANCE, loss_ratios)[0] is expected
+
+
+def test_drops_of_one_port_explain_no_loss_of_the_other_direction() -> None:
+    result = TENTH_LOST.model_copy(update={"tester": (PortCounts(port=0, missed=900),)})
+    assert judge(result, TOLERANCE, [0.0]) == (Verdict.VALID, "")
 
 
 def test_drops_of_the_tester_without_a_loss_spoil_nothing() -> None:

@@ -861,22 +861,36 @@ class TrialResult(Frozen):
         offered = self.offered(d)
         return self.lost(d) / offered if offered else 0.0
 
-    def lost_standing_still(self, d: DirectionCounts) -> float:
-        """Most frames of a direction that the tester's own gaps may have cost.
+    def receiver(self, d: DirectionCounts) -> PortCounts | None:
+        """What the tester's port counted that receives a direction.
 
         Args:
             d: Counts of the direction.
 
         Returns:
-            The frames of the whole length of all gaps that no ring bridges; 0.0 without any.
+            The counts; None where they were not recorded.
         """
+        return next((one for one in self.tester if one.port == 1 - d.direction), None)
+
+    def most_lost_by_tester(self, d: DirectionCounts) -> float:
+        """Most frames of a direction that the tester itself may have lost.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            The frames of the whole length of all gaps that no ring bridges, and those that the
+            receiving port dropped; 0.0 without any.
+        """
+        port = self.receiver(d)
+        dropped = 0 if port is None else port.dropped
         if self.gaps is None or d.tx_seconds <= 0:
-            return 0.0
+            return float(dropped)
         rate = (d.sent + d.refused) / d.tx_seconds
-        return self.gaps.most_lost(d.direction, rate)
+        return dropped + self.gaps.most_lost(d.direction, rate)
 
     def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
-        """Whether a loss may exceed a ratio only by what the tester's own gaps cost.
+        """Whether a loss may exceed a ratio only by what the tester itself lost.
 
         Args:
             d: Counts of the direction.
@@ -886,7 +900,7 @@ class TrialResult(Frozen):
             True where the DUT alone may have lost no more than that.
         """
         lost, allowed = self.lost(d), loss_ratio * self.offered(d)
-        return lost - self.lost_standing_still(d) <= allowed < lost
+        return lost - self.most_lost_by_tester(d) <= allowed < lost
 
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction: an aggregate must not hide a bad one.
