@@ -300,6 +300,15 @@ def test_a_stall_condemns_a_trial_where_it_may_change_the_class_of_its_load(
     assert judge(result, TOLERANCE, loss_ratios)[0] is expected
 
 
+def test_a_loss_that_is_held_against_a_limit_is_in_doubt_around_it_too() -> None:
+    lossy = counts(sent=1_000_000, received=1_000_000 - 105)
+    gaps = stood_still(poll_s=1e-5, hold_s=1e-6)  # at most 10 frames: less than a tenth
+    result = TrialResult(directions=(lossy,), gaps=gaps)
+    assert judge(result, TOLERANCE)[0] is Verdict.VALID
+    assert judge(result, TOLERANCE, (), [1e-4])[0] is Verdict.TESTER_STALLED
+    assert judge(result, TOLERANCE, (), [5e-5])[0] is Verdict.VALID
+
+
 def test_corrupted_frames_are_a_finding() -> None:
     result = TrialResult(directions=(counts(),), corrupted=2)
     assert judge(result, TOLERANCE)[0] is Verdict.INCONSISTENT

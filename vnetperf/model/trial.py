@@ -147,9 +147,10 @@ class TrialRequest(Frozen):
         phase: What it is for in a search.
         visit: The visit that a trial with a phase belongs to; None: not recorded, or no phase.
         rest_s: Wait without traffic before the trial, seconds, besides those around every trial.
-        idle_s: Least wait after the trial, seconds. Like the next one it is for the runner: it is
+        idle_s: Least wait after the trial, seconds. Like the next two it is for the runner: it is
             neither logged nor sent to the agent.
         when_limited: What becomes of a load that the generator could not offer.
+        loss_limits: Loss ratios that the test holds its losses against, 0..1.
     """
 
     load_fps: float
@@ -166,6 +167,7 @@ class TrialRequest(Frozen):
     rest_s: float = 0.0
     idle_s: float = Field(default=0.0, exclude=True)
     when_limited: WhenLimited = Field(default="fail", exclude=True)
+    loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
 
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, but for float rounding.
@@ -677,6 +679,19 @@ class TrialGaps(Frozen):
             of_worker = cost.setdefault(one.worker, {})
             of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
         return rate_fps * sum(max(kinds.values()) for kinds in cost.values())
+
+    @property
+    def mean_wait_s(self) -> float:
+        """Mean time that a frame waits for the next look at its ring, at most, seconds.
+
+        One that comes in a gap waits for half of it on average; each share of the time counts with
+        the longest gap in it.
+        """
+        waited, below = 0.0, 0.0
+        levels = sorted((float(level), gap_s) for level, gap_s in self.poll.percentiles.items())
+        for level, gap_s in [*levels, (100.0, self.poll.max_s)]:
+            waited, below = waited + (level - below) / 100 * gap_s, level
+        return waited / 2
 
     def bounds(self, latency: Latency) -> tuple[str, ...]:
         """The values of a latency that the tester's own wait may explain.

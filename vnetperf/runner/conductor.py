@@ -517,7 +517,7 @@ class Conductor:
         begin = logged.begin
         goals = begin.goals if isinstance(begin, SearchRecord) else ()
         ratios = [goal.loss_ratio for goal in goals]
-        verdict, reason = judge(result, times.offered_tolerance, ratios)
+        verdict, reason = judge(result, times.offered_tolerance, ratios, request.loss_limits)
         number = run.log.next_trial()
         captures: tuple[str, ...] = ()
         if spec.capture is not None and not result.failed:

@@ -21,15 +21,19 @@ STALL_SHARE = 0.1
 
 
 def judge(
-    result: TrialResult, tolerance: float, loss_ratios: Sequence[float] = ()
+    result: TrialResult,
+    tolerance: float,
+    loss_ratios: Sequence[float] = (),
+    loss_limits: Sequence[float] = (),
 ) -> tuple[Verdict, str]:
     """Judge a trial, each direction by itself.
 
     Args:
         result: What was counted.
         tolerance: Share of the intended frames that may be missing from the offered ones.
-        loss_ratios: Those of the goals that it classifies a load for, or the limits that it is
-            held against; none where the loss is itself the number.
+        loss_ratios: Those of the goals that it classifies a load for; none where the loss is
+            itself the number.
+        loss_limits: Those that such a number is held against.
 
     Returns:
         The verdict, and why it is not VALID.
@@ -41,7 +45,7 @@ def judge(
     if why := _shortfall(result, tolerance):
         return Verdict.GENERATOR_LIMITED, why
     for counts in result.directions:
-        if why := _own_loss(result, counts, loss_ratios):
+        if why := _own_loss(result, counts, loss_ratios, loss_limits):
             return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
     return Verdict.VALID, ""
 
@@ -82,10 +86,15 @@ def _shortfall(result: TrialResult, tolerance: float) -> str:
     return ""
 
 
-def _own_loss(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> str:
+def _own_loss(
+    result: TrialResult,
+    counts: DirectionCounts,
+    loss_ratios: Sequence[float],
+    loss_limits: Sequence[float],
+) -> str:
     """Why a loss may be the tester's, by its gaps or its port's drops; "" where it cannot be."""
     lost, gaps = result.lost(counts), result.gaps
-    if lost <= 0 or not _matters(result, counts, loss_ratios):
+    if lost <= 0 or not _matters(result, counts, loss_ratios, loss_limits):
         return ""
     whys = []
     if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
@@ -123,11 +132,18 @@ def _stall_text(kind: str, at: str, longest_s: float, hold_s: float | None) -> s
     )
 
 
-def _matters(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> bool:
+def _matters(
+    result: TrialResult,
+    counts: DirectionCounts,
+    loss_ratios: Sequence[float],
+    loss_limits: Sequence[float],
+) -> bool:
     """Whether a loss without what the tester may have lost would be judged otherwise."""
-    if loss_ratios:
-        return any(result.is_in_doubt(counts, ratio) for ratio in loss_ratios)
-    return result.most_lost_by_tester(counts) > STALL_SHARE * result.lost(counts)
+    if any(result.is_in_doubt(counts, ratio) for ratio in (*loss_ratios, *loss_limits)):
+        return True
+    return not loss_ratios and result.most_lost_by_tester(counts) > STALL_SHARE * result.lost(
+        counts
+    )
 
 
 def _contradiction(counts: DirectionCounts) -> str:
