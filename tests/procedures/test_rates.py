@@ -176,6 +176,7 @@ def test_events_are_told_with_their_size_and_length() -> None:
 
 def test_bins_are_requested_of_a_generator_that_has_them() -> None:
     assert next(soak(inputs(HALF_AN_HOUR))).bin_s == 0
+    assert next(soak(inputs(HALF_AN_HOUR))).loss_limits == (HALF_AN_HOUR.loss_ratio,)
     assert next(soak(inputs(HALF_AN_HOUR, timelines=True))).bin_s == 0.1
 
 

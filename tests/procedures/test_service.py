@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from tests.procedures.support import Dut, drive, inputs, latency_of, limited
 from vnetperf.model.outcomes import Service, ServiceFlow
 from vnetperf.model.parameters import ServiceTest
-from vnetperf.model.trial import Gaps, TrialGaps, TrialOutcome, TrialRequest, Verdict
+from vnetperf.model.trial import (
+    Gaps,
+    PortCounts,
+    TrialGaps,
+    TrialOutcome,
+    TrialRequest,
+    Verdict,
+)
 from vnetperf.procedures.service import exceeded, service, unmeasured
 
 CIR = 600e3
@@ -111,10 +119,107 @@ def test_a_variation_that_the_testers_own_wait_explains_is_not_the_duts() -> Non
     slow = latency_of({2_000: 980, 5_000_000: 20})
     found, _ = of(Waits(delay=lambda n, d: slow))
     assert found.met is None
-    assert "FDV 4.998 ms is above 3 ms, which the tester's own wait explains" in found.steps[0].why
+    assert "FDV 4.998 ms is above 3 ms, which the tester itself may explain" in found.steps[0].why
     assert of(Dut(delay=lambda n, d: slow))[0].met is False
     lossy, _ = of(Waits(delay=lambda n, d: slow, capacity_fps=1e3))
     assert lossy.met is False, "a loss is the DUT's whatever its delay"
+
+
+def waits(p999_s: float, max_s: float) -> TrialGaps:
+    levels = {"50": 1e-6, "99": p999_s, "99.9": p999_s}
+    poll = Gaps(max_s=max_s, percentiles=levels)
+    return TrialGaps(poll=poll, send=Gaps(max_s=0.0), catch_up_frames=1024)
+
+
+@dataclass
+class Each(Dut):
+    """Trials of which each has gaps, frames that are lost, and a verdict of its own."""
+
+    gaps: Callable[[int], TrialGaps | None] = lambda n: None
+    lost: Callable[[int], int] = lambda n: 0
+    missed: int = 0
+    verdict: Callable[[int], Verdict] = lambda n: Verdict.VALID
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        """One trial."""
+        seen = super().run(ask)
+        number = len(self.asked)
+        less = self.lost(number)
+        directions = tuple(
+            d.model_copy(update={"received": d.received - less}) for d in seen.result.directions
+        )
+        ports = tuple(PortCounts(port=n, missed=self.missed) for n in range(2))
+        update = {"directions": directions, "gaps": self.gaps(number), "tester": ports}
+        result = seen.result.model_copy(update=update)
+        return replace(TrialOutcome.of(seen.request, result, self.verdict(number), number))
+
+
+SPREAD = ServiceTest(cir_fps=CIR, steps=(1.0,), step_s=1.0, performance_s=2.0, trial_s=1.0)
+
+
+@pytest.mark.parametrize("slow_trial", [2, 3])
+@pytest.mark.parametrize(
+    ("slow_ns", "gap_s", "expected"),
+    [
+        (5_000_000, 2.45e-3, None),  # 2.55 ms without the gap: within 3 ms
+        (100_000_000, 51e-3, False),  # 49 ms are the DUT's
+        (50_000_000, 1e-5, False),
+        (2_900_000, 1e-3, True),
+    ],
+)
+def test_a_variation_is_judged_less_the_gap_of_its_own_trial(
+    slow_ns: int, gap_s: float, expected: bool | None, slow_trial: int
+) -> None:
+    """Whichever trial it is, the other's gap excuses nothing."""
+    quiet, slow = latency_of({2_000: 1000}), latency_of({2_000: 980, slow_ns: 20})
+    test = SPREAD.model_copy(update={"delay_ms": 0.0})
+    dut = Each(
+        delay=lambda n, d: slow if n == slow_trial else quiet,
+        gaps=lambda n: waits(gap_s if n == slow_trial else 0.06, 0.06),
+    )
+    found, _ = of(dut, test)
+    assert found.steps[0].met is True
+    assert found.performance is not None
+    assert found.performance.met is expected
+
+
+def test_a_mean_is_judged_less_what_the_gaps_may_have_added() -> None:
+    slow = latency_of({1_000_000: 900, 110_000_000: 100})  # 11.9 ms of 10 ms
+    test = SPREAD.model_copy(update={"variation_ms": 0.0})
+    assert of(Each(delay=lambda n, d: slow, gaps=lambda n: waits(0.2, 0.2)), test)[0].met is None
+    assert of(Each(delay=lambda n, d: slow, gaps=lambda n: waits(1e-3, 0.2)), test)[0].met is False
+
+
+def test_what_a_clean_trial_lost_is_not_met_whatever_the_others_are() -> None:
+    dut = Each(
+        delay=lambda n, d: LATENCY,
+        lost=lambda n: 300_000 if n == 2 else 0,
+        verdict=lambda n: Verdict.TESTER_STALLED if n == 3 else Verdict.VALID,
+    )
+    found, _ = of(dut, SPREAD)
+    assert found.performance is not None
+    assert found.performance.met is False
+    assert "FLR 0.25 is above" in found.performance.why
+
+
+@pytest.mark.parametrize(("missed", "expected"), [(0, False), (4, False), (5, None), (60, None)])
+def test_a_loss_that_the_testers_drops_explain_judges_nothing(
+    missed: int, expected: bool | None
+) -> None:
+    found, _ = of(Each(delay=lambda n, d: LATENCY, lost=lambda n: 65, missed=missed), SPREAD)
+    assert found.steps[0].met is expected
+
+
+def test_a_step_at_which_the_tester_always_stands_still_costs_no_step_before_it() -> None:
+    dut = Each(
+        delay=lambda n, d: LATENCY,
+        verdict=lambda n: Verdict.TESTER_STALLED if n > 1 else Verdict.VALID,
+    )
+    found, seen = of(dut)
+    assert [step.met for step in found.steps] == [True, None]
+    assert "the tester stood still in trial 5" in found.steps[1].why
+    assert [one.number for one in seen] == [1, 2, 3, 4, 5]
+    assert found.steps[1].trials == (5,)
 
 
 MAYBE = st.none() | st.floats(0, 1e9)

@@ -238,3 +238,27 @@ def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path) -> 
         assert goal.reason == "its trials are of 2 deployments"
         assert goal.confirmation is not None
         assert goal.confirmation.status == "not confirmed"
+
+
+ANOTHER = "the throughput is that of another deployment"
+
+
+def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Path) -> None:
+    first = Bench(tmp_path, FakeAgent(duts=duts(700e3)))
+    first.throughput()
+    whole = first.measure("latency")
+    first.run.close()
+    assert not any(ANOTHER in at.note for at in whole.latency_at)
+    # In the same session too, once what was deployed is gone.
+    again = Bench(tmp_path, FakeAgent(duts=duts(350e3)))
+    assert again.measure("latency") == whole
+    soak = again.measure("soak").soak
+    assert soak is not None
+    assert ANOTHER in soak.note
+    again.run.close()
+    live = Bench(tmp_path, FakeAgent(duts=duts(700e3)), name="live.jsonl")
+    live.throughput()
+    live.run.forget_deployment()
+    assert all(ANOTHER in at.note for at in live.measure("latency").latency_at)
+    live.run.close()
+    assert ANOTHER in next(r.soak for r in again.derived().results if r.soak).note

@@ -300,6 +300,15 @@ def test_a_stall_condemns_a_trial_where_it_may_change_the_class_of_its_load(
     assert judge(result, TOLERANCE, loss_ratios)[0] is expected
 
 
+def test_a_loss_that_is_held_against_a_limit_is_in_doubt_around_it_too() -> None:
+    lossy = counts(sent=1_000_000, received=1_000_000 - 105)
+    gaps = stood_still(poll_s=1e-5, hold_s=1e-6)  # at most 10 frames: less than a tenth
+    result = TrialResult(directions=(lossy,), gaps=gaps)
+    assert judge(result, TOLERANCE)[0] is Verdict.VALID
+    assert judge(result, TOLERANCE, (), [1e-4])[0] is Verdict.TESTER_STALLED
+    assert judge(result, TOLERANCE, (), [5e-5])[0] is Verdict.VALID
+
+
 def test_corrupted_frames_are_a_finding() -> None:
     result = TrialResult(directions=(counts(),), corrupted=2)
     assert judge(result, TOLERANCE)[0] is Verdict.INCONSISTENT
@@ -360,9 +369,34 @@ def test_a_loss_that_the_testers_own_ports_dropped_is_not_the_duts(
     assert got is expected
     assert bool(why) == (expected is not Verdict.VALID)
     if why:
-        assert why.startswith("1000 frames lost, and tester port 1: ")
+        assert why.startswith("direction 0: 1000 frames lost, and tester port 1: ")
     # Whatever the verdict, a reader learns of it.
     assert bool(result.disturbances) == bool(port.dropped or port.no_buffers)
+
+
+@pytest.mark.parametrize(
+    ("lost", "missed", "poll_s", "loss_ratios", "expected"),
+    [
+        (5_400, 500, 0.0, [0.005], Verdict.TESTER_STALLED),  # without them it would be carried
+        (500_000, 60_000, 0.0, [0.0, 0.005], Verdict.VALID),  # lossy with and without them
+        (350, 34, 0.0003, [0.0], Verdict.VALID),
+        (350, 50, 0.0003, [0.0], Verdict.TESTER_STALLED),  # gaps and drops together explain it
+    ],
+)
+def test_drops_of_the_receiving_port_are_judged_with_the_gaps_by_the_class_of_the_load(
+    lost: int, missed: int, poll_s: float, loss_ratios: list[float], expected: Verdict
+) -> None:
+    result = TrialResult(
+        directions=(counts(sent=1_000_000, received=1_000_000 - lost),),
+        gaps=stood_still(poll_s=poll_s, hold_s=0.0001),
+        tester=(PortCounts(port=1, missed=missed),),
+    )
+    assert judge(result, TOLERANCE, loss_ratios)[0] is expected
+
+
+def test_drops_of_one_port_explain_no_loss_of_the_other_direction() -> None:
+    result = TENTH_LOST.model_copy(update={"tester": (PortCounts(port=0, missed=900),)})
+    assert judge(result, TOLERANCE, [0.0]) == (Verdict.VALID, "")
 
 
 def test_drops_of_the_tester_without_a_loss_spoil_nothing() -> None:

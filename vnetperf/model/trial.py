@@ -147,9 +147,10 @@ class TrialRequest(Frozen):
         phase: What it is for in a search.
         visit: The visit that a trial with a phase belongs to; None: not recorded, or no phase.
         rest_s: Wait without traffic before the trial, seconds, besides those around every trial.
-        idle_s: Least wait after the trial, seconds. Like the next one it is for the runner: it is
+        idle_s: Least wait after the trial, seconds. Like the next two it is for the runner: it is
             neither logged nor sent to the agent.
         when_limited: What becomes of a load that the generator could not offer.
+        loss_limits: Loss ratios that the test holds its losses against, 0..1.
     """
 
     load_fps: float
@@ -166,6 +167,7 @@ class TrialRequest(Frozen):
     rest_s: float = 0.0
     idle_s: float = Field(default=0.0, exclude=True)
     when_limited: WhenLimited = Field(default="fail", exclude=True)
+    loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
 
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, but for float rounding.
@@ -678,6 +680,19 @@ class TrialGaps(Frozen):
             of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
         return rate_fps * sum(max(kinds.values()) for kinds in cost.values())
 
+    @property
+    def mean_wait_s(self) -> float:
+        """Mean time that a frame waits for the next look at its ring, at most, seconds.
+
+        One that comes in a gap waits for half of it on average; each share of the time counts with
+        the longest gap in it.
+        """
+        waited, below = 0.0, 0.0
+        levels = sorted((float(level), gap_s) for level, gap_s in self.poll.percentiles.items())
+        for level, gap_s in [*levels, (100.0, self.poll.max_s)]:
+            waited, below = waited + (level - below) / 100 * gap_s, level
+        return waited / 2
+
     def bounds(self, latency: Latency) -> tuple[str, ...]:
         """The values of a latency that the tester's own wait may explain.
 
@@ -861,22 +876,36 @@ class TrialResult(Frozen):
         offered = self.offered(d)
         return self.lost(d) / offered if offered else 0.0
 
-    def lost_standing_still(self, d: DirectionCounts) -> float:
-        """Most frames of a direction that the tester's own gaps may have cost.
+    def receiver(self, d: DirectionCounts) -> PortCounts | None:
+        """What the tester's port counted that receives a direction.
 
         Args:
             d: Counts of the direction.
 
         Returns:
-            The frames of the whole length of all gaps that no ring bridges; 0.0 without any.
+            The counts; None where they were not recorded.
         """
+        return next((one for one in self.tester if one.port == 1 - d.direction), None)
+
+    def most_lost_by_tester(self, d: DirectionCounts) -> float:
+        """Most frames of a direction that the tester itself may have lost.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            The frames of the whole length of all gaps that no ring bridges, and those that the
+            receiving port dropped; 0.0 without any.
+        """
+        port = self.receiver(d)
+        dropped = 0 if port is None else port.dropped
         if self.gaps is None or d.tx_seconds <= 0:
-            return 0.0
+            return float(dropped)
         rate = (d.sent + d.refused) / d.tx_seconds
-        return self.gaps.most_lost(d.direction, rate)
+        return dropped + self.gaps.most_lost(d.direction, rate)
 
     def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
-        """Whether a loss may exceed a ratio only by what the tester's own gaps cost.
+        """Whether a loss may exceed a ratio only by what the tester itself lost.
 
         Args:
             d: Counts of the direction.
@@ -886,7 +915,7 @@ class TrialResult(Frozen):
             True where the DUT alone may have lost no more than that.
         """
         lost, allowed = self.lost(d), loss_ratio * self.offered(d)
-        return lost - self.lost_standing_still(d) <= allowed < lost
+        return lost - self.most_lost_by_tester(d) <= allowed < lost
 
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction: an aggregate must not hide a bad one.

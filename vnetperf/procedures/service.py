@@ -7,13 +7,20 @@ first one that is not ends the test, and the performance test is run after all s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
 
 from vnetperf.model.outcomes import Service, ServiceFlow, ServiceStep
 from vnetperf.model.parameters import ServiceTest
-from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict, WhenLimited
+from vnetperf.model.trial import (
+    DirectionCounts,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+    Verdict,
+)
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.procedures.latency import (
-    PDV_PERCENTILE,
     delay_variation,
     latencies_by_direction,
     merge_latencies,
@@ -22,6 +29,8 @@ from vnetperf.search import Procedure
 
 #: A load counts as offered from this share of it on.
 OFFERED = 0.999
+#: Times that a step's trial is run again in which the tester fell behind or stood still.
+REPEATS = 3
 
 
 def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
@@ -31,15 +40,14 @@ def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
     of = "as given" if test.cir_fps else f"{100 * test.cir_share:g} % of throughput"
     steps: list[ServiceStep] = []
     for share in test.steps:
-        request = _request(cir_fps * share, test.step_s, "fail")
-        trials = yield from repeat_trial(request, 1)
-        steps.append(step_of(inputs, f"{100 * share:g} % of CIR", share, trials))
+        trial = yield from _judged(_request(test, cir_fps * share, test.step_s))
+        steps.append(step_of(inputs, f"{100 * share:g} % of CIR", share, [trial]))
         if not steps[-1].met:
             break
     performance = None
     if test.performance_s and all(step.met for step in steps):
         count = max(1, round(test.performance_s / test.trial_s))
-        request = _request(cir_fps, test.performance_s / count, "count")
+        request = _request(test, cir_fps, test.performance_s / count)
         trials = yield from repeat_trial(request, count)
         performance = step_of(inputs, "performance", 1.0, trials)
     return Service(
@@ -54,27 +62,50 @@ def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
     )
 
 
-def _request(load_fps: float, seconds: float, limited: WhenLimited) -> TrialRequest:
-    return TrialRequest(load_fps=load_fps, duration_s=seconds, ipdv=True, when_limited=limited)
+def _request(test: ServiceTest, load_fps: float, seconds: float) -> TrialRequest:
+    return TrialRequest(
+        load_fps=load_fps,
+        duration_s=seconds,
+        ipdv=True,
+        when_limited="count",  # a trial that judges nothing must not cost the steps before it
+        loss_limits=(test.loss_ratio,),
+    )
+
+
+def _judged(request: TrialRequest) -> Procedure[TrialOutcome]:
+    """The first trial that is a measurement; without one the last."""
+    for _ in range(REPEATS + 1):
+        trial = yield request
+        if trial.verdict is Verdict.VALID:
+            break
+    return trial
 
 
 def step_of(
     inputs: ProcedureInputs[ServiceTest], of: str, share: float, trials: Sequence[TrialOutcome]
 ) -> ServiceStep:
-    """Hold trials at one load against the limits."""
-    flows = _flows(inputs, trials)
-    unknown = _why_unknown(trials)
-    bound = _tester_bound(inputs, trials)
-    every = [
-        (f"{flow.direction}: {why}", name in bound.get(flow.direction, ()))
-        for flow in flows
-        for name, why in exceeded(inputs.parameters, flow)
+    """Hold trials at one load against the limits.
+
+    A limit is exceeded for certain where it is so without what the tester itself may have lost or
+    delayed, by the trials that offered the load alone.
+    """
+    test, flows, unknown = inputs.parameters, _flows(inputs, trials), _why_unknown(trials)
+    offered = [_of_dut_alone(one) for one in trials if not _fell_behind(one)]
+    certain = {
+        (flow.direction, name)
+        for flow in (_flows(inputs, offered) if offered else [])
+        for name, _ in exceeded(test, flow)
+    }
+    every = [(flow.direction, *one) for flow in flows for one in exceeded(test, flow)]
+    worse = [f"{at}: {why}" for at, name, why in every if (at, name) in certain]
+    missing = [
+        f"{at}: {why}, which the tester itself may explain"
+        for at, name, why in every
+        if (at, name) not in certain
     ]
-    worse = [why for why, of_tester in every if not of_tester]
-    missing = [f"{why}, which the tester's own wait explains" for why, own in every if own]
-    missing += [why for flow in flows for why in unmeasured(inputs.parameters, flow)]
-    met: bool | None = not worse
-    if unknown or (missing and not worse):
+    missing += [why for flow in flows for why in unmeasured(test, flow)]
+    met: bool | None = not (worse or unknown or missing)
+    if not worse and (unknown or missing):
         met = None
     first = trials[0]
     return ServiceStep(
@@ -84,7 +115,7 @@ def step_of(
         seconds=sum(one.duration_s for one in trials),
         flows=tuple(flows),
         met=met,
-        why="; ".join(unknown or worse or missing),
+        why="; ".join(worse or unknown or missing),
         trials=tuple(one.number for one in trials),
     )
 
@@ -150,32 +181,38 @@ def _flows(
     return found
 
 
-def _tester_bound(
-    inputs: ProcedureInputs[ServiceTest], trials: Sequence[TrialOutcome]
-) -> dict[str, set[str]]:
-    """Direction -> delays that the tester's gaps of polling may explain in some trial.
+def _of_dut_alone(trial: TrialOutcome) -> TrialOutcome:
+    """A trial without what the tester's gaps and its port's drops may have cost it, at most."""
+    result = trial.result
+    directions = tuple(_direction_of_dut_alone(result, one) for one in result.directions)
+    return replace(trial, result=result.model_copy(update={"directions": directions}))
 
-    A mean is judged by the median, as the gaps are known by percentile.
-    """
-    found: dict[str, set[str]] = {}
-    for one in trials:
-        for counts in one.result.directions:
-            if one.result.gaps is not None and counts.latency is not None:
-                levels = one.result.gaps.bounds(counts.latency)
-                names = {"50": "mean FTD", PDV_PERCENTILE: "FDV"}
-                bound = {name for level, name in names.items() if level in levels}
-                found.setdefault(inputs.direction(counts.direction), set()).update(bound)
-    return found
+
+def _direction_of_dut_alone(result: TrialResult, counts: DirectionCounts) -> DirectionCounts:
+    back = min(result.offered(counts), counts.received + ceil(result.most_lost_by_tester(counts)))
+    latency, gaps = counts.latency, result.gaps
+    if latency is not None and gaps is not None:
+        least = latency.min_ns
+        waits = gaps.poll.percentiles
+        percentiles = {
+            level: max(least, value - 1e9 * waits.get(level, 0.0))
+            for level, value in latency.percentiles.items()
+        }
+        mean = max(least, latency.mean_ns - 1e9 * gaps.mean_wait_s)
+        latency = latency.model_copy(update={"mean_ns": mean, "percentiles": percentiles})
+    return counts.model_copy(update={"received": back, "latency": latency})
+
+
+def _fell_behind(trial: TrialOutcome) -> bool:
+    """Whether less than the load was offered."""
+    result = trial.result
+    return any(result.offered(d) < OFFERED * d.intended for d in result.directions)
 
 
 def _why_unknown(trials: Sequence[TrialOutcome]) -> list[str]:
     """Why trials judge no DUT: the load was not offered, or the tester stood still."""
     whys = []
-    short = [
-        str(one.number)
-        for one in trials
-        if any(one.result.offered(d) < OFFERED * d.intended for d in one.result.directions)
-    ]
+    short = [str(one.number) for one in trials if _fell_behind(one)]
     if short:
         whys.append(f"not judged: less than the load was offered in trial {', '.join(short)}")
     stalled = [str(one.number) for one in trials if one.verdict is Verdict.TESTER_STALLED]

@@ -35,6 +35,7 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
         bin_s=bin_width(EVENT_BIN_S, seconds) if inputs.timelines else 0.0,
         # One trial in which the tester stumbled must not cost the hour before it.
         when_limited="count",
+        loss_limits=(test.loss_ratio,),
         ipdv=True,
     )
     trials = yield from repeat_trial(request, count)

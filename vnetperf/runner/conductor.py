@@ -282,8 +282,10 @@ class Conductor:
 
     def _measured(self, case: Case) -> Measured:
         """What a test came to; its trials are in the log, and no more in memory."""
+        held = self.run.resumed.test(self.scenario, case)
         logged = self._done(case)
-        return Measured(logged.begin, self._result(logged))
+        deployment = None if logged is held else self.run.deployment
+        return Measured(logged.begin, self._result(logged), deployment)
 
     def _not_measured(self, case: Case, error: VnetperfError) -> NotMeasuredRecord:
         mix = self.scenario.traffic.mix
@@ -314,6 +316,8 @@ class Conductor:
             if standard_test(test).needs_throughput:
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
+        if known is not None:
+            known = self._of_what_deployment(known, frame_size)
         return self._until_offered(case, known)
 
     def _end_interrupted(self, held: LoggedTest) -> None:
@@ -337,6 +341,14 @@ class Conductor:
             self.measure(THROUGHPUT, frame_size)
         measured = self.run.done[case]
         return throughput_of(measured.result, measured.begin)
+
+    def _of_what_deployment(self, known: KnownThroughput, frame_size: int) -> KnownThroughput:
+        """The throughput, with a note where it is not that of what is deployed now."""
+        measured = self.run.done[self.scenario.id, THROUGHPUT, frame_size]
+        if measured.deployment == self.run.deployment:
+            return known
+        note = "the throughput is that of another deployment, which may carry more or less"
+        return known.model_copy(update={"note": "; ".join(filter(None, (known.note, note)))})
 
     def _result(self, logged: LoggedTest) -> Result:
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
@@ -517,7 +529,7 @@ class Conductor:
         begin = logged.begin
         goals = begin.goals if isinstance(begin, SearchRecord) else ()
         ratios = [goal.loss_ratio for goal in goals]
-        verdict, reason = judge(result, times.offered_tolerance, ratios)
+        verdict, reason = judge(result, times.offered_tolerance, ratios, request.loss_limits)
         number = run.log.next_trial()
         captures: tuple[str, ...] = ()
         if spec.capture is not None and not result.failed:

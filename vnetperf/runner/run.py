@@ -223,10 +223,12 @@ class Measured:
     Attributes:
         begin: What it was given.
         result: What it came to.
+        deployment: Number of the deployment of this session; None: one of an earlier session.
     """
 
     begin: BeginRecord
     result: Result
+    deployment: int | None = None
 
 
 class Run:
@@ -265,6 +267,7 @@ class Run:
         #: vSwitches whose call stacks could not be sampled: one try shows it.
         self.not_profiled: set[str] = set()
         self._round = 0  # none has begun
+        self.deployment = 0  #: Number of the last one of this session.
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
@@ -384,6 +387,7 @@ class Run:
         finally:
             self.spend("deploy", time.monotonic() - began)
         self._deployed = scenario
+        self.deployment += 1
         log.info("%s is deployed: %.2f s", scenario.id, facts.deploy_s)
         self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
 

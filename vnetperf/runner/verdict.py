@@ -21,7 +21,10 @@ STALL_SHARE = 0.1
 
 
 def judge(
-    result: TrialResult, tolerance: float, loss_ratios: Sequence[float] = ()
+    result: TrialResult,
+    tolerance: float,
+    loss_ratios: Sequence[float] = (),
+    loss_limits: Sequence[float] = (),
 ) -> tuple[Verdict, str]:
     """Judge a trial, each direction by itself.
 
@@ -30,6 +33,7 @@ def judge(
         tolerance: Share of the intended frames that may be missing from the offered ones.
         loss_ratios: Those of the goals that it classifies a load for; none where the loss is
             itself the number.
+        loss_limits: Those that such a number is held against.
 
     Returns:
         The verdict, and why it is not VALID.
@@ -40,10 +44,8 @@ def judge(
         return Verdict.INCONSISTENT, why
     if why := _shortfall(result, tolerance):
         return Verdict.GENERATOR_LIMITED, why
-    if why := _own_drops(result):
-        return Verdict.TESTER_STALLED, why
     for counts in result.directions:
-        if why := _stall(result, counts, loss_ratios):
+        if why := _own_loss(result, counts, loss_ratios, loss_limits):
             return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
     return Verdict.VALID, ""
 
@@ -84,24 +86,23 @@ def _shortfall(result: TrialResult, tolerance: float) -> str:
     return ""
 
 
-def _own_drops(result: TrialResult) -> str:
-    """Why a loss may be what the tester's ports dropped of what came back; "" where it cannot."""
-    lost = sum(max(0, result.lost(counts)) for counts in result.directions)
-    dropping = [port for port in result.tester if port.dropped]
-    if sum(port.dropped for port in dropping) <= STALL_SHARE * lost or not lost:
+def _own_loss(
+    result: TrialResult,
+    counts: DirectionCounts,
+    loss_ratios: Sequence[float],
+    loss_limits: Sequence[float],
+) -> str:
+    """Why a loss may be the tester's, by its gaps or its port's drops; "" where it cannot be."""
+    lost, gaps = result.lost(counts), result.gaps
+    if lost <= 0 or not _matters(result, counts, loss_ratios, loss_limits):
         return ""
-    return f"{lost} frames lost, and {'; '.join(map(str, dropping))}"
-
-
-def _stall(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> str:
-    """Why a loss may be that of a tester that stood still; "" where it cannot be."""
-    lost = result.lost(counts)
-    if lost <= 0 or result.gaps is None or counts.tx_seconds <= 0:
-        return ""
-    if not _matters(result, counts, loss_ratios):
-        return ""
-    stalls = _queue_stalls(result.gaps.of_direction(counts.direction)) or _stalls(result.gaps)
-    return f"{lost} frames lost, and {' and '.join(stalls)}"
+    whys = []
+    if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
+        whys += _queue_stalls(gaps.of_direction(counts.direction)) or _stalls(gaps)
+    port = result.receiver(counts)
+    if port is not None and port.dropped:
+        whys.append(str(port))
+    return f"{lost} frames lost, and {' and '.join(whys)}"
 
 
 _RINGS = {"poll": "the tester's receive ring holds", "send": "the DUT's receive ring holds"}
@@ -131,11 +132,18 @@ def _stall_text(kind: str, at: str, longest_s: float, hold_s: float | None) -> s
     )
 
 
-def _matters(result: TrialResult, counts: DirectionCounts, loss_ratios: Sequence[float]) -> bool:
-    """Whether a loss without what the gaps may have cost would classify its load otherwise."""
-    if loss_ratios:
-        return any(result.is_in_doubt(counts, ratio) for ratio in loss_ratios)
-    return result.lost_standing_still(counts) > STALL_SHARE * result.lost(counts)
+def _matters(
+    result: TrialResult,
+    counts: DirectionCounts,
+    loss_ratios: Sequence[float],
+    loss_limits: Sequence[float],
+) -> bool:
+    """Whether a loss without what the tester may have lost would be judged otherwise."""
+    if any(result.is_in_doubt(counts, ratio) for ratio in (*loss_ratios, *loss_limits)):
+        return True
+    return not loss_ratios and result.most_lost_by_tester(counts) > STALL_SHARE * result.lost(
+        counts
+    )
 
 
 def _contradiction(counts: DirectionCounts) -> str:
