@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -339,6 +339,24 @@ def test_one_short_trial_of_a_sweep_decides_nothing_for_another_goal() -> None:
     assert "frames/s per interface is not known" in confirmation(again).reason
 
 
+@dataclass(frozen=True)
+class SteppedDut:
+    """A DUT that loses 0.1 % above one load, all that is too much above another, 2 % between."""
+
+    ndr_fps: float
+    capacity_fps: float
+    lossy_fps: tuple[float, float]
+
+    def measure(self, request: TrialRequest, number: int) -> TrialOutcome:
+        load = request.load_fps
+        losses = [
+            0.001 if load > self.ndr_fps else 0.0,
+            0.02 if self.lossy_fps[0] < load < self.lossy_fps[1] else 0.0,
+            1.0 - self.capacity_fps / load,
+        ]
+        return TrialOutcome(request=request, loss_ratio=max(losses), number=number)
+
+
 class Thawing(SimulatedDut):
     """A DUT that carries everything once its bounds are found."""
 
@@ -417,3 +435,38 @@ def test_noise_of_a_dut_with_one_mode_is_no_second_one(goal: SearchGoal, noise: 
             assert outcome.results[0].regular
         assert held.status == "unstable" or not held.modes
     assert unstable <= 3
+
+
+@pytest.mark.parametrize("algorithm", ["mlr", "binary"])
+def test_each_goal_has_loads_right_below_its_own_lower_bound(algorithm: str) -> None:
+    # The lower goal ends far below: 2 % are lost at loads that only the higher one takes for good.
+    pdr = replace(QUICK, name="pdr", loss_ratio=0.005)
+    dut = SteppedDut(ndr_fps=0.3e6, capacity_fps=5e6, lossy_fps=(2.8e6, 3.2e6))
+    search = make_search(algorithm, [QUICK, pdr], CONFIRMED)
+    request, log = next(search), []
+    with pytest.raises(StopIteration) as end:
+        while True:
+            log.append(dut.measure(request, len(log) + 1))
+            request = search.send(log[-1])
+    low, high = end.value.value.results
+    assert confirmation(low).status == "confirmed"
+    assert lower_fps(high) > 4.5e6
+    assert confirmation(high).status == "unstable"
+    [inversion] = confirmation(high).inversions
+    assert 2.8e6 < inversion.load_fps < 3.2e6
+    for result in (low, high):
+        swept = confirmation(result).swept_fps
+        assert swept[0] == pytest.approx(0.6 * lower_fps(result))
+        assert len(swept) == 5
+
+
+def test_loads_that_begin_far_below_a_bound_leave_its_sweep_open() -> None:
+    """As a log has them whose sweep began below the lowest bound of several goals."""
+    outcome, log = run(make_search("mlr", [QUICK], CONFIRMED), SimulatedDut(5e6))
+    searched = [trial for trial in log if not trial.request.phase]
+    first = next(trial.load_fps for trial in log if trial.request.phase == "sweep")
+    after = [trial for trial in log if trial.request.phase and trial.load_fps != first]
+    plain = replace(outcome.results[0], confirmation=None)
+    limits = replace(CONFIRMED, confirm=ConfirmInputs(sweep_loads=4))
+    again = confirmed_by_trials(plain, searched, after, limits, own=True)
+    assert confirmation(again).reason == "loads below it were not all tried"

@@ -7,7 +7,7 @@ idle, then some loads below.
 A *visit* is trials at one load, for goals each of which takes that load for something: see
 `VisitRole`. It objects to a goal's bounds where its trials alone, by the goal's own criterion,
 classify the load otherwise. Then a further visit decides, one width beyond a bound: less is noise.
-Nor is it more than noise that is within what the DUT's rate varies by between trials under overload.
+So is what lies within that by which the DUT's rate varies between trials under overload.
 `_Retried` judges the visits of a goal, while they are made and when they are read from a log.
 """
 
@@ -398,9 +398,10 @@ class _Retried:
 
     def unswept(self, inputs: ConfirmInputs, stopped: str) -> str:
         """Why it is not known of each load of the sweep whether it is carried; "" if it is."""
-        swept = self.swept()
-        following = SWEEP_RATIO * min((*swept, self.load("lower") or 0.0))
+        swept, lower = self.swept(), self.load("lower") or 0.0
+        following = SWEEP_RATIO * min((*swept, lower))
         whole = len(swept) >= inputs.sweep_loads or following < self.limits.min_load_fps
+        whole &= max(swept, default=lower) >= SWEEP_RATIO * lower * (1.0 - SAME_RTOL)
         unknown = [f"{visit.load_fps:.0f}" for visit in self.open_visits("glance")]
         if stopped and (unknown or not whole):
             return f"loads below it were not all tried: {stopped}"
@@ -527,10 +528,13 @@ class _Session:
                 yield from self._visit(beyond, [(one, role)], "confirm")
 
     def sweep(self, finals: Sequence[_Retried]) -> Procedure[None]:
-        """Try loads below all lower bounds, from the largest down."""
-        load = min(_loads(finals, "lower"), default=0.0)
-        shortest = min((one.goal.final_trial_s for one in finals), default=0.0)
-        seconds = min(self.inputs.sweep_trial_s, shortest)
+        """Try loads below the lower bounds, from the largest down."""
+        for load, goals in _steps(finals):
+            yield from self._sweep(load, goals)
+
+    def _sweep(self, load: float, finals: Sequence[_Retried]) -> Procedure[None]:
+        """Try loads below one, for goals all of whose lower bounds lie above the first of them."""
+        seconds = min(self.inputs.sweep_trial_s, *(one.goal.final_trial_s for one in finals))
         for _ in range(self.inputs.sweep_loads):
             load *= SWEEP_RATIO
             if load < self.limits.min_load_fps:
@@ -660,6 +664,21 @@ def _groups(rates: Sequence[float]) -> list[list[float]]:
 def _loads(finals: Sequence[_Retried], role: VisitRole) -> list[float]:
     found = (one.load(role) for one in finals)
     return sorted({load for load in found if load is not None})
+
+
+def _steps(finals: Sequence[_Retried]) -> list[tuple[float, list[_Retried]]]:
+    """Goals whose loads below are the same, with the load that these lie below, largest first.
+
+    Each goal has a lower bound that is no larger, and larger than the first load below it.
+    """
+    found: list[tuple[float, list[_Retried]]] = []
+    bounds = [(load, one) for one in finals if (load := one.load("lower")) is not None]
+    for load, one in sorted(bounds, key=lambda each: -each[0]):
+        if found and load > SWEEP_RATIO * found[-1][0]:
+            found[-1][1].append(one)
+        else:
+            found.append((load, [one]))
+    return found
 
 
 def _seconds(trials: Sequence[TrialOutcome]) -> float:
