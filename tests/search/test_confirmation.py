@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -339,22 +339,18 @@ def test_one_short_trial_of_a_sweep_decides_nothing_for_another_goal() -> None:
     assert "frames/s per interface is not known" in confirmation(again).reason
 
 
-@dataclass(frozen=True)
-class SteppedDut:
-    """A DUT that loses 0.1 % above one load, all that is too much above another, 2 % between."""
+class Stepped(SimulatedDut):
+    """A DUT that loses 0.1 % above 0.3 M, 2 % between 2.8 M and 3.2 M, and has a capacity."""
 
-    ndr_fps: float
-    capacity_fps: float
-    lossy_fps: tuple[float, float]
-
-    def measure(self, request: TrialRequest, number: int) -> TrialOutcome:
+    def measure(self, request: TrialRequest) -> TrialOutcome:
+        self.trials += 1
         load = request.load_fps
         losses = [
-            0.001 if load > self.ndr_fps else 0.0,
-            0.02 if self.lossy_fps[0] < load < self.lossy_fps[1] else 0.0,
+            0.001 if load > 0.3e6 else 0.0,
+            0.02 if 2.8e6 < load < 3.2e6 else 0.0,
             1.0 - self.capacity_fps / load,
         ]
-        return TrialOutcome(request=request, loss_ratio=max(losses), number=number)
+        return TrialOutcome(request=request, loss_ratio=max(losses), number=self.trials)
 
 
 class Thawing(SimulatedDut):
@@ -441,14 +437,8 @@ def test_noise_of_a_dut_with_one_mode_is_no_second_one(goal: SearchGoal, noise: 
 def test_each_goal_has_loads_right_below_its_own_lower_bound(algorithm: str) -> None:
     # The lower goal ends far below: 2 % are lost at loads that only the higher one takes for good.
     pdr = replace(QUICK, name="pdr", loss_ratio=0.005)
-    dut = SteppedDut(ndr_fps=0.3e6, capacity_fps=5e6, lossy_fps=(2.8e6, 3.2e6))
-    search = make_search(algorithm, [QUICK, pdr], CONFIRMED)
-    request, log = next(search), []
-    with pytest.raises(StopIteration) as end:
-        while True:
-            log.append(dut.measure(request, len(log) + 1))
-            request = search.send(log[-1])
-    low, high = end.value.value.results
+    outcome, _ = run(make_search(algorithm, [QUICK, pdr], CONFIRMED), Stepped(5e6))
+    low, high = outcome.results
     assert confirmation(low).status == "confirmed"
     assert lower_fps(high) > 4.5e6
     assert confirmation(high).status == "unstable"
