@@ -48,6 +48,8 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "clean": {},
     "noise 0.3 %": {"noise": 0.003},
+    "noise 1 %": {"noise": 0.01},
+    "noise 2 %": {"noise": 0.02},
     "collapse under overload": {"noise": 0.001, "overload_cost": 0.5},
 }
 
@@ -119,9 +121,10 @@ CONSTANTS: dict[str, tuple[float, ...]] = {
     "FURTHER_ROUNDS": (0, 1, 3, 6),
     "RATE_TRIALS": (0, 4, 12),
     "MODE_SHARE": (0.1, 0.2, 0.4),
+    "NOISE_ERRORS": (1.0, 2.0, 3.0, 4.0),
 }
 #: DUTs that searches are right about: what is unstable there is a false alarm.
-SOUND = ("clean", "noise 0.3 %", "collapse under overload")
+SOUND = ("clean", "noise 0.3 %", "noise 1 %", "noise 2 %", "collapse under overload")
 
 
 @dataclass(frozen=True)

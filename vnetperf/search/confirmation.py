@@ -7,6 +7,7 @@ idle, then some loads below.
 A *visit* is trials at one load, for goals each of which takes that load for something: see
 `VisitRole`. It objects to a goal's bounds where its trials alone, by the goal's own criterion,
 classify the load otherwise. Then a further visit decides, one width beyond a bound: less is noise.
+So is what lies within that by which the DUT's rate varies between trials under overload.
 `_Retried` judges the visits of a goal, while they are made and when they are read from a log.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import ceil, isclose
+from math import ceil, isclose, sqrt
 from statistics import median
 from typing import TypeAlias
 
@@ -53,6 +54,11 @@ RATE_TRIALS = 12
 SWEEP_RATIO = 0.6
 #: Trials that are forgiven by an exceed ratio are a mode of their own from this share on.
 MODE_SHARE = 0.2
+#: Standard errors of the difference of two medians of trials, one found by a search: it takes the
+#: larger or smaller of several loads by chance, so that less is what a DUT of one mode does, too.
+NOISE_ERRORS = 3.0
+#: Fewer trials under overload do not show how much the rate varies.
+FEWEST_RATES = 4
 
 
 def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimits) -> Search:
@@ -60,7 +66,7 @@ def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimit
     trials: list[TrialOutcome] = []
     outcome, stopped = yield from _recorded(search, trials)
     session = _Session(inputs, limits, _budget(limits, outcome))
-    finals = [_Retried(r, limits, trials) for r in outcome.results if _is_final(r)]
+    finals = [_Retried(r, limits, trials, session.trials) for r in outcome.results if _is_final(r)]
     try:
         if stopped:
             raise StopSearch(stopped)
@@ -114,7 +120,7 @@ def confirmed_by_trials(
     """
     if limits.confirm is None:
         return result
-    retried = _Retried(result, limits, searched) if _is_final(result) else None
+    retried = _Retried(result, limits, searched, after) if _is_final(result) else None
     if retried is not None:
         retried.read(after, own=own)
     return _judged(result, retried, limits.confirm, after, stopped)
@@ -212,6 +218,8 @@ class _Retried:
     result: GoalOutcome
     limits: SearchLimits
     searched: Sequence[TrialOutcome]
+    after: Sequence[TrialOutcome]
+    """All trials of the confirmation; they become more while it lasts."""
     visits: list[_Visited] = field(default_factory=list)
 
     @property
@@ -258,17 +266,77 @@ class _Retried:
         return None
 
     def contradiction(self) -> str:
-        """What contradicts a bound by more than the goal's width; "" for nothing."""
-        for visit in self.visits:
-            if not visit.objects or self.decider(visit) is not None:
-                continue
-            where = f"{visit.load_fps:.0f} frames/s per interface"
-            if visit.role == "lower":
-                rate = f"{visit.typical_rate_fps:.0f} of {where}"
-                return f"the lower bound was not carried again: {rate}"
-            if not visit.carried:
-                return f"the upper bound was carried: {where}"
+        """What contradicts a bound by more than the goal's width and noise; "" for nothing."""
+        for visit in self.objections():
+            if visit.role != "below" and not self.is_noise(visit):
+                return self._sentence(visit)
         return ""
+
+    def not_repeated(self) -> str:
+        """What contradicts a bound by more than the goal's width, and no more than noise."""
+        for visit in self.objections():
+            if self.is_noise(visit):
+                varies = f"the rate varies by {self.deviation():.2%} (1 sigma) between trials"
+                return f"not repeatable within the goal's width: {self._sentence(visit)}; {varies}"
+        return ""
+
+    def _sentence(self, visit: _Visited) -> str:
+        where = f"{visit.load_fps:.0f} frames/s per interface"
+        if not visit.carried:
+            return f"the upper bound was carried: {where}"
+        rate = f"{visit.typical_rate_fps:.0f} of {where}"
+        if visit.role == "below":
+            return f"a load one width below the lower bound was not carried: {rate}"
+        return f"the lower bound was not carried again: {rate}"
+
+    def objections(self) -> list[_Visited]:
+        """Visits that object to the bounds, and need no further one that decides."""
+        visits = (visit for visit in self.visits if visit.role != "rate")
+        return [v for v in visits if v.objects and self.decider(v) is None]
+
+    def is_near(self, visit: _Visited) -> bool:
+        """Whether a visit is at a bound or a width beyond it, and not one of the sweep."""
+        return any(trial.request.phase == "confirm" for trial in visit.trials)
+
+    def is_noise(self, visit: _Visited) -> bool:
+        """Whether an objection near a bound is within what the DUT's rate varies by."""
+        deviation = self.deviation()
+        if not deviation or not self.is_near(visit):
+            return False
+        role: VisitRole = "lower" if visit.carried else "upper"
+        load = self.load(role)
+        found = [t for t in self.searched if self.is_at(role, t.load_fps)]
+        if load is None or not found:
+            return False
+        if visit.carried:
+            apart = 1.0 - visit.typical_rate_fps / load
+        else:
+            before = _Visited("upper", self.goal, load, found).typical_rate_fps
+            apart = 1.0 - before / visit.load_fps
+        # sqrt(pi / 2): standard error of a median, relative to that of a mean.
+        error = 1.2533 * deviation * sqrt(1.0 / len(found) + 1.0 / len(visit.trials))
+        return apart <= NOISE_ERRORS * error
+
+    def deviation(self) -> float:
+        """Standard deviation of the rate between trials at the largest load, within a mode.
+
+        Returns:
+            It, as a share of the rate, by the median distance to the median; 0 where it is not
+            known.
+        """
+        trials = [*self.searched, *self.after]
+        largest = max((trial.load_fps for trial in trials), default=0.0)
+        rates = [
+            trial.forwarding_rate_fps
+            for trial in trials
+            if isclose(trial.load_fps, largest, rel_tol=SAME_RTOL)
+        ]
+        if len(rates) < FEWEST_RATES:
+            return 0.0
+        rates = max(_groups(rates), key=len)
+        middle = median(rates)
+        spread = 1.4826 * median(abs(rate - middle) for rate in rates)
+        return spread / middle if middle else 0.0
 
     def inversions(self) -> tuple[LossInversion, ...]:
         """Loads below the lower bound that were not carried."""
@@ -279,7 +347,7 @@ class _Retried:
                 trials=tuple(trial.number for trial in visit.trials),
             )
             for visit in self.visits
-            if visit.role == "below" and visit.objects
+            if visit.role == "below" and visit.objects and not self.is_noise(visit)
         )
 
     def open_visits(self, *roles: VisitRole) -> list[_Visited]:
@@ -330,9 +398,10 @@ class _Retried:
 
     def unswept(self, inputs: ConfirmInputs, stopped: str) -> str:
         """Why it is not known of each load of the sweep whether it is carried; "" if it is."""
-        swept = self.swept()
-        following = SWEEP_RATIO * min((*swept, self.load("lower") or 0.0))
+        swept, lower = self.swept(), self.load("lower") or 0.0
+        following = SWEEP_RATIO * min((*swept, lower))
         whole = len(swept) >= inputs.sweep_loads or following < self.limits.min_load_fps
+        whole &= max(swept, default=lower) >= SWEEP_RATIO * lower * (1.0 - SAME_RTOL)
         unknown = [f"{visit.load_fps:.0f}" for visit in self.open_visits("glance")]
         if stopped and (unknown or not whole):
             return f"loads below it were not all tried: {stopped}"
@@ -344,9 +413,10 @@ class _Retried:
         """Both rates of a DUT that contradicts its bounds: further apart than noise, or none."""
         criterion, at_bounds = Criterion.of_goal(self.goal), self.at_bounds()
         far = [t.forwarding_rate_fps for t in at_bounds if self.is_far_below(t)]
+        apart = max(self.goal.width, 2.0 * NOISE_ERRORS * self.deviation())
         lossy = [t.forwarding_rate_fps for t in at_bounds if not criterion.is_low_loss(t)]
         low, high = median(far) if far else min(lossy, default=min(rates)), max(rates)
-        return (low, high) if high - low > self.goal.width * high else ()
+        return (low, high) if high - low > apart * high else ()
 
     def forgiven_modes(self) -> tuple[float, ...]:
         """Both rates where trials at the lower bound fall into two far groups."""
@@ -355,6 +425,9 @@ class _Retried:
         lower = self.load("lower")
         if lower is None or len(far) < max(2.0, MODE_SHARE * len(trials)):
             return ()
+        groups = _groups([trial.forwarding_rate_fps for trial in trials])
+        if min(map(len, groups)) < MODE_SHARE * len(trials) or len(groups) < 2:
+            return ()  # the tail of one mode
         return (median(far), lower)
 
     def read(self, after: Sequence[TrialOutcome], *, own: bool) -> None:
@@ -455,10 +528,13 @@ class _Session:
                 yield from self._visit(beyond, [(one, role)], "confirm")
 
     def sweep(self, finals: Sequence[_Retried]) -> Procedure[None]:
-        """Try loads below all lower bounds, from the largest down."""
-        load = min(_loads(finals, "lower"), default=0.0)
-        shortest = min((one.goal.final_trial_s for one in finals), default=0.0)
-        seconds = min(self.inputs.sweep_trial_s, shortest)
+        """Try loads below the lower bounds, from the largest down."""
+        for load, goals in _steps(finals):
+            yield from self._sweep(load, goals)
+
+    def _sweep(self, load: float, finals: Sequence[_Retried]) -> Procedure[None]:
+        """Try loads below one, for goals all of whose lower bounds lie above the first of them."""
+        seconds = min(self.inputs.sweep_trial_s, *(one.goal.final_trial_s for one in finals))
         for _ in range(self.inputs.sweep_loads):
             load *= SWEEP_RATIO
             if load < self.limits.min_load_fps:
@@ -470,8 +546,8 @@ class _Session:
                 yield from self._visit(load, [(one, "below") for one in lossy], "sweep")
 
     def show_rates(self, finals: Sequence[_Retried], overload: float) -> Procedure[None]:
-        """Trials at the largest load, where a DUT has two rates."""
-        unstable = [one for one in finals if one.contradiction()]
+        """Trials at the largest load, where a DUT has two rates, or one that varies."""
+        unstable = [one for one in finals if any(map(one.is_near, one.objections()))]
         seconds = [one.goal.initial_trial_s for one in finals]
         for _ in range(RATE_TRIALS if unstable else 0):
             rates: list[_Wanted] = [(one, "rate") for one in unstable]
@@ -554,6 +630,8 @@ def _judged(
         modes = retried.modes(rates) if contradiction else ()
         update |= {"status": "unstable", "reason": why, "modes": modes}
         result = replace(result, regular=False, at_least=False, reason=why)
+    elif varies := retried.not_repeated():
+        update["reason"] = f"{varies}; {stopped}" if stopped else varies
     elif retried.is_confirmed():
         reason = retried.unswept(inputs, stopped)
         modes = retried.forgiven_modes()
@@ -573,9 +651,34 @@ def _is_unstable(retried: _Retried) -> bool:
     return bool(retried.contradiction() or retried.inversions())
 
 
+def _groups(rates: Sequence[float]) -> list[list[float]]:
+    """Rates in two groups where what lies between them is wider than either, else in one."""
+    rising = sorted(rates)
+    at = max(range(1, len(rising)), key=lambda n: rising[n] - rising[n - 1], default=0)
+    groups = [rising[:at], rising[at:]]
+    if not at or max(group[-1] - group[0] for group in groups) >= rising[at] - rising[at - 1]:
+        return [rising]
+    return groups
+
+
 def _loads(finals: Sequence[_Retried], role: VisitRole) -> list[float]:
     found = (one.load(role) for one in finals)
     return sorted({load for load in found if load is not None})
+
+
+def _steps(finals: Sequence[_Retried]) -> list[tuple[float, list[_Retried]]]:
+    """Goals whose loads below are the same, with the load that these lie below, largest first.
+
+    Each goal has a lower bound that is no larger, and larger than the first load below it.
+    """
+    found: list[tuple[float, list[_Retried]]] = []
+    bounds = [(load, one) for one in finals if (load := one.load("lower")) is not None]
+    for load, one in sorted(bounds, key=lambda each: -each[0]):
+        if found and load > SWEEP_RATIO * found[-1][0]:
+            found[-1][1].append(one)
+        else:
+            found.append((load, [one]))
+    return found
 
 
 def _seconds(trials: Sequence[TrialOutcome]) -> float:
