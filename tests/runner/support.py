@@ -39,7 +39,10 @@ def configuration(preset: Preset = PRESET, **settings: object) -> Configuration:
 
 
 def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
-    """Results without their wall time, trials numbered from 1 in each test of their log."""
+    """Results without their wall time, trials numbered from 1 in each test of their log.
+
+    Without the note that the throughput is of another deployment, which a run that was killed has.
+    """
     own = {
         trial.number: number
         for test in tests_of(read_log(path))
@@ -52,6 +55,8 @@ def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
         if isinstance(value, list):
             is_numbers = key in ("trials", "trials_at_lower_bound")
             return [own[one] if is_numbers else renumbered(one) for one in value]
+        if key == "note" and isinstance(value, str):
+            return "; ".join(one for one in value.split("; ") if "another deployment" not in one)
         return value
 
     return [renumbered(result.model_dump(mode="json")) for result in results]

@@ -134,20 +134,6 @@ SYS_MODULE = Path("/sys/module")
 PROC_MODULES = Path("/proc/modules")
 #: Alias of a module that has a kind of link: `ip link add ... type KIND` loads it by that.
 LINK_ALIAS = "rtnl-link-"
-#: Links that a module makes by itself when it is loaded (their names in the kernel's sources under
-#: net/ipv4, net/ipv6 and drivers/net); they go with it.
-FALLBACK_LINKS: Mapping[str, tuple[str, ...]] = {
-    "bonding": ("bond0",),
-    "dummy": ("dummy0",),
-    "ifb": ("ifb0", "ifb1"),
-    "ip6_gre": ("ip6gre0",),
-    "ip6_tunnel": ("ip6tnl0",),
-    "ip6_vti": ("ip6_vti0",),
-    "ip_gre": ("gre0", "gretap0", "erspan0"),
-    "ip_vti": ("ip_vti0",),
-    "ipip": ("tunl0",),
-    "sit": ("sit0",),
-}
 
 
 def module_loaded(name: str) -> bool:

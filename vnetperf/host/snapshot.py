@@ -18,11 +18,25 @@ from typing import Any
 
 from vnetperf.host import hugepages
 from vnetperf.host.journal import Journal, Record, UndoReport
-from vnetperf.host.kernel import FALLBACK_LINKS
 from vnetperf.host.linux import ProcessId, boot_id
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
+
+#: Links that a module makes by itself when it is loaded (their names in the kernel's sources under
+#: net/ipv4, net/ipv6 and drivers/net); they go with it.
+FALLBACK_LINKS: Mapping[str, tuple[str, ...]] = {
+    "bonding": ("bond0",),
+    "dummy": ("dummy0",),
+    "ifb": ("ifb0", "ifb1"),
+    "ip6_gre": ("ip6gre0",),
+    "ip6_tunnel": ("ip6tnl0",),
+    "ip6_vti": ("ip6_vti0",),
+    "ip_gre": ("gre0", "gretap0", "erspan0"),
+    "ip_vti": ("ip_vti0",),
+    "ipip": ("tunl0",),
+    "sit": ("sit0",),
+}
 
 log = logging.getLogger(__name__)
 
