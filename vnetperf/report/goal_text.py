@@ -90,10 +90,15 @@ def confirmation_text(goal: GoalResult) -> str:
     return "; ".join(parts)
 
 
-def headline(goal: GoalResult) -> str:
-    """The number with qualifier and flag, e.g. "at least 14.88 Mfps (irregular)"."""
+def headline(goal: GoalResult, over_deployments: str = "") -> str:
+    """The number with qualifier and flag, e.g. "at least 14.88 Mfps (irregular)".
+
+    Args:
+        goal: The goal.
+        over_deployments: The number as several deployments gave it; "" for the goal's own.
+    """
     mark = irregular_mark(goal)
-    return qualified_rate(goal) + (f" ({mark})" if mark else "")
+    return (over_deployments or qualified_rate(goal)) + (f" ({mark})" if mark else "")
 
 
 def hover_text(about: str, goal: GoalResult) -> str:

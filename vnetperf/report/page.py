@@ -602,7 +602,7 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
             result = group.measured[0]
             numbers = [
                 f"{goal.name} "
-                + (outcomes.over_deployments(result, goal.name) or goal_text.headline(goal))
+                + goal_text.headline(goal, outcomes.over_deployments(result, goal.name))
                 for goal in result.goals
             ]
             if not numbers and (number := outcomes.headline(result)[0]):
