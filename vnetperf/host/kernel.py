@@ -270,9 +270,13 @@ def _why_left_loaded(module: str) -> str:
     return f"its driver has {', '.join(sorted(held))}" if held else ""
 
 
+#: Times that a module in use is tried, each 0.1 s apart: filters are freed by the kernel's workers.
+_UNLOAD_TRIES = 50
+
+
 def _unload_module(module: str) -> str:
     """Unload a module; what keeps it, when others use it."""
-    for attempt in range(10):
+    for attempt in range(_UNLOAD_TRIES):
         try:
             linux.delete_module(module)
             return ""
@@ -285,8 +289,8 @@ def _unload_module(module: str) -> str:
                     where=f"module {module}",
                     cure="see dmesg, then run `vnetperf restore`",
                 ) from error
-            if attempt < 9:
-                time.sleep(0.1)  # references of dead processes and links go a little later
+            if attempt < _UNLOAD_TRIES - 1:
+                time.sleep(0.1)  # references of dead processes, links and filters go later
     return "others use it, see lsmod"
 
 
