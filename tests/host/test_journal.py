@@ -277,7 +277,7 @@ def _restore_all_the_time(
     while not stop.is_set():
         try:
             restore(roots)
-        except Exception as error:  # noqa: BLE001 - whatever it is
+        except Exception as error:  # noqa: BLE001 - each is a failure of the test, and is shown
             errors.append(repr(error))
         rounds += 1
         if rounds >= ROUNDS:

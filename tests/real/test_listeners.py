@@ -7,6 +7,7 @@ agent, in every network namespace that one of them is in.
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ def test_nothing_listens_but_sockets_of_the_run(
     if needed and not program(needed):
         pytest.skip(f"{needed} is not installed")
     if settings.get("vnf") == "vloop:vm" and images.find() is None:
-        pytest.skip("no guest image is built here")
+        pytest.skip("no guest image is built here: `vnetperf image build vloop`")
     before = listeners([os.getpid()])
     with deployed(scenario, **settings) as deployment:
         during = check(deployment, before)
@@ -146,8 +147,6 @@ def test_nothing_listens_but_sockets_of_the_run(
 
 
 def test_the_look_sees_what_listens(tmp_path: Path) -> None:
-    import socket  # noqa: PLC0415 - only here
-
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
         unix.bind(str(tmp_path / "s"))
         unix.listen()
