@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -14,7 +15,7 @@ from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import BackToBack
 from vnetperf.model.parameters import BackToBackTest
 from vnetperf.model.result import Result
-from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.results.metrics import compared_metrics_of
@@ -221,8 +222,47 @@ def test_a_gap_within_five_percent_counts() -> None:
 
 
 def test_bursts_that_never_leave_at_the_gap_have_no_result() -> None:
-    with pytest.raises(NoResultError, match=r"could not be sent at the gap .* 500 ns a frame: 1"):
+    with pytest.raises(
+        NoResultError, match=r"too few bursts counted of \d+: \d+ left .* \(calibrated: 500 ns\)"
+    ):
         stumbling((2.2 * GAP_NS,))
+
+
+class Disturbing(DutOverTime):
+    """A tester that stands still, or sends too little, in some of the bursts that are lost."""
+
+    verdict: Verdict = Verdict.TESTER_STALLED
+    every: int = 2
+
+    def measure(self, request: TrialRequest) -> TrialOutcome:
+        seen = DutOverTime.measure(self, request)
+        if seen.result.worst_loss_ratio() > 0 and self.trials % self.every == 0:
+            return replace(seen, verdict=self.verdict)
+        return seen
+
+
+@pytest.mark.parametrize("verdict", [Verdict.TESTER_STALLED, Verdict.GENERATOR_LIMITED])
+def test_a_burst_that_the_tester_may_have_lost_is_sent_again(verdict: Verdict) -> None:
+    asked = BackToBackTest(searches=4, max_burst_s=0.002, idle_s=0)
+    known = KnownThroughput(load_fps=700e3, search=1, goal="ndr")
+    given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
+    dut = Disturbing(700e3, buffer_frames=512, burst_gaps_s=(GAP_NS / 1e9,))
+    dut.verdict = verdict
+    found = run_procedure(back_to_back(given_), dut)
+    truth = longest(512, 700e3, CEILING)
+    assert found.frames.minimum == found.frames.maximum == pytest.approx(truth, abs=1)
+    assert (found.undecided, found.slow_bursts) == (0, 0)
+    assert "may itself have lost" in found.note
+
+
+def test_a_tester_that_disturbs_every_burst_has_no_result() -> None:
+    asked = BackToBackTest(searches=4, max_burst_s=0.002, idle_s=0)
+    known = KnownThroughput(load_fps=700e3, search=1, goal="ndr")
+    given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
+    dut = Disturbing(700e3, buffer_frames=0, burst_gaps_s=(GAP_NS / 1e9,))
+    dut.every = 1
+    with pytest.raises(NoResultError, match=r"too few bursts counted of \d+: \d+ were not sent"):
+        run_procedure(back_to_back(given_), dut)
 
 
 def test_a_search_that_slow_bursts_end_has_no_value() -> None:

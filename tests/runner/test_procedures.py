@@ -38,7 +38,14 @@ from vnetperf.model.parameters import (
 )
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
-from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Gaps,
+    TrialGaps,
+    TrialResult,
+    TrialSpec,
+    Verdict,
+)
 from vnetperf.results.folder import merge_worker_logs, worker_log
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
@@ -425,6 +432,39 @@ def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path)
     (result,) = bench.derived().results
     assert (result.status, result.loss_steps) == ("not measured", ())
     assert result.why == "the run was interrupted after 3 trials of this test"
+
+
+class OverrunAgent(FakeAgent):
+    """Long bursts lose nine frames of ten; the tester stands still in a third of each.
+
+    Args:
+        longest: Frames that come through.
+    """
+
+    def __init__(self, longest: int) -> None:
+        super().__init__(spoil=self._overrun)
+        self.longest = longest
+
+    def _overrun(self, _: int, result: TrialResult) -> TrialResult:
+        spec = self.trials[-1]
+        if not spec.burst:
+            return result
+        share = 1 if spec.burst <= self.longest else 10
+        lossy = [d.model_copy(update={"received": d.sent // share}) for d in result.directions]
+        if share == 1:
+            return result.model_copy(update={"directions": tuple(lossy)})
+        away = 0.3 * lossy[0].tx_seconds
+        gap = Gaps(max_s=away, hold_s=0.0, over_s=away)
+        gaps = TrialGaps(poll=gap, send=gap, catch_up_frames=2048)
+        return result.model_copy(update={"directions": tuple(lossy), "gaps": gaps})
+
+
+def test_a_burst_lost_beyond_what_a_stall_costs_is_lost_by_the_dut(tmp_path: Path) -> None:
+    bench = short(tmp_path, OverrunAgent(1000))
+    found = bench.measure("back_to_back", 64)
+    assert found.back_to_back is not None
+    assert found.back_to_back.frames.values == (1000.0, 1000.0)
+    assert not found.verdicts.get(Verdict.TESTER_STALLED)
 
 
 def test_logs_of_workers_become_one_with_the_searches_that_tests_name(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Each search is a binary search over multiples of a step (TST009 section 12.3.2),
 verification (12.3.3) where a burst that lost frames is tried again.
 
 A burst counts only if it left at the minimum gap, which a wire without a speed has from the
-generator's calibration: while a tester is kept from running, the DUT empties its buffer.
+generator's calibration: while a tester is kept from running, the DUT empties its buffer. Nor does
+one count that the tester did not send whole, or whose loss may be the tester's own.
 
 A search that reached the longest burst has a lower limit only. Without it the mean would be that
 of the shorter bursts, so with one of them there is a limit and no mean.
@@ -20,7 +21,7 @@ from math import inf
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import BackToBack
 from vnetperf.model.parameters import BackToBackTest
-from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -46,7 +47,7 @@ class _Burst(Enum):
 
     PASSED = "came through"
     LOST = "lost frames"
-    SLOW = "left too slowly"
+    UNCOUNTED = "left too slowly, or was disturbed by the tester"
     LONGEST = "would be longer than any"
 
 
@@ -59,8 +60,9 @@ class _Bursts:
         per_interface: Frames of an interface for each of a stream.
         frames: Of the bursts that came through.
         seconds: They took.
-        slow: Bursts that did not count.
+        slow: Bursts that did not count by their gap.
         slow_gap_s: Shortest mean gap of these, seconds.
+        disturbed: Bursts that did not count by their verdict.
         trials: Numbers of all.
     """
 
@@ -70,6 +72,7 @@ class _Bursts:
     seconds: float = 0.0
     slow: int = 0
     slow_gap_s: float = inf
+    disturbed: int = 0
     trials: list[int] = field(default_factory=list)
 
     def add(self, outcome: TrialOutcome) -> _Burst:
@@ -86,7 +89,10 @@ class _Bursts:
         gap_s = max((seconds / frames for frames, seconds in timed if frames), default=0.0)
         if self.slowest_s is not None and gap_s > self.slowest_s:
             self.slow, self.slow_gap_s = self.slow + 1, min(self.slow_gap_s, gap_s)
-            return _Burst.SLOW
+            return _Burst.UNCOUNTED
+        if outcome.verdict is not Verdict.VALID:
+            self.disturbed += 1
+            return _Burst.UNCOUNTED
         if outcome.result.worst_loss_ratio() > 0:
             return _Burst.LOST
         # A frame that the far end refuses leaves the generator faster than any other.
@@ -112,10 +118,10 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
     limits: list[_Burst] = []
     for _ in range(test.searches):
         passed, limit = yield from _search(test, steps, rate, bursts)
-        if limit is not _Burst.SLOW:
+        if limit is not _Burst.UNCOUNTED:
             found.append(passed * test.step_frames)
         limits.append(limit)
-        if not found and limits.count(_Burst.SLOW) >= _HOPELESS:
+        if not found and limits.count(_Burst.UNCOUNTED) >= _HOPELESS:
             break
     if not found:
         raise _never_sent(inputs, bursts)
@@ -130,10 +136,19 @@ def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
 
 
 def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoResultError:
+    whys = []
+    if bursts.slow:
+        whys.append(
+            f"{bursts.slow} left at {1e9 * bursts.slow_gap_s:.4g} ns a frame or more (calibrated: "
+            f"{inputs.burst_gap_ns:g} ns), while the DUT can empty its buffer"
+        )
+    if bursts.disturbed:
+        whys.append(
+            f"{bursts.disturbed} were not sent whole, or the tester itself may have lost what was "
+            "lost"
+        )
     return NoResultError(
-        f"bursts could not be sent at the gap that the calibration found, {inputs.burst_gap_ns:g} "
-        f"ns a frame: {bursts.slow} of {len(bursts.trials)} left at {1e9 * bursts.slow_gap_s:.4g} "
-        "ns a frame or more, while the DUT can empty its buffer",
+        f"too few bursts counted of {len(bursts.trials)}: {'; '.join(whys)}",
         where=f"back-to-back frames of {inputs.frame_size} octets",
         cure="give the tester a core of its own, or set back_to_back.max_burst_s lower",
     )
@@ -171,14 +186,14 @@ def _search(
 
 
 def _shown(test: BackToBackTest, frames: int, rate: float, bursts: _Bursts) -> Procedure[_Burst]:
-    """What bursts of a length show: one that comes through decides, a slow one is repeated."""
-    lossy = slow = 0
-    while lossy <= test.repeats_after_loss and slow < ATTEMPTS:
+    """What bursts of a length show: one that comes through decides, an uncounted is repeated."""
+    lossy = uncounted = 0
+    while lossy <= test.repeats_after_loss and uncounted < ATTEMPTS:
         shown = bursts.add((yield _burst(test, frames, rate)))
         if shown is _Burst.PASSED:
             return shown
-        lossy, slow = lossy + (shown is _Burst.LOST), slow + (shown is _Burst.SLOW)
-    return _Burst.LOST if lossy > test.repeats_after_loss else _Burst.SLOW
+        lossy, uncounted = lossy + (shown is _Burst.LOST), uncounted + (shown is not _Burst.LOST)
+    return _Burst.LOST if lossy > test.repeats_after_loss else _Burst.UNCOUNTED
 
 
 def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
@@ -188,6 +203,7 @@ def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
         duration_s=seconds,
         burst=frames,
         histogram_up_to_loss=-1.0,
+        when_limited="count",
         # A longer burst may have filled a buffer that takes longer to drain (RFC 9004).
         idle_s=max(test.idle_s, seconds),
     )
@@ -215,7 +231,7 @@ def _outcome(
         gap_ns=None if gap_s is None else 1e9 * gap_s,
         calibrated_gap_ns=inputs.burst_gap_ns,
         slow_bursts=None if bursts.slowest_s is None else bursts.slow,
-        undecided=limits.count(_Burst.SLOW),
+        undecided=limits.count(_Burst.UNCOUNTED),
         throughput_fps=known.load_fps * inputs.in_sum,
         implied_s=implied,
         corrected_s=implied * left if implied is not None and left > 0 else None,
@@ -245,15 +261,20 @@ def _notes(
             f"no result: bursts within {1 - NEAR_LONGEST:.0%} of the longest one that is tried "
             "came through (RFC 9004); raise max_burst_s"
         )
-    if undecided := limits.count(_Burst.SLOW):
+    if undecided := limits.count(_Burst.UNCOUNTED):
         notes.append(
-            f"{undecided} of {len(limits)} searches are not in it: the burst above the longest one "
-            "that came through never left at the calibrated gap"
+            f"{undecided} of {len(limits)} searches are not in it: no burst above the longest one "
+            "that came through counted"
         )
     if bursts.slow:
         notes.append(
             f"{bursts.slow} of {len(bursts.trials)} bursts did not count: their frames left over "
             f"{SLOWEST - 1:.0%} further apart than calibrated"
+        )
+    if bursts.disturbed:
+        notes.append(
+            f"{bursts.disturbed} of {len(bursts.trials)} bursts did not count: the tester did not "
+            "send them whole, or may itself have lost what was lost"
         )
     if inputs.burst_gap_ns is None:
         notes.append("no calibrated gap is recorded: every burst counted, however slowly it left")

@@ -529,6 +529,8 @@ class Conductor:
         begin = logged.begin
         goals = begin.goals if isinstance(begin, SearchRecord) else ()
         ratios = [goal.loss_ratio for goal in goals]
+        if request.burst:  # it comes through whole or not: how much it loses is no number
+            ratios.append(0.0)
         verdict, reason = judge(result, times.offered_tolerance, ratios, request.loss_limits)
         number = run.log.next_trial()
         captures: tuple[str, ...] = ()
