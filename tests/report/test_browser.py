@@ -161,8 +161,8 @@ svg.dispatchEvent(new PointerEvent("pointermove", { clientX: at.x, clientY: at.y
 const row = svg.closest("figure").querySelector(".data tbody").rows[3];
 return { said: document.querySelector(".tooltip").textContent, row: row.textContent };
 """
-LOSSES = """
-return [...document.querySelectorAll(".losses")].map((t) => t.closest(".scroll"))
+FITTING = """
+return [...document.querySelectorAll(".losses, .others")].map((t) => t.closest(".scroll"))
   .filter((b) => b.scrollWidth > b.clientWidth + 1).map((b) => b.getAttribute("aria-label"));
 """
 
@@ -268,7 +268,23 @@ def test_no_hop_is_cut_off_beside_a_plot(results, tmp_path):
         trials = tuple(spread_over(trial, count) for trial in results.trials)
         written = write_all(results.model_copy(update={"trials": trials}), tmp_path)
         page = next(p for p in written if p.name == "report.html")
-        assert chromium.probe(page, LOSSES) == []
+        assert chromium.probe(page, FITTING) == []
+
+
+def test_a_long_note_pushes_no_number_of_the_overview_out_of_view(every, tmp_path):
+    def noted(result):
+        if result.recovery is None:
+            return result
+        note = "trial 157 not counted: no overload in the last bins; " * 8
+        return result.model_copy(
+            update={"recovery": result.recovery.model_copy(update={"note": note})}
+        )
+
+    written = write_all(
+        every.model_copy(update={"results": tuple(map(noted, every.results))}), tmp_path
+    )
+    page = next(p for p in written if p.name == "report.html")
+    assert chromium.probe(page, FITTING) == []
 
 
 def test_nothing_is_written_to_the_console(page):
