@@ -142,6 +142,9 @@ def answering(octets: bytes) -> Iterator[str]:
                     with connection:
                         connection.recv(1 << 16)
                         connection.sendall(octets)
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(1 << 16):  # what is left unread resets it
+                            pass
 
         threading.Thread(target=serve_all, daemon=True).start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}/x"
