@@ -92,15 +92,30 @@ def probe(page: Path, script: str, *flags: str) -> Any:
     return _answer(copy, *flags)
 
 
-def probe_framed(page: Path, script: str, *, width: int, height: int = 900) -> Any:
-    """The same in a frame of a given width: Chromium's own window is never below 500."""
-    inner = _with_probe(page, "(said => parent.postMessage(said, '*'))", script)
-    copy = page.with_name("frame.html")
+def probe_framed(*frames: tuple[Path, int, str], height: int = 900) -> list[Any]:
+    """The same of several pages in one visit, each in a frame with a width and a script of its own.
+
+    Chromium's own window is never below 500, and takes longer to start than a page to be drawn.
+    """
+    shown = "".join(
+        f'<iframe style="width:{width}px;height:{height}px;border:0" srcdoc="{html.escape(inner)}">'
+        "</iframe>"
+        for page, width, script in frames
+        for inner in [_with_probe(page, "(said => parent.postMessage(said, '*'))", script)]
+    )
+    copy = frames[0][0].with_name("frame.html")
     copy.write_text(
-        '<!doctype html><meta charset="utf-8"><script>addEventListener("message", '
-        "(event) => { document.documentElement.dataset.probe = event.data; });</script>"
-        f'<iframe style="width:{width}px;height:{height}px;border:0" '
-        f'srcdoc="{html.escape(inner)}"></iframe>',
+        '<!doctype html><meta charset="utf-8"><script>const said = new Map();'
+        'addEventListener("message", (event) => { said.set(event.source, JSON.parse(event.data));'
+        'const all = [...document.querySelectorAll("iframe")].map((f) => f.contentWindow);'
+        f"if (said.size === {len(frames)}) document.documentElement.dataset.probe ="
+        f"JSON.stringify(all.map((w) => said.get(w))); }});</script>{shown}",
         encoding="utf-8",
     )
-    return _answer(copy)
+    found: list[Any] = _answer(copy)
+    return found
+
+
+def each(*scripts: str) -> str:
+    """A script whose value is the list of the values of several, run one after the other."""
+    return f"return [{', '.join(f'(() => {{{script}}})()' for script in scripts)}];"

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from vnetperf.model.trial import Verdict
-from vnetperf.report import write_all
+from vnetperf.report import html_report, write_all
 
 from . import chromium
 from .sample import build
@@ -173,24 +173,32 @@ def page(every, tmp_path_factory):
     return next(p for p in write_all(every, directory) if p.name == "report.html")
 
 
+@pytest.fixture(scope="module")
+def framed(page):
+    """What the page is in frames of all widths; text is looked at before its folds are opened."""
+    script = chromium.each(TEXT, OVERFLOW, DRAWN)
+    found = chromium.probe_framed(*((page, width, script) for width in WIDTHS))
+    return dict(zip(WIDTHS, found, strict=True))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_never_scrolls_sideways(page, width):
-    found = chromium.probe_framed(page, OVERFLOW, width=width)
+def test_the_page_never_scrolls_sideways(framed, width):
+    _, found, _ = framed[width]
     assert found["inner"] == width
     assert found["scroll"] <= found["client"], found["wide"]
     assert found["wide"] == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_labels_of_plots_neither_overlap_nor_leave_their_figure(page, width):
-    found = chromium.probe_framed(page, TEXT, width=width)
+def test_labels_of_plots_neither_overlap_nor_leave_their_figure(framed, width):
+    found, _, _ = framed[width]
     assert found["plots"] > 80
     assert found["out"] == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_plot_holds_something_that_can_be_seen_and_read(page, width):
-    found = chromium.probe_framed(page, DRAWN, width=width)
+def test_every_plot_holds_something_that_can_be_seen_and_read(framed, width):
+    _, _, found = framed[width]
     assert found["plots"] > 80
     assert found["empty"] == []
     assert found["small"] == []
@@ -201,7 +209,7 @@ def test_no_table_is_cut_off_on_paper(page):
     source = page.read_text("utf-8")
     assert source.count("@media print") == 1
     shown.write_text(source.replace("@media print", "@media all"), encoding="utf-8")
-    found = chromium.probe_framed(shown, CUT, width=703)
+    (found,) = chromium.probe_framed((shown, 703, CUT))
     assert found["tables"] > 30
     assert found["cut"] == []
 
@@ -264,11 +272,13 @@ def test_no_hop_is_cut_off_beside_a_plot(results, tmp_path):
         lost = {hop: 1_234_567 + i for i, hop in enumerate(hops[:count])} if trial.lost_at else {}
         return trial.model_copy(update={"lost_at": lost})
 
+    frames = []
     for count in (2, 3, 8):
         trials = tuple(spread_over(trial, count) for trial in results.trials)
-        written = write_all(results.model_copy(update={"trials": trials}), tmp_path)
-        page = next(p for p in written if p.name == "report.html")
-        assert chromium.probe(page, FITTING) == []
+        page = tmp_path / f"{count}.html"
+        page.write_text(html_report(results.model_copy(update={"trials": trials})), "utf-8")
+        frames.append((page, 1600, FITTING))
+    assert chromium.probe_framed(*frames) == [[], [], []]
 
 
 def test_a_long_note_pushes_no_number_of_the_overview_out_of_view(every, tmp_path):
@@ -280,11 +290,10 @@ def test_a_long_note_pushes_no_number_of_the_overview_out_of_view(every, tmp_pat
             update={"recovery": result.recovery.model_copy(update={"note": note})}
         )
 
-    written = write_all(
-        every.model_copy(update={"results": tuple(map(noted, every.results))}), tmp_path
-    )
-    page = next(p for p in written if p.name == "report.html")
-    assert chromium.probe(page, FITTING) == []
+    page = tmp_path / "noted.html"
+    noted_results = every.model_copy(update={"results": tuple(map(noted, every.results))})
+    page.write_text(html_report(noted_results), "utf-8")
+    assert chromium.probe_framed((page, 1400, FITTING)) == [[]]
 
 
 def test_nothing_is_written_to_the_console(page):
@@ -297,7 +306,7 @@ def test_nothing_is_written_to_the_console(page):
 def test_names_run_no_script(hostile, tmp_path):
     page = next(p for p in write_all(hostile, tmp_path) if p.name == "report.html")
     assert chromium.run(page, "--dump-dom", "--virtual-time-budget=2000").console == ()
-    found = chromium.probe_framed(page, OVERFLOW, width=400)
+    (found,) = chromium.probe_framed((page, 400, OVERFLOW))
     assert found["scroll"] <= found["client"], found["wide"]
 
 

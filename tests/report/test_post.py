@@ -142,9 +142,8 @@ def answering(octets: bytes) -> Iterator[str]:
                     with connection:
                         connection.recv(1 << 16)
                         connection.sendall(octets)
-                        # Closed with a body unread it would reset the connection.
                         connection.shutdown(socket.SHUT_WR)
-                        while connection.recv(1 << 16):
+                        while connection.recv(1 << 16):  # what is left unread resets it
                             pass
 
         threading.Thread(target=serve_all, daemon=True).start()

@@ -20,7 +20,7 @@ from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
-from vnetperf.statistics.histogram import decode_hdr
+from vnetperf.statistics.histogram import decode_hdr, recorded
 from vnetperf.statistics.samples import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
@@ -61,11 +61,8 @@ def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], s
     for other in others:
         whole.add(other)
     # By the rank that generators take: the library's own is another where ranks are not whole.
-    pairs = (
-        (whole.get_lowest_equivalent_value(item.value_iterated_to), item.count_at_value_iterated_to)
-        for item in whole.get_recorded_iterator()
-    )
-    return percentiles(pairs, map(float, latencies[0].percentiles)), str(whole.encode().decode())
+    found = percentiles(recorded(whole), map(float, latencies[0].percentiles))
+    return found, str(whole.encode().decode())
 
 
 def over_trials(values: Sequence[float]) -> OverTrials | None:

@@ -172,6 +172,8 @@ class TestApiNames:
         installer: What installed the DUT.
     """
 
+    __test__ = False  # pytest would otherwise try to collect the name
+
     project: str = "vnetperf"
     pod: str = ""
     build_tag: str = ""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
+from vnetperf.statistics import histogram
 from vnetperf.statistics.histogram import decode_hdr, encode_hdr, latency_percentiles
 from vnetperf.traffic.base import NUMBERED
 from vnetperf.traffic.frames import (
@@ -452,10 +453,10 @@ def _pairs(probe: Mapping[str, Any]) -> Iterable[tuple[int, int]]:
 def recorded(text: str) -> list[tuple[int, int]]:
     """A histogram that a server kept with --hdrh: nanoseconds, and frames."""
     try:
-        items = decode_hdr(text).get_recorded_iterator()
+        held = decode_hdr(text)
         return [
-            (int(item.value_iterated_to) * NS_PER_US, int(item.count_at_value_iterated_to))
-            for item in items
+            (held.get_highest_equivalent_value(least) * NS_PER_US, frames)
+            for least, frames in histogram.recorded(held)
         ]
     except (ValueError, IndexError) as error:
         what = f"a latency histogram that cannot be read: {error}"
