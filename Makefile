@@ -71,13 +71,15 @@ check: deps-test $(VENV)/.dev-stamp
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
 
-# The engine's parts under AddressSanitizer and UBSan; logs and TOML files by Hypothesis.
+# The engine's parts under AddressSanitizer and UBSan; logs, TOML files, and what the engine writes
+# (histograms, timelines, captures and the pcaps made of them) by Hypothesis.
 fuzz: export FUZZ_SECONDS ?= 120
 fuzz: export FUZZ_EXAMPLES ?= 300
 fuzz: deps-test $(VENV)/.dev-stamp
 	$(MAKE) --no-print-directory -s -C tests/engine/unit OUT=$(CURDIR)/build/fuzz
 	FUZZ_SEED=$$RANDOM$$RANDOM build/fuzz/unit fuzz
-	$(PYTHON) -m pytest -q -n 0 tests/results/test_full_disk.py tests/config/test_errors.py -k "crafted or odd"
+	$(PYTHON) -m pytest -q -n 0 tests/results/test_full_disk.py tests/config/test_errors.py \
+		tests/traffic/test_engine.py -k "crafted or odd"
 
 bench: deps venv engine
 	$(PYTHON) -m benchmarks.all

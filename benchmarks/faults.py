@@ -1,30 +1,41 @@
 """Faults in the middle of trials: whether each is noticed, how soon, and what is left behind.
 
-    python -m benchmarks.faults [--faults 30] [--seconds 150] [--add FILE] [--seed 1]
+    python -m benchmarks.faults [--faults 30] [--seconds 500] [--append FILE] [--seed 1]
     python -m benchmarks.faults --table FILE [FILE ...]
 
-Each fault has a deployment of its own, through the agent, as a run has: one trial is begun, and at
-a random moment a part of it is killed or stopped (SIGSTOP), a wire's link goes down and up, or the
-engine stands still for a moment. Then everything is taken away, and the machine is compared with
-what it was. `--add` keeps each fault as a line of JSON, so that many short calls make one table.
-Needs root, OVS-DPDK and testpmd; `--deployments` names others, a guest's among them.
+Each fault has a controller, an agent and a deployment of its own, as a run has: one trial is begun,
+and at a random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the
+engine stands still until its rings overflow, no space is left, or the clock is a year off. Then
+everything is taken away, and the machine is compared with what it was. `--append` keeps each fault
+as a line of JSON, so that many short calls make one table. Needs root, OVS-DPDK and testpmd.
+
+The machine itself is left alone by faults that would reach others: space ends on a small tmpfs in a
+mount namespace of the controller's, and the clock is off in the run's own processes (a library that
+is loaded before the C library adds to CLOCK_REALTIME, time() and gettimeofday()).
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
+import queue
 import random
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vnetperf import config
 from vnetperf.agent.client import AgentClient
@@ -32,19 +43,24 @@ from vnetperf.deployment.planner import make_plan
 from vnetperf.host import snapshot
 from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import VnetperfError
+from vnetperf.model.result import Calibration
 from vnetperf.model.scenario import Plan
-from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
+from vnetperf.model.trial import TrialSpec
+from vnetperf.results.folder import read_up_to_damage
+from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.verdict import judge
 
-#: Deployment -> settings that it is made with.
-DEPLOYMENTS: dict[str, dict[str, str]] = {
-    "pvp_dpdk": {},
-    "phy2phy_dpdk": {"wire": "veth"},
-    "phy2phy_bridge": {"wire": "veth"},
-    "pvp_bridge": {"wire": "veth"},
-    "pvp_dpdk vm": {"vnf": "vloop:vm"},
+TOP = Path(__file__).parents[1]
+#: Deployment -> settings that it is made with, and parts that it has besides tester and agent.
+DEPLOYMENTS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "pvp_dpdk": ({}, ("switch", "VNF")),
+    "phy2phy_dpdk": ({"wire": "veth"}, ("switch",)),
+    "phy2phy_bridge": ({"wire": "veth"}, ()),
+    "pvp_bridge": ({"wire": "veth"}, ("VNF",)),
+    "pvp_dpdk vm": ({"vnf": "vloop:vm"}, ("switch", "guest")),
 }
 #: Part -> what its command line contains.
 PARTS = {
@@ -53,15 +69,22 @@ PARTS = {
     "guest": "qemu-system",
     "engine": "--rx-burst=",
 }
-#: Low, so that nothing is lost without a fault.
-LOAD_FPS, TRIAL_S = 5_000.0, 3.0
+#: Low, so that nothing is lost without a fault; and what overflows a ring of 1024 in a short stall.
+LOAD_FPS, OVERFLOW_FPS, TRIAL_S = 5_000.0, 20_000.0, 3.0
 TOLERANCE = 0.01
-#: Longest times until a fault is named, seconds.
-KILLED_S, STOPPED_S = 1.0, 10.0
+#: Longest times until a fault is named, seconds. The end of an agent or a controller counts when
+#: the machine is as it was; a controller is silent for 60 s until its agent takes that for its end.
+KILLED_S, STOPPED_S, SILENT_S = 1.0, 10.0, 75.0
 #: Longest wait until the machine is as it was: a guardian may be at work.
 RESTORED_S = 25.0
+#: Longest waits for a deployment, of guests too, and for the answer of a trial, seconds.
+DEPLOY_S, ANSWER_S = 400.0, 60.0
 #: What a fault may not change, besides processes of runs: those of others come and go.
 AREAS = ("hugepages", "mounts", "links", "modules", "values")
+#: Space on the small tmpfs: DPDK keeps its tables in the run directory.
+RUN_MIB, OTHER_MIB = 64, 2
+YEAR_S = 365 * 86_400
+NO_SPACE = ("No space left on device",)
 
 
 @dataclass(frozen=True)
@@ -71,11 +94,13 @@ class Outcome:
     Attributes:
         deployment: What was deployed.
         fault: What was done.
-        noticed: Whether it was named, in time and by a verdict that is no measurement.
+        noticed: Whether it was named, in time and by a verdict that is no measurement; or, of a
+            fault that a measurement does not depend on, whether the measurement was right.
         wrong: Whether the trial was a valid one with loss.
-        seconds: From the fault to the end of the trial's call.
+        seconds: From the fault until it was named.
         words: The verdict and its reason, or the error.
         left: What was left behind.
+        load: Load average of the machine over a minute.
     """
 
     deployment: str
@@ -85,6 +110,7 @@ class Outcome:
     seconds: float
     words: str
     left: tuple[str, ...] = ()
+    load: float = 0.0
 
 
 def run_processes() -> dict[int, str]:
@@ -105,17 +131,132 @@ def pids_of(part: str) -> list[int]:
     return [pid for pid, line in run_processes().items() if PARTS[part] in line]
 
 
+class Controller:
+    """A process that deploys, runs a trial, and reports in lines of JSON.
+
+    Attributes:
+        pid: Its process.
+        agent: Its agent's process, once it has deployed.
+    """
+
+    def __init__(self, argv: Sequence[str], *, tmpfs: str = "", clock: Path | None = None) -> None:
+        command = [sys.executable, "-m", "benchmarks.faults", *argv]
+        if tmpfs:
+            size = RUN_MIB if tmpfs == str(HostRoots().run) else OTHER_MIB
+            script = f'mount -t tmpfs -o size={size}m,mode=700 tmpfs "$0" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", script, tmpfs, *command]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
+        if clock is not None:
+            environment |= {"LD_PRELOAD": str(clock / "clock.so"), "FAULTS_CLOCK": str(clock / "s")}
+        self._process = subprocess.Popen(
+            command,
+            cwd=TOP,
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self.agent = 0
+        self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with suppress(ValueError):  # what a library printed
+                self._lines.put(json.loads(line))
+        self._lines.put({"is": "end", "at": time.monotonic()})
+
+    def next(self, kind: str, timeout_s: float) -> dict[str, Any]:
+        """Its next line of a kind, or of its end; its stacks are printed when none comes."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            except queue.Empty:
+                os.kill(self.pid, signal.SIGUSR1)
+                time.sleep(0.5)
+                return {"is": "nothing", "at": time.monotonic()}
+            if line["is"] == "wait":
+                print(f"  waits for the machine's lock: {line['holder']}", flush=True)
+                deadline += 1.0
+            if line["is"] in (kind, "end"):
+                return line
+
+    def go_on(self) -> None:
+        """Let it end."""
+        with suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+
+    def inside(self, path: Path) -> Path:
+        """A path as it is in its mount namespace."""
+        return Path(f"/proc/{self.pid}/root") / path.relative_to("/")
+
+    def end(self) -> int:
+        """Wait for its end; it is killed when that does not come."""
+        self.go_on()
+        try:
+            self._process.communicate(timeout=RESTORED_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+        return self._process.returncode
+
+
+Act = Callable[[Controller, random.Random], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that is done in the middle of a trial.
+
+    Attributes:
+        act: Does it.
+        limit_s: Longest time until it is named; None: in the same trial.
+        words: One of these is in the reason.
+        harmless: Whether a valid trial without loss is right as well: nothing depends on it.
+        restored: Whether it is named by the machine being as it was: who would name it has ended.
+        tmpfs: Folder that has little space.
+        deploying: Whether its moment is in the deployment.
+        clock: Whether its clock can be set.
+        slow: Whether it is left out unless it is named.
+        load_fps: Load of the trial, frames/s in each direction.
+    """
+
+    act: Act
+    limit_s: float | None = None
+    words: tuple[str, ...] = ()
+    harmless: bool = False
+    restored: bool = False
+    tmpfs: str = ""
+    deploying: bool = False
+    clock: bool = False
+    slow: bool = False
+    load_fps: float = LOAD_FPS
+
+
 def send(part: str, number: signal.Signals) -> None:
     """Send a signal to a part."""
     for pid in pids_of(part):
         os.kill(pid, number)
 
 
-def stall() -> None:
-    """Let the engine stand still for so long that its rings overflow."""
+def stall(seconds: float) -> None:
+    """Let the engine stand still."""
     send("engine", signal.SIGSTOP)
-    time.sleep(0.6)
+    time.sleep(seconds)
     send("engine", signal.SIGCONT)
+
+
+def pause(controller: Controller, draw: random.Random) -> None:
+    """Stop the controller for a while, as Ctrl-Z and fg do."""
+    os.kill(controller.pid, signal.SIGSTOP)
+    time.sleep(draw.uniform(2.0, 8.0))
+    os.kill(controller.pid, signal.SIGCONT)
 
 
 def flap(draw: random.Random) -> None:
@@ -132,45 +273,132 @@ def flap(draw: random.Random) -> None:
         time.sleep(draw.uniform(0.02, 0.2))
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Something that is done in the middle of a trial.
+def fill(folder: Path) -> None:
+    """Leave no space where a folder is."""
+    with suppress(OSError), (folder / ".full").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
 
-    Attributes:
-        act: Does it; is given the agent's process and random numbers.
-        limit_s: Longest time until it is named; None: in the same trial.
-        words: One of these is in the reason.
-    """
 
-    act: Callable[[int, random.Random], None]
-    limit_s: float | None
-    words: tuple[str, ...]
+def filling(folder: Path) -> Act:
+    """An act that leaves no space in the controller's own folder."""
+    return lambda controller, _: fill(controller.inside(folder))
+
+
+def setting(years: int) -> Act:
+    """An act that sets the clock of the run's processes."""
+
+    def act(controller: Controller, _: random.Random) -> None:
+        lines = Path(f"/proc/{controller.pid}/environ").read_bytes().split(b"\0")
+        path = next(line for line in lines if line.startswith(b"FAULTS_CLOCK="))
+        with Path(path.decode().partition("=")[2]).open("r+b") as file:  # it is mapped
+            file.write((years * YEAR_S).to_bytes(8, sys.byteorder, signed=True))
+
+    return act
+
+
+CLOCK_C = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+static long none;
+static volatile long *off = &none;
+static int (*get)(clockid_t, struct timespec *);
+__attribute__((constructor)) static void begin(void)
+{
+	int fd = open(getenv("FAULTS_CLOCK"), O_RDONLY | O_CLOEXEC);
+	void *at = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, fd, 0);
+	if (at != MAP_FAILED)
+		off = at;
+}
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	if (!get)
+		get = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+	int r = get(id, t);
+	if (!r && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+		t->tv_sec += *off;
+	return r;
+}
+int gettimeofday(struct timeval *t, void *zone)
+{
+	struct timespec now;
+	(void)zone;
+	clock_gettime(CLOCK_REALTIME, &now);
+	t->tv_sec = now.tv_sec;
+	t->tv_usec = now.tv_nsec / 1000;
+	return 0;
+}
+time_t time(time_t *t)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (t)
+		*t = now.tv_sec;
+	return now.tv_sec;
+}
+"""
+
+
+def make_clock(folder: Path) -> None:
+    """Build the library, and its offset of 0 s."""
+    (folder / "clock.c").write_text(CLOCK_C)
+    (folder / "s").write_bytes(bytes(8))
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O2", "-o", folder / "clock.so", folder / "clock.c", "-ldl"],
+        check=True,
+    )
+
+
+def _signals(part: str) -> dict[str, Fault]:
+    kill: Act = lambda _, __: send(part, signal.SIGKILL)  # noqa: E731 - one of a pair
+    stop: Act = lambda _, __: send(part, signal.SIGSTOP)  # noqa: E731 - the other one
+    return {
+        f"{part} killed": Fault(kill, KILLED_S, ("ended", "closed", "begun to end")),
+        f"{part} stopped": Fault(stop, STOPPED_S, ("is stopped",)),
+    }
 
 
 def faults_of(deployment: str) -> dict[str, Fault]:
     """The faults that a deployment can have."""
-    parts = ["engine"]
-    parts += ["switch"] if "dpdk" in deployment else []
-    parts += ["guest"] if "vm" in deployment else ["VNF"] if deployment == "pvp_dpdk" else []
-    found = {}
-    for part in parts:
+    settings, parts = DEPLOYMENTS[deployment]
+    found: dict[str, Fault] = {}
+    for part in ("engine", *parts):
+        found |= _signals(part)
 
-        def killed(_: int, __: random.Random, part: str = part) -> None:
-            send(part, signal.SIGKILL)
+    def to(number: signal.Signals, who: Callable[[Controller], int]) -> Act:
+        return lambda controller, _: os.kill(who(controller), number)
 
-        def stopped(_: int, __: random.Random, part: str = part) -> None:
-            send(part, signal.SIGSTOP)
-
-        found[f"{part} killed"] = Fault(killed, KILLED_S, ("ended", "closed"))
-        found[f"{part} stopped"] = Fault(stopped, STOPPED_S, ("is stopped",))
-    # Its end is noticed at once; the call also restores the machine.
-    found["agent killed"] = Fault(
-        lambda pid, _: os.kill(pid, signal.SIGKILL), STOPPED_S, ("the agent ended",)
+    kill, stop = signal.SIGKILL, signal.SIGSTOP
+    gone = ("the agent ended", "is stopped")
+    found["agent killed"] = Fault(to(kill, lambda c: c.agent), STOPPED_S, gone)
+    found["agent stopped"] = Fault(to(stop, lambda c: c.agent), STOPPED_S, gone)
+    found["controller killed"] = Fault(to(kill, lambda c: c.pid), STOPPED_S, restored=True)
+    found["controller paused"] = Fault(pause, harmless=True)
+    found["controller stopped"] = Fault(
+        to(stop, lambda c: c.pid), SILENT_S, restored=True, slow=True
     )
     stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
-    found["engine stalled"] = Fault(lambda _, __: stall(), None, stalled)
-    if DEPLOYMENTS[deployment].get("wire") == "veth":
+    found["engine stalled"] = Fault(lambda _, __: stall(0.6), None, stalled, harmless=True)
+    if settings.get("wire") == "veth":
         found["link flap"] = Fault(lambda _, draw: flap(draw), None, ("a link went down",))
+    elif deployment == "pvp_dpdk":
+        found["ring overflow"] = Fault(
+            lambda _, draw: stall(draw.uniform(0.1, 0.24)), None, stalled, load_fps=OVERFLOW_FPS
+        )
+    roots = HostRoots()
+    run, state = str(roots.run), str(roots.state)
+    full = filling(roots.run)
+    found["no space for run"] = Fault(full, None, NO_SPACE, harmless=True, tmpfs=run)
+    found["no space for journal"] = Fault(
+        filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True
+    )
+    for name, years in (("back", -1), ("forward", 1)):
+        found[f"clock {name} a year"] = Fault(setting(years), harmless=True, clock=True)
     return found
 
 
@@ -182,73 +410,195 @@ def machine() -> snapshot.Snapshot:
     files = taken.areas.get("files", {})
     ours = (str(HostRoots().run), str(HostRoots().state))
     areas["files"] = {name: value for name, value in files.items() if name.startswith(ours)}
+    groups = Path("/sys/fs/cgroup").rglob("vnetperf-*")
+    areas["cgroups"] = {str(group): "" for group in groups if group.is_dir()}
     return snapshot.Snapshot(areas)
 
 
-def left_behind(before: snapshot.Snapshot) -> tuple[str, ...]:
+def left_behind(before: snapshot.Snapshot, limit_s: float = RESTORED_S) -> tuple[str, ...]:
     """What differs from before, once guardians have had their time."""
-    deadline = time.monotonic() + RESTORED_S
+    deadline = time.monotonic() + limit_s
     while found := snapshot.compare_snapshots(before, machine()):
         if time.monotonic() > deadline:
             return found
-        time.sleep(0.2)
+        time.sleep(0.1)
     return ()
+
+
+def left_inside(controller: Controller, folder: str) -> tuple[str, ...]:
+    """Journals and run directories in a folder of the controller's mount namespace."""
+    inside = controller.inside(Path(folder))
+    kept = ("lock", ".full")
+    return tuple(
+        str(path.relative_to(inside))
+        for path in inside.rglob("*")
+        if path.is_file() and not set(path.relative_to(inside).parts) & set(kept)
+    )
 
 
 def plan_of(deployment: str, client: AgentClient) -> Plan:
     """The plan of a deployment on this machine."""
-    settings = {**DEPLOYMENTS[deployment], "preset": "smoke"}
+    settings = {**DEPLOYMENTS[deployment][0], "preset": "smoke"}
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
     scenario = make_scenario(deployment.partition(" ")[0], loaded)
     return make_plan(scenario, loaded.testbed, client.inventory())
 
 
+def report(kind: str, **values: object) -> None:
+    """A line for whoever started this controller."""
+    print(json.dumps({"is": kind, "at": time.monotonic(), **values}), flush=True)
+
+
+def control(deployment: str, load_fps: float) -> int:
+    """Be the controller: deploy, run a trial, report, and take everything away."""
+    faulthandler.register(signal.SIGUSR1)
+    loaded = config.load({}, environment={}, directory=Path("/nonexistent"))
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event.get("event") == "wait":
+            report("wait", holder=event["holder"])
+
+    client = AgentClient(loaded.testbed, on_event)
+    lossy, truth, verdict, words = False, "", "DUT_FAILED", ""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            plan = plan_of(deployment, client)
+            report("begins", agent=client.process[0])
+            client.deploy(plan)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            stored = Calibration(generator="g", wire="w", cores=(), when=now, points=())
+            cache = CalibrationCache(Path(folder))
+            cache.add("key", stored)
+            report("deployed")
+            spec = TrialSpec(
+                frame_size=64, load_fps=load_fps, duration_s=TRIAL_S, learning_frames=8
+            )
+            began = time.monotonic()
+            result = client.run_trial(spec)
+            took = time.monotonic() - began
+            kind, words = judge(result, TOLERANCE)
+            verdict = str(kind)
+            lossy = bool(result.directions) and result.worst_loss_ratio() > 0
+            year_off = abs(time.time() - datetime.fromisoformat(now).timestamp()) > YEAR_S / 2
+            if result.wall_s is None or not 0 <= took - result.wall_s < took / 2:
+                truth = f"it took {took:.3f} s, and says {result.wall_s} s; "
+            if year_off and cache.load("key") is not None:
+                truth += "a calibration of another year is used"
+        except VnetperfError as error:
+            words = str(error)
+        report("result", verdict=verdict, words=words, lossy=lossy, wrong=truth)
+        with suppress(VnetperfError):
+            client.close()
+    report("closed")
+    sys.stdin.readline()
+    return 0
+
+
+def control_run(folder: str) -> int:
+    """Be a session of pytest, in the middle of whose trials its results find no space."""
+    argv = ["-m", "pytest", "testcases", "-q", "-k", "phy2phy_dpdk", "--frame-sizes=64"]
+    argv += ["--preset=smoke", f"--results-dir={folder}", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, *argv], capture_output=True, text=True, check=False, cwd=TOP
+    )
+    report("result", status=done.returncode, words=done.stdout + done.stderr)
+    sys.stdin.readline()
+    return 0
+
+
+def inject_results(draw: random.Random) -> Outcome:
+    """Leave no space for the results of a run of pytest, after one of its first trials."""
+    before, load = machine(), os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        controller = Controller(["--control-run", folder], tmpfs=folder)
+        inside = controller.inside(Path(folder))
+        log = inside / "latest/trials.jsonl"
+
+        def trials() -> int:
+            with suppress(OSError):
+                return log.read_text().count('"type":"trial"')
+            return 0
+
+        least = draw.randint(1, 4)
+        wait_for(lambda: trials() >= least, ANSWER_S, "trials in the log", poll_s=0.005)
+        time.sleep(draw.uniform(0.0, 0.3))
+        fill(inside)
+        happened, held = time.monotonic(), trials()
+        line = controller.next("result", ANSWER_S)
+        kept = sum(record.type == "trial" for record in read_up_to_damage(log)[0])
+        controller.end()
+    words = str(line.get("words", "nothing"))
+    lines = [text for text in words.splitlines() if NO_SPACE[0] in text]
+    return Outcome(
+        deployment="pytest",
+        fault="no space for results",
+        noticed=bool(lines) and bool(line.get("status")) and "Traceback" not in words,
+        wrong=kept < held,
+        seconds=round(line["at"] - happened, 3),
+        words=f"{held} trials before, {kept} after; {lines[0] if lines else words[-300:]}",
+        left=left_behind(before),
+        load=load,
+    )
+
+
+@contextmanager
+def clock_of(fault: Fault) -> Iterator[Path | None]:
+    """A folder with a clock that can be set, where the fault is to set one."""
+    with tempfile.TemporaryDirectory() as folder:
+        if fault.clock:
+            make_clock(Path(folder))
+        yield Path(folder) if fault.clock else None
+
+
 def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Outcome:
     """Deploy, begin a trial, do it at a random moment, and take everything away."""
-    before = machine()
-    loaded = config.load({}, environment={}, directory=Path("/nonexistent"))
-    client = AgentClient(loaded.testbed)
-    happened: list[float] = []
-    try:
-        client.deploy(plan_of(deployment, client))
-
-        def act() -> None:
-            time.sleep(draw.uniform(0.4, TRIAL_S - 0.8))
-            happened.append(time.monotonic())
-            fault.act(client.pid, draw)
-
-        acting = threading.Thread(target=act)
-        acting.start()
-        spec = TrialSpec(frame_size=64, load_fps=LOAD_FPS, duration_s=TRIAL_S, learning_frames=8)
-        result: TrialResult | None = None
-        try:
-            result = client.run_trial(spec)
-            verdict, words = judge(result, TOLERANCE)
-        except VnetperfError as error:
-            verdict, words = Verdict.DUT_FAILED, str(error)
-        ended = time.monotonic()
-        acting.join()
-    finally:
-        client.close()
-    seconds = ended - happened[0]
-    valid = verdict is Verdict.VALID
-    lossy = result is not None and bool(result.directions) and result.worst_loss_ratio() > 0
-    named = any(word in words for word in fault.words) or (name == "engine stalled" and not lossy)
-    in_time = fault.limit_s is None or seconds <= fault.limit_s
+    before, load = machine(), os.getloadavg()[0]
+    argv = ["--control", deployment, "--load", str(fault.load_fps)]
+    left: tuple[str, ...] = ()
+    with clock_of(fault) as clock:
+        controller = Controller(argv, tmpfs=fault.tmpfs, clock=clock)
+        line = controller.next("begins", DEPLOY_S)
+        controller.agent = line.get("agent", 0)
+        if fault.deploying:
+            time.sleep(draw.uniform(0.0, 4.0))
+        elif (line := controller.next("deployed", DEPLOY_S))["is"] == "deployed":
+            time.sleep(draw.uniform(0.2, TRIAL_S - 0.5))
+        happened = time.monotonic()
+        if line["is"] in ("begins", "deployed"):
+            fault.act(controller, draw)
+        if fault.restored:
+            left = left_behind(before, fault.limit_s or RESTORED_S)
+            line = {"at": time.monotonic(), "words": "everything was taken away"}
+            if not left:
+                line["is"] = "restored"
+            with suppress(ProcessLookupError):
+                os.kill(controller.pid, signal.SIGCONT)
+        else:
+            line = controller.next("result", ANSWER_S)
+            controller.next("closed", ANSWER_S)
+        if fault.tmpfs:
+            left = left_inside(controller, fault.tmpfs)
+        controller.end()
+    valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
+    words = f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
+    seconds = line["at"] - happened
+    named = line.get("is") == "restored" if fault.restored else any(w in words for w in fault.words)
+    named |= fault.harmless and valid and not lossy
     return Outcome(
         deployment=deployment,
         fault=name,
-        noticed=named and in_time,
-        wrong=valid and lossy,
+        noticed=named and (fault.limit_s is None or seconds <= fault.limit_s),
+        wrong=(valid and lossy) or bool(line.get("wrong")),
         seconds=round(seconds, 3),
-        words=f"{verdict} {words}"[:300],
-        left=left_behind(before),
+        words=words[:400],
+        left=(*left, *left_behind(before)),
+        load=load,
     )
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """What became of all faults, a line for each kind."""
-    head = f"{'deployment':16} {'fault':16} {'faults':>6} {'noticed':>7} {'wrong':>5}"
+    head = f"{'deployment':16} {'fault':20} {'faults':>6} {'noticed':>7} {'wrong':>5}"
     lines = [f"{head} {'median s':>8} {'max s':>7} {'left behind':>11}"]
     kinds = sorted({(o.deployment, o.fault) for o in outcomes})
     for kind in [*kinds, ("all", "")]:
@@ -256,15 +606,28 @@ def table(outcomes: Sequence[Outcome]) -> str:
         if mine:
             times = [o.seconds for o in mine]
             lines.append(
-                f"{kind[0]:16} {kind[1]:16} {len(mine):6} {sum(o.noticed for o in mine):7} "
+                f"{kind[0]:16} {kind[1]:20} {len(mine):6} {sum(o.noticed for o in mine):7} "
                 f"{sum(o.wrong for o in mine):5} {statistics.median(times):8.2f} {max(times):7.2f} "
                 f"{sum(bool(o.left) for o in mine):11}"
             )
+    loads = [o.load for o in outcomes]
+    if loads:
+        lines.append(f"load average: median {statistics.median(loads):.1f}, max {max(loads):.1f}")
     for one in outcomes:
         if not one.noticed or one.wrong or one.left:
             lines.append(f"! {one.deployment}, {one.fault}, {one.seconds:.2f} s: {one.words}")
             lines += [f"    left: {line}" for line in one.left[:5]]
     return "\n".join(lines)
+
+
+def choose(deployments: Sequence[str], only: Sequence[str]) -> list[tuple[str, str, Fault]]:
+    """The faults to inject."""
+    return [
+        (deployment, name, fault)
+        for deployment in deployments
+        for name, fault in faults_of(deployment).items()
+        if (name in only if only else not fault.slow)
+    ]
 
 
 def main() -> int:
@@ -273,29 +636,39 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin no fault after these")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--deployments", default="pvp_dpdk,phy2phy_dpdk,phy2phy_bridge")
-    parser.add_argument("--add", type=Path, help="file that each fault is appended to")
+    parser.add_argument("--deployments", default="pvp_dpdk,phy2phy_dpdk,phy2phy_bridge,pvp_bridge")
+    parser.add_argument("--only", default="", help="names of faults; those that take long too")
+    parser.add_argument("--append", type=Path, help="file that each fault is appended to")
     parser.add_argument("--table", type=Path, nargs="+", help="print what these files hold")
+    parser.add_argument("--control", help=argparse.SUPPRESS)
+    parser.add_argument("--control-run", help=argparse.SUPPRESS)
+    parser.add_argument("--load", type=float, default=LOAD_FPS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.control:
+        return control(arguments.control, arguments.load)
+    if arguments.control_run:
+        return control_run(arguments.control_run)
     outcomes: list[Outcome] = []
     for path in arguments.table or ():
         lines = (json.loads(line) for line in path.read_text().splitlines())
         outcomes += [Outcome(**{**line, "left": tuple(line["left"])}) for line in lines]
     if arguments.table is None:
         draw, began = random.Random(arguments.seed), time.monotonic()  # noqa: S311 - no secret
-        every = [
-            (deployment, name, fault)
-            for deployment in arguments.deployments.split(",")
-            for name, fault in faults_of(deployment).items()
+        only = [name for name in arguments.only.split(",") if name]
+        every: list[Callable[[], Outcome]] = [
+            partial(inject, *one, draw)
+            for one in choose([d for d in arguments.deployments.split(",") if d], only)
         ]
+        if not only or "no space for results" in only:
+            every.append(partial(inject_results, draw))
         draw.shuffle(every)
         for number in range(arguments.faults):
             if time.monotonic() - began > arguments.seconds:
                 break
-            outcomes.append(inject(*every[number % len(every)], draw))
+            outcomes.append(every[number % len(every)]())
             print(table(outcomes[-1:]).splitlines()[1], flush=True)
-            if arguments.add is not None:
-                with arguments.add.open("a") as file:
+            if arguments.append is not None:
+                with arguments.append.open("a") as file:
                     file.write(json.dumps(asdict(outcomes[-1])) + "\n")
     print(table(outcomes))
     return int(any(not o.noticed or o.wrong or o.left for o in outcomes))

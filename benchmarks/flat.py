@@ -95,7 +95,7 @@ def real_agent(trials: int) -> bool:
     try:
         scenario = make_scenario("pvp_dpdk", loaded)
         client.deploy(make_plan(scenario, loaded.testbed, client.inventory()))
-        growth = Growth(client.pid, max(1, trials // 10))
+        growth = Growth(client.process[0], max(1, trials // 10))
         spec = TrialSpec(frame_size=64, load_fps=20_000, duration_s=0.02, learning_frames=2)
         for number in range(1, trials + 1):
             client.run_trial(spec)

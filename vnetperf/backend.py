@@ -28,9 +28,10 @@ def check_process(process: ManagedProcess | None, program: str) -> None:
         DutError: With the log's tail.
     """
     if process is not None and not process.alive():
+        code = process.returncode
         raise DutError(
-            f"{program} has ended (status {process.returncode}); log ends with:\n"
-            + process.log_tail(LOG_LINES),
+            f"{program} has ended (status {'not known yet' if code is None else code}); "
+            "log ends with:\n" + process.log_tail(LOG_LINES),
             where=program,
         )
     if process is not None and process.stopped:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent.agent import Agent
 from vnetperf.agent.client import AgentClient
+from vnetperf.host.linux import ProcessId
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
@@ -111,6 +114,31 @@ def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
     with pytest.raises(HostError, match="not fully restored: link vp0: still there"):
         client.inventory()
     assert "vnetperf restore" in caught.value.cure
+
+
+def test_an_agent_that_is_stopped_is_named_and_its_machine_restored(
+    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_connect", lambda: client._channel)
+    monkeypatch.setattr(loop.agent, "_answer", lambda message: {"event": "log", "record": None})
+
+    def nothing_comes(timeout: float | None = None) -> str:
+        assert timeout is not None
+        assert timeout < 5.0  # it is looked at in between
+        raise loop.TimeoutError
+
+    monkeypatch.setattr(loop, "receive", nothing_comes)
+    with subprocess.Popen(["sleep", "600"]) as process:
+        agent = ProcessId.of(process.pid)
+        assert agent is not None
+        client.process = (agent.pid, agent.start)
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(
+            HostError, match=rf"the agent \(pid {process.pid}\) is stopped"
+        ) as caught:
+            client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
+        process.kill()
+    assert "the machine has been restored" in str(caught.value)
 
 
 def test_closing_is_idempotent_and_needs_no_agent(client: AgentClient, loop: Loop) -> None:

@@ -227,3 +227,36 @@ def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPat
     links.look()
     links.look(now=True)
     assert list(links.down) == ["tester port 0"]
+
+
+def test_a_part_that_ends_in_the_wait_after_learning_frames_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial, "require_trial", lambda *_: None)
+
+    class Learning(Deployed):
+        """As much of a deployment as a trial sees before it sends."""
+
+        plan = plan(scenario())
+        looks = 0
+
+        def check_alive(self) -> None:
+            self.looks += 1
+            if self.looks > 3:
+                raise DutError("the switch has ended", where="switch")
+
+        def prepare(self, size: int) -> None:
+            del size
+
+        def pollers(self) -> tuple[Any, ...]:
+            return ()
+
+        def cause(self, error: Exception) -> Exception:
+            return error
+
+    deployed = Learning()
+    spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, learning_wait_s=60)
+    result = trial.run_trial(cast("LiveDeployment", deployed), spec)
+    assert "the switch has ended" in result.failure
+    assert result.wall_s is not None
+    assert result.wall_s < 30

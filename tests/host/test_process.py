@@ -54,6 +54,26 @@ def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:
     assert process.stop() == -signal.SIGTERM
 
 
+#: Its first thread ends, and the other one goes on: so is a killed process whose memory is large.
+HALF_ENDED = (
+    "import ctypes, threading, time\n"
+    "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+    "print('half', flush=True)\n"
+    "ctypes.CDLL(None).pthread_exit(None)\n"
+)
+
+
+def test_what_has_begun_to_end_does_not_live_any_more(processes: Processes) -> None:
+    process = processes.spawn("switch", [sys.executable, "-c", HALF_ENDED])
+    wait_for(lambda: not process.alive(), 60, "the end of its first thread")
+    assert process._popen.poll() is None  # the kernel does not report it yet
+    with pytest.raises(HostError, match=r"switch has begun to end; how is not known yet"):
+        process.expect_alive()
+    with pytest.raises(DutError, match=r"(?s)OVS has ended \(status not known yet\).*half"):
+        check_process(process, "OVS")
+    assert process.stop() == -signal.SIGTERM
+
+
 def test_stop_kills_what_ignores_the_first_signal(processes: Processes) -> None:
     process = processes.spawn("stubborn", ["sh", "-c", "trap '' TERM; echo on; sleep 60 & wait"])
     process.wait_for(lambda: "on" in process.log_text(), 60, "its trap")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host.dpdk import DpdkTelemetry
-from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.host.dpdk import DpdkTelemetry, TestpmdPorts
+from vnetperf.model.errors import DutError, GeneratorError, HostError
 from vnetperf.traffic.loadgen.telemetry import EngineSocket
 
 GREETING = {"version": "DPDK 22.11.7", "pid": 42, "max_output_len": 16384}
@@ -62,6 +63,24 @@ def test_a_late_answer_is_not_taken_for_the_next(program: Callable[..., Path]) -
     assert isinstance(caught.value.__cause__, TimeoutError)
     with pytest.raises(HostError, match="no answer to /b"):
         telemetry.ask("/b")
+
+
+def test_a_testpmd_that_is_stopped_is_named_while_its_answer_is_waited_for(
+    program: Callable[..., Path], tmp_path: Path
+) -> None:
+    socket_of = tmp_path / "dpdk" / "vnf0" / "dpdk_telemetry.v2"
+    socket_of.parent.mkdir(parents=True)
+    socket_of.symlink_to(program(None))
+    ports = TestpmdPorts(tmp_path, "vnf0")
+
+    def check() -> None:
+        raise DutError("it is stopped", where="vnf0")
+
+    ports.check = check
+    began = time.monotonic()
+    with pytest.raises(DutError, match="is stopped"):
+        ports.link_up(0)
+    assert time.monotonic() - began < 4.0  # its own time limit is 5 s
 
 
 def test_several_answers_come_in_the_order_of_the_requests(program: Callable[..., Path]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
-from tests.real.test_bad_luck import Start, Unchanged, trials
+from tests.real.test_bad_luck import Start, Unchanged, agents, trials
 
 #: Longest time from a fault to its record in the log, seconds.
 NOTICED_S = 10.0
@@ -63,4 +63,17 @@ def test_a_part_that_is_stopped_is_named_and_is_no_loss(
     assert all(d["received"] for directions in lost for d in directions)  # none lost everything
     (result,) = run.json()["results"]
     assert result["status"] == "not measured"
+    assert unchanged() == ()
+
+
+def test_an_agent_that_is_stopped_is_named_and_ended(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "pvp_dpdk", "--frame-sizes=64,1518")
+    run.wait_for(lambda records: trials(records) >= 2)
+    (agent,) = agents(run.process.pid)
+    os.kill(agent, signal.SIGSTOP)
+    assert run.finish() == 1
+    first, second = run.json()["results"]
+    assert f"the agent (pid {agent}) is stopped" in first["why"], run.output
+    assert second["status"] == "measured", run.output  # the next case was deployed anew
+    assert "Traceback" not in run.output
     assert unchanged() == ()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.traffic.frames import PCAP_HEADER, PCAP_RECORD
 from vnetperf.traffic.loadgen import engine as module
 from vnetperf.traffic.loadgen.engine import (
     PROTOCOL,
@@ -20,7 +26,13 @@ from vnetperf.traffic.loadgen.engine import (
     StreamLoad,
     StreamSpec,
 )
-from vnetperf.traffic.loadgen.telemetry import FrameCounts, LatencySum, PortResult
+from vnetperf.traffic.loadgen.telemetry import (
+    CapturedFrame,
+    FrameCounts,
+    LatencySum,
+    PortResult,
+    pcap_files,
+)
 
 COUNTS = dict.fromkeys(FrameCounts.__dataclass_fields__, 0)
 LATENCY = {f"latency_{name}": 0 for name in LatencySum.__dataclass_fields__}
@@ -225,3 +237,66 @@ def test_an_engine_that_is_stopped_is_named_and_not_waited_for(
         engine.expect_running()
     double.stopped = False
     engine.expect_running()
+
+
+def frames_in(pcap: bytes) -> int:
+    """Frames of a pcap file, each of which is whole."""
+    found, at = 0, PCAP_HEADER
+    while at < len(pcap):
+        kept, _ = struct.unpack_from("=II", pcap, at + 8)
+        at += PCAP_RECORD + kept
+        found += 1
+    assert at == len(pcap)
+    return found
+
+
+CAPTURED = b"".join(
+    struct.pack("=QIIHHI", 1_800_000_000_000_000_000 + n, 60, 60, n % 2, n, 1 + n % 3) + bytes(60)
+    for n in range(4)
+)
+
+#: What replies about a recorded file have.
+REPLY: tuple[str, ...] = (
+    "bin_ns",
+    "gap_ns",
+    "gap_from_ns",
+    "rising",
+    "falling",
+    "shared",
+    "poll_ns",
+)
+REPLY += tuple(f"{way}_{which}_ns" for way in ("rising", "falling") for which in ("min", "max"))
+
+
+@settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_a_crafted_file_of_the_engine_is_refused_or_read_and_never_a_traceback(
+    double: Double, engine: Engine, data: st.DataObject
+) -> None:
+    octets = bytearray(CAPTURED)
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(octets) - 1))
+        octets[at] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    del octets[data.draw(st.integers(0, len(octets))) :]
+    (double.path.parent / "file").write_bytes(octets)
+    for command in ("capture", "histogram", "timeline", "ipdv"):
+        lacks = data.draw(st.sampled_from(["", "", "", *REPLY]))
+        answer = {"file": "file", **{key: 1 for key in REPLY if key != lacks}}
+        double.answers[f"trial/{command}"] = answer
+    frames: tuple[CapturedFrame, ...] = ()
+    with contextlib.suppress(GeneratorError):
+        frames = engine.captured()
+    assert sum(map(frames_in, pcap_files(frames).values())) == len(frames)
+    for read in (engine.histograms, engine.timelines, engine.differences):
+        with contextlib.suppress(GeneratorError):
+            read([0])
+
+
+def test_a_reply_without_a_number_is_the_engines_fault(double: Double, engine: Engine) -> None:
+    double.answers["trial/gaps"] = {"poll_max_ns": 1}
+    with pytest.raises(GeneratorError, match="a reply without 'poll_p50_ns'"):
+        engine.gaps()

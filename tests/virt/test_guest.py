@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from vnetperf.host.linux import ProcessId
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.domain import BootFiles, Domain
 from vnetperf.virt.guest import Guest, LibvirtSession
@@ -70,6 +74,13 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
+class Listening:
+    """A session's process as a call sees it."""
+
+    def wait_for(self, predicate: Callable[[], bool], *_: object) -> None:
+        assert predicate()
+
+
 def test_an_emulation_that_aborts_is_started_again(stage: Stage) -> None:
     stage.starts = [
         lambda: stage.dies(qemu=ABORT, kernel="[ 0.1] Linux"),
@@ -116,3 +127,29 @@ def test_a_guest_that_is_stopped_while_it_starts_does_not_live(stage: Stage) -> 
     with pytest.raises(DutError, match="stopped while it started"):
         guest.boot(5)
     assert (stage.lives, stage.destroyed, len(stage.starts)) == (False, 1, 1)
+
+
+def test_a_guest_that_is_stopped_is_named_while_its_agent_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(str(tmp_path / "session.sock"))
+    server.listen()
+    session = object.__new__(LibvirtSession)  # without a process of its own
+    session._uri, session._socket = "test", tmp_path / "session.sock"
+    session.process = cast("ManagedProcess", Listening())
+    guest = Stage(tmp_path / "stage").guest()
+    guest.session = session
+    looks: list[int] = []
+
+    def check() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            raise DutError("QEMU is stopped", where="g")
+
+    guest._process = ProcessId.me()
+    monkeypatch.setattr(guest, "check_alive", check)
+    began = time.monotonic()
+    with server, pytest.raises(DutError, match="QEMU is stopped"):
+        guest.agent.call("guest-ping")
+    assert time.monotonic() - began < 8.0  # its own time limit is 20 s

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf import __version__, registry
+from vnetperf.backend import IS_STOPPED
 from vnetperf.config.files import why_untrusted
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.linux import ProcessId, is_stopped
 from vnetperf.host.log import replay_record
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
@@ -32,6 +33,12 @@ LAUNCHER = Path("/usr/local/sbin/vnetperf-agent")
 PATIENCE_S = 120.0
 #: Longest wait for an agent to clean up after its controller has closed the channel, seconds.
 FAREWELL_S = 20.0
+#: An agent of this machine that was seen stopped for so long does not answer, seconds.
+STOPPED_S = 2.0
+#: Longest wait for a channel to close to an agent that is stopped, seconds.
+STOPPED_FAREWELL_S = 0.5
+#: Time between two looks at an agent whose answer is waited for, seconds.
+LOOK_S = 0.5
 #: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of agent.py.
 BEAT_S = 5.0
 RESTORED = "the machine has been restored"
@@ -201,7 +208,7 @@ class AgentClient:
         try:
             channel.send(json.dumps({"call": name, "args": args}))
             while True:
-                answer = json.loads(channel.receive(timeout=max(1.0, deadline - time.monotonic())))
+                answer = json.loads(self._receive(channel, deadline))
                 if "event" not in answer:
                     break
                 if answer["event"] == "log":
@@ -222,6 +229,25 @@ class AgentClient:
         if "error" in answer:
             raise _rebuild_error(answer["error"])
         return answer["ok"]
+
+    def _receive(self, channel: Any, deadline: float) -> str:
+        """What the agent sends next; an agent of this machine is looked at meanwhile."""
+        stopped_s = 0.0
+        while True:
+            left = max(1.0, deadline - time.monotonic())
+            try:
+                text: str = channel.receive(timeout=min(left, LOOK_S))
+                return text
+            except channel.TimeoutError:
+                if time.monotonic() > deadline:
+                    raise
+            stopped_s = stopped_s + LOOK_S if self._agent_is_stopped() else 0.0
+            if stopped_s >= STOPPED_S:
+                raise _AgentDiedError(f"the agent (pid {self.process[0]}) {IS_STOPPED}")
+
+    def _agent_is_stopped(self) -> bool:
+        here = self.testbed.agent.transport == "local" and bool(self.process)
+        return here and ProcessId(*self.process).alive() and is_stopped(self.process[0])
 
     def _died(self, name: str, error: Exception) -> errors.HostError:
         """The agent is gone: see that its guardian has restored the machine, or do it."""
@@ -283,19 +309,22 @@ class AgentClient:
 
     def abort(self) -> None:
         """Close the connection in the middle of a call, and wait until the agent has cleaned up."""
+        if self._agent_is_stopped():  # the next one ends it
+            self._drop(STOPPED_FAREWELL_S)
+            return
         self._drop()
         if self.testbed.agent.transport == "local" and self.process:
             agent = ProcessId(*self.process)
             wait_at_most(lambda: not agent.alive(), FAREWELL_S, "the agent's end", poll_s=0.05)
 
-    def _drop(self) -> None:
+    def _drop(self, farewell_s: float = FAREWELL_S) -> None:
         if self._heartbeat is not None:
             self._heartbeat.end()
             self._heartbeat = None
         group, self._group, self._channel = self._group, None, None
         if group is not None:
             with contextlib.suppress(Exception):  # a dying gateway may raise anything
-                group.terminate(timeout=FAREWELL_S)
+                group.terminate(timeout=farewell_s)
 
     def close(self) -> None:
         """Take everything away and end the agent. Idempotent."""

@@ -37,7 +37,7 @@ from vnetperf.model.trial import (
     TrialResult,
     TrialSpec,
 )
-from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.traffic.base import TrafficGenerator, sleep_watching
 from vnetperf.vnfs.base import UserPlane
 
 if TYPE_CHECKING:
@@ -463,7 +463,12 @@ def _send_and_count(
     happening: EventInjector | None,
 ) -> TrialResult:
     generator = deployment.generator
-    deployment.check_alive()
+
+    def watch_parts() -> None:
+        deployment.check_alive()
+        generator.check_alive()
+
+    watch_parts()
     deployment.prepare(spec.frame_size)
     if spec.learning_frames:
         generator.learn(spec.learning_frames)
@@ -472,9 +477,9 @@ def _send_and_count(
         StackSampler(deployment.machine, deployment.vswitch.pollers()) if spec.profile else None
     )
     collecting = CollectorSession(deployment.pollers(), sampler)
-    time.sleep(spec.learning_wait_s * LEARNED_SHARE)
+    sleep_watching(learned + spec.learning_wait_s * LEARNED_SHARE, watch_parts)
     before = settled_counters(deployment.counters)
-    time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
+    sleep_watching(learned + spec.learning_wait_s, watch_parts)
     work, why_not = _datapath_work(deployment)
     ports = {port.port: port for port in generator.port_counters()}
     collecting.start()

@@ -107,7 +107,7 @@ class DpdkTelemetry:
 
     Attributes:
         path: The socket.
-        check: Called every second while an answer is waited for; raises when none will come.
+        check: Called every `CHECK_S` while an answer is waited for; raises when none will come.
     """
 
     def __init__(self, path: Path, timeout_s: float = 5.0) -> None:
@@ -368,19 +368,25 @@ def forwarder_pollers(role: str, pid: int) -> tuple[Pollers, ...]:
 
 
 class TestpmdPorts:
-    """Ports of a testpmd. A connection that broke, or answered too late, is made anew."""
+    """Ports of a testpmd. A connection that broke, or answered too late, is made anew.
+
+    Attributes:
+        check: Called every `CHECK_S` while an answer is waited for; raises when none will come.
+    """
 
     __test__ = False  # pytest would otherwise try to collect the name
 
     def __init__(self, runtime: Path, name: str) -> None:
         self._path = runtime / "dpdk" / name / "dpdk_telemetry.v2"
         self._telemetry: DpdkTelemetry | None = None
+        self.check: Callable[[], None] = lambda: None
 
     def ask(self, command: str) -> Any:
         """Send one request and return its answer."""
         if self._telemetry is None:
             try:
                 self._telemetry = DpdkTelemetry(self._path)
+                self._telemetry.check = self.check
             except (OSError, ValueError) as error:
                 raise HostError(f"testpmd is not there: {error}", where=str(self._path)) from error
         try:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import pwd
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -188,6 +189,22 @@ def is_stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal (SIGSTOP, SIGTSTP), or held by a debugger."""
     stat = _proc_stat(pid)
     return stat is not None and stat[0] in "Tt"
+
+
+#: Flag of a task that is ending (linux/sched.h), and SIGKILL's bit among pending signals.
+_PF_EXITING, _SIGKILL_PENDING = 0x4, 1 << (signal.SIGKILL - 1)
+
+
+def is_ending(pid: int) -> bool:
+    """Whether a process has begun to end: its first thread is ending, or was sent SIGKILL.
+
+    It can be waited for only when all its memory and sockets have been given back, which takes
+    seconds of a switch on hugepages. Fields of /proc/pid/stat: state, flags (9), signal (31).
+    """
+    stat = _proc_stat(pid)
+    return stat is not None and (
+        stat[0] in "ZX" or bool(int(stat[6]) & _PF_EXITING or int(stat[28]) & _SIGKILL_PENDING)
+    )
 
 
 def _proc_stat(pid: int) -> list[str] | None:

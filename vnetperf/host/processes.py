@@ -31,6 +31,7 @@ from vnetperf.host.linux import (
     ProcessId,
     belongs_to_run,
     cgroup_root,
+    is_ending,
     is_stopped,
     set_namespace,
 )
@@ -284,6 +285,8 @@ def _death_signal_prefix() -> list[str]:
 
 
 READY_POLL_S = 0.02
+#: Longest wait for the exit code of a process that has begun to end, seconds.
+LAST_S = 0.2
 TAIL_LINES = 20
 TAIL_BYTES = 16384
 
@@ -315,8 +318,8 @@ class ManagedProcess:
             raise HostError(f"does not take {line!r}: {error}", where=self.name) from error
 
     def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._popen.poll() is None
+        """Whether it still runs; what has begun to end does not."""
+        return self._popen.poll() is None and not is_ending(self.pid)
 
     @property
     def stopped(self) -> bool:
@@ -325,8 +328,14 @@ class ManagedProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit code, minus the signal's number when a signal ended it, None while it runs."""
-        return self._popen.poll()
+        """Exit code, minus the signal's number when a signal ended it, None while it runs.
+
+        None too while it is ending, and has not ended within `LAST_S`.
+        """
+        if not self.alive():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(LAST_S)
+        return self._popen.returncode
 
     def log_text(self) -> str:
         """All that it has written so far."""
@@ -402,13 +411,17 @@ class ManagedProcess:
 
     def expect_alive(self, context: str = "") -> None:
         """Raise with its last lines when it has ended."""
-        code = self.returncode
-        if code is None:
+        if self.alive():
             return
+        code = self.returncode
         names = {number.value: number.name for number in signal.Signals}
-        ending = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
+        if code is None:
+            ending = "has begun to end; how is not known yet"
+        else:
+            how = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
+            ending = f"ended by {how}"
         raise HostError(
-            f"{self.name} ended by {ending}{' ' + context if context else ''}",
+            f"{self.name} {ending}{' ' + context if context else ''}",
             where=str(self.log),
             cure=f"its command: {' '.join(self.argv)}\nits last lines:\n{self.log_tail()}",
         )

@@ -81,13 +81,13 @@ def wait_at_most(
 
 
 #: Time between two looks at a program whose answer is waited for, seconds.
-CHECK_S = 1.0
+CHECK_S = 0.25
 
 
 def receive(
     connection: socket.socket, octets: int, timeout_s: float, check: Callable[[], object]
 ) -> bytes:
-    """Receive from a program, and look at it every second meanwhile.
+    """Receive from a program, and look at it every `CHECK_S` meanwhile.
 
     Args:
         connection: A connection to it; its own time limit is `timeout_s` afterwards.

@@ -368,6 +368,8 @@ def split_by_share(count: int, shares: Sequence[float]) -> tuple[int, ...]:
 
 #: Octets of a pcap file's header, and before each frame.
 PCAP_HEADER, PCAP_RECORD = 24, 16
+#: Where its times end, ns since 1970.
+PCAP_END_NS = 2**32 * 1_000_000_000
 
 
 def pcap_file(records: Iterable[tuple[int, bytes, int]], *, nanoseconds: bool = True) -> bytes:

@@ -13,6 +13,7 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from vnetperf.host.linux import ProcessId, is_stopped, python_argv
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
-from vnetperf.host.wait import patient, wait_for
+from vnetperf.host.wait import patient, receive, wait_for
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.domain import Domain, domain_xml
 from vnetperf.virt.guest_agent import GuestAgent
@@ -58,14 +59,32 @@ class LibvirtSession:
         """True when its guests are children of this run."""
         return self._uri == EMBEDDED
 
-    def call(self, name: str, *, timeout_s: float = CALL_S, **arguments: Any) -> Any:
-        """Make a call; any thread may."""
+    def call(
+        self,
+        name: str,
+        *,
+        timeout_s: float = CALL_S,
+        check: Callable[[], None] = lambda: None,
+        **arguments: Any,
+    ) -> Any:
+        """Make a call; any thread may.
+
+        Args:
+            name: Of the call.
+            timeout_s: Longest wait on a real machine, seconds.
+            check: Called while the answer is waited for; raises when none will come.
+            arguments: Of the call.
+        """
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
             connection.settimeout(patient(timeout_s))
             try:
                 self._connect(connection)
                 connection.sendall(json.dumps({"call": name, **arguments}).encode() + b"\n")
-                line = connection.makefile("rb").readline()
+                line = b""
+                while not line.endswith(b"\n") and (
+                    more := receive(connection, 65536, patient(timeout_s), check)
+                ):
+                    line += more
             except TimeoutError as error:
                 raise HostError(f"no answer to {name} in time", where=self._uri) from error
             except OSError as error:
@@ -176,6 +195,7 @@ class Guest:
         answer = self.session.call(
             "agent",
             timeout_s=seconds + 10,
+            check=self._check_process,
             domain=self.domain.name,
             command=command,
             seconds=seconds,
@@ -256,6 +276,11 @@ class Guest:
             raise self.error(f"panicked: {panic[1].strip()}" if panic else "has ended")
         if self.pid and is_stopped(self.pid):
             raise self.error(f"does not run: QEMU (pid {self.pid}) is stopped by a signal")
+
+    def _check_process(self) -> None:
+        """Raise when its QEMU, where that is a process of this run, has ended or is stopped."""
+        if self._process is not None:
+            self.check_alive()
 
     def error(self, what: str, *, cure: str = "") -> DutError:
         """An error of this guest, with the tail of its console and of QEMU's log."""

@@ -164,6 +164,7 @@ class TestpmdSwitch(VSwitch):
         self.memif: set[str] = set()
         self.numbers: dict[Port, int] = {}
         self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
+        self._telemetry.check = self.check_alive
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:

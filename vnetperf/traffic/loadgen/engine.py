@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -580,7 +582,7 @@ class Engine:
     ) -> dict[int, Record]:
         replies = self._ask_all(command, [{"stream": one} for one in stream_ids])
         return {
-            one: parse(reply, self._read(reply["file"]))
+            one: self._read(reply["file"], partial(parse, reply))
             for one, reply in zip(stream_ids, replies, strict=True)
         }
 
@@ -590,16 +592,20 @@ class Engine:
 
     def captured(self) -> tuple[CapturedFrame, ...]:
         """Return the frames that were kept of the last trial."""
-        return read_capture(self._read(self._ask("trial/capture")["file"]))
+        return self._read(self._ask("trial/capture")["file"], read_capture)
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, parse: Callable[[bytes], Record]) -> Record:
         """What the engine has written beside its socket."""
         file = self._socket.path.parent / name
         try:
-            return file.read_bytes()
+            return parse(file.read_bytes())
         except OSError as error:
             raise GeneratorError(
                 f"what the engine wrote cannot be read: {error.strerror}", where=str(file)
+            ) from error
+        except (ValueError, LookupError, TypeError, struct.error) as error:
+            raise GeneratorError(
+                f"what the engine wrote is not whole: {error}", where=str(file)
             ) from error
 
     def learn(

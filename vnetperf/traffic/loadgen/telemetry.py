@@ -19,7 +19,7 @@ from vnetperf.host.dpdk import DpdkTelemetry
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.base import host_failures
-from vnetperf.traffic.frames import pcap_file
+from vnetperf.traffic.frames import PCAP_END_NS, pcap_file
 
 log = logging.getLogger(__name__)
 #: Requests that change nothing, many a second while a trial runs: records of them would disturb.
@@ -140,11 +140,14 @@ def parse_reply(
     kind: type[ReplyType], reply: Mapping[str, Any], prefix: str = "", **known: Any
 ) -> ReplyType:
     """Make a value of a reply; a field that may be None may be missing in it."""
-    for field in fields(kind):  # type: ignore[arg-type]  # only dataclasses are given
-        if field.name not in known:
-            optional = "None" in str(field.type)
-            name = prefix + field.name
-            known[field.name] = reply.get(name) if optional else reply[name]
+    try:
+        for field in fields(kind):  # type: ignore[arg-type]  # only dataclasses are given
+            if field.name not in known:
+                optional = "None" in str(field.type)
+                name = prefix + field.name
+                known[field.name] = reply.get(name) if optional else reply[name]
+    except (LookupError, AttributeError, TypeError) as error:
+        raise GeneratorError(f"a reply without {error}: {reply!r}"[:300], where="loadgen") from None
     return kind(**known)
 
 
@@ -507,6 +510,8 @@ def read_capture(data: bytes) -> tuple[CapturedFrame, ...]:
         at += _RECORD.size
         number = None if stream == _NO_STREAM else stream
         octets = data[at : at + kept]
+        if len(octets) < kept or wall_ns >= PCAP_END_NS:
+            raise ValueError(f"octets {at} to {at + kept} are no frame")
         frames.append(CapturedFrame(wall_ns, port, number, _KINDS[kind], octets, length))
         at += kept
     return tuple(sorted(frames, key=lambda frame: frame.wall_ns))

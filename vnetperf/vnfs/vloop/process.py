@@ -146,6 +146,7 @@ class Vloop(Vnf):
         self._attachments: tuple[Attachment, ...] = ()
         self._found: dict[str, Link] = {}
         self._telemetry = TestpmdPorts(self.directory, self.role)
+        self._telemetry.check = self.check_alive
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:

@@ -68,7 +68,7 @@ class UnixCtl:
     def __init__(self, path: str, timeout_s: float = 10.0) -> None:
         self.path = path
         self.timeout_s = timeout_s
-        #: Called every second while an answer is waited for; raises when none will come.
+        #: Called every `CHECK_S` while an answer is waited for; raises when none will come.
         self.check: Callable[[], None] = lambda: None
         self._socket: socket.socket | None = None
         self._number = 0
