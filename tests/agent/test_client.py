@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -139,6 +141,25 @@ def test_an_agent_that_is_stopped_is_named_and_its_machine_restored(
             client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
         process.kill()
     assert "the machine has been restored" in str(caught.value)
+
+
+def test_an_oserror_of_who_handles_an_event_is_not_the_agents_end(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk here, or a closed terminal, was reported as an agent that had died."""
+
+    def full(event: dict[str, Any]) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "events.txt")
+
+    client = AgentClient(Testbed(), full)
+    client._channel = loop
+    aborted: list[bool] = []
+    monkeypatch.setattr(client, "abort", lambda: aborted.append(True))
+    monkeypatch.setattr(client, "_died", lambda *_: pytest.fail("taken for the agent's end"))
+    loop.answers.append(json.dumps({"event": "wait", "holder": "another run", "seconds": 1}))
+    with pytest.raises(OSError, match=r"events\.txt"):
+        client.inventory()
+    assert aborted == [True]
 
 
 def test_closing_is_idempotent_and_needs_no_agent(client: AgentClient, loop: Loop) -> None:

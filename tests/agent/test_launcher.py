@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -539,15 +540,34 @@ def test_it_is_installed_from_what_is_roots_and_removed(
 
 
 @root_only
+@pytest.mark.parametrize(
+    "theirs", ["engine.c", "deep/er/mine.pth", "deep/_x.so", "link.py", "linked/inside.py", "deep"]
+)
 def test_an_installation_of_others_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: str
 ) -> None:
-    theirs = tmp_path / "site-packages"
-    theirs.mkdir()
-    os.chown(theirs, 65534, -1)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(theirs)])
-    monkeypatch.setattr(launcher, "why_untrusted", lambda p, only_root: str(p) * (p == theirs))
-    assert launcher.installation_problem(tmp_path / "sbin/x") == str(theirs)
+    """Whatever the file is called: C sources are built, and .pth files run, as root."""
+    site, elsewhere = tmp_path / "site-packages", tmp_path / "elsewhere"
+    (site / "deep/er").mkdir(parents=True)
+    elsewhere.mkdir()
+    for name in ("engine.c", "deep/er/mine.pth", "deep/_x.so"):
+        (site / name).write_text("x")
+    for name in ("link.py", "inside.py"):
+        (elsewhere / name).write_text("x")
+    (site / "link.py").symlink_to(elsewhere / "link.py")
+    (site / "linked").symlink_to(elsewhere)
+    (site / "again").symlink_to(site)
+    monkeypatch.setattr(sys, "path", [str(site)])
+    monkeypatch.setattr(launcher, "why_untrusted", lambda place, only_root: "")  # of this Python
+    monkeypatch.setattr(launcher, "__file__", str(site / "vnetperf/agent/launcher.py"))
+    (site / "vnetperf/conf").mkdir(parents=True)
+    assert launcher.installation_problem(site / "sbin/x") == ""
+    os.chown(site / theirs, 65534, -1)
+    name = Path(os.path.realpath(site / theirs)).name
+    assert re.search(rf"{name} belongs to user 65534", launcher.installation_problem(site / "x"))
+    os.chown(site / theirs, 0, 65534)
+    (site / theirs).chmod(0o775)
+    assert "may be written to by others" in launcher.installation_problem(site / "x")
 
 
 SCRIPT = """
@@ -562,6 +582,7 @@ exec $user "$1" -I -c "$3"
 """
 AS_NOBODY = """
 import os
+import re
 from vnetperf.agent.client import AgentClient
 from vnetperf.model.testbed import Testbed
 client = AgentClient(Testbed())

@@ -14,7 +14,7 @@ from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.results.log import read_log, unseal
-from vnetperf.results.records import BeginRecord
+from vnetperf.results.records import LOG_VERSION, BeginRecord
 from vnetperf.search import ReplayMismatchError
 
 
@@ -45,7 +45,7 @@ def test_without_checksums_it_is_not_told_from_an_edited_log(
     bench.throughput()
     bench.run.close()
     lines = [unseal(line)[0] for line in bench.path.read_bytes().splitlines()]
-    lines[0] = lines[0].replace(b'"version":3', b'"version":2')
+    lines[0] = lines[0].replace(b'"version":%d' % LOG_VERSION, b'"version":2')
     bench.path.write_bytes(b"\n".join([*lines, b""]))
     monkeypatch.setattr(goals, "make_search", another_search)
     with pytest.raises(ReplayMismatchError):

@@ -68,6 +68,8 @@ def test_the_last_restore_and_what_is_left_are_shown(
     last["differences"] = ["links: eth9 is gone (was up)"]
     _, text = doctor(facts(), monkeypatch, capsys, last=last)
     assert "1 difference(s) from before, by it or others:\n    links: eth9 is gone" in text
+    _, text = doctor(facts(), monkeypatch, capsys, last={"unknown": "FILE is of lab7"})
+    assert "last restore of this machine\n  unknown: FILE is of lab7\n" in text
 
 
 def test_what_is_missing_is_said_once_for_all_deployments(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,6 +71,40 @@ def test_what_a_run_left_is_in_its_report_and_kept(roots: HostRoots, journal: Jo
     assert last["run"] == journal.run_id
     assert tuple(last["differences"]) == report.differences
     assert not roots.state.exists()
+    assert stat.S_IMODE(roots.last.stat().st_mode) == 0o600  # it names processes and mounts
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ({"machine": "another", "boot": "another", "host": "lab7"}, "is of lab7"),
+        ({"machine": "another"}, ""),  # a container of this machine
+        ({"boot": "another"}, ""),  # before a reboot
+        ({"machine": None, "boot": None, "host": None}, "is of an older version"),
+        (None, "not as it was written"),
+    ],
+)
+def test_what_was_kept_is_of_this_machine(
+    roots: HostRoots, journal: Journal, found: dict[str, str | None] | None, why: str
+) -> None:
+    """Machines may share /var/lib; the last one to write is not this one."""
+    take_picture(journal, roots.run)
+    undo_and_compare(journal)
+    kept = json.loads(roots.last.read_text())
+    changed = {k: v for k, v in (kept | (found or {})).items() if v is not None}
+    roots.last.write_text("[]" if found is None else json.dumps(changed))
+    last = read_last(roots)
+    if why:
+        assert set(last) == {"unknown"}
+        assert why in last["unknown"]
+    else:
+        assert last["run"] == journal.run_id
+
+
+def test_what_cannot_be_read_is_not_taken_for_nothing(roots: HostRoots) -> None:
+    """It is root's alone, and an agent that only looks is the user's own."""
+    roots.last.mkdir()
+    assert "Is a directory" in read_last(roots)["unknown"]
 
 
 def test_a_run_that_left_nothing(roots: HostRoots, journal: Journal) -> None:

@@ -93,7 +93,10 @@ def test_a_configured_interface_comes_back_with_addresses_and_routes(
 
 
 def test_a_nic_with_a_route_is_not_given_away(configured: str, tester: str) -> None:
-    with HostRun.open(testbed="nic-test") as run, pytest.raises(HostError, match="is in use"):
+    with (
+        HostRun.open(testbed="nic-test") as run,
+        pytest.raises(HostError, match=r"0000:21:00\.0 is in use: it carries the address"),
+    ):
         Machine(run, MachineFacts(cpus=())).give_nic(tester, "vfio-pci")
     assert pci.nic(tester).driver == "igb"
     assert netdev.interface_of(tester) == configured

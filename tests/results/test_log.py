@@ -21,8 +21,9 @@ from vnetperf.analysis import logged_tests
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import RunResults
-from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log, unseal
+from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log, seal, unseal
 from vnetperf.results.records import (
+    LOG_VERSION,
     EndRecord,
     NotMeasuredRecord,
     Record,
@@ -177,6 +178,29 @@ def test_a_newer_log_is_refused_with_a_cure(whole: Bench, tmp_path: Path) -> Non
     assert "99" in error.what
 
 
+@pytest.mark.parametrize(
+    ("change", "newer"),
+    [
+        ({"type": "of the future"}, True),
+        ({"field of the future": 1}, True),
+        ({"search": "x"}, False),
+    ],
+)
+def test_a_record_that_only_a_newer_version_knows_names_that_cause(
+    whole: Bench, tmp_path: Path, change: dict[str, Any], newer: bool
+) -> None:
+    lines = whole.path.read_bytes().splitlines()
+    index = next(i for i, line in enumerate(lines) if b'"type":"search"' in line)
+    record = json.loads(unseal(lines[index])[0]) | change
+    before = unseal(lines[index - 1])[1]
+    lines[index] = seal(json.dumps(record).encode(), before)[0]
+    path = tmp_path / LOG_NAME
+    path.write_bytes(b"\n".join([*lines, b""]))
+    with pytest.raises(LogError, match="no record") as caught:
+        read_log(path)
+    assert ("may be newer" in caught.value.cure) is newer
+
+
 def as_version_2(content: bytes) -> list[bytes]:
     """The log as an older vnetperf wrote it: without checksums."""
     lines = [unseal(line)[0] + b"\n" for line in content.splitlines()]
@@ -193,7 +217,9 @@ def test_an_older_log_is_read_as_far_as_it_is_understood(whole: Bench, tmp_path:
     transfers = {"scenario": "vepc_bridge", "transfers": [{"spec": spec, "bits_per_second": 1e6}]}
     old = json.dumps({"type": "transfers", "result": transfers}).encode() + b"\n"
     path.write_bytes(b"".join([lines[0], old, *lines[1:]]))
-    with pytest.raises(LogError, match=r"older vnetperf \(log version 2 < 3\)") as caught:
+    with pytest.raises(
+        LogError, match=rf"older vnetperf \(log version 2 < {LOG_VERSION}\)"
+    ) as caught:
         read_log(path)
     assert caught.value.where.endswith(":2")
     assert "measure again" in caught.value.cure

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
+import stat
 import subprocess
+import sys
 import threading
 from pathlib import Path
+from socket import if_nametoindex
+from typing import Any
 
 import pytest
 
+from tests.fakes.machine import PROGRAMS, facts
+from vnetperf.host import linux
+from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import HostError
-from vnetperf.virt import session_server
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.virt import guest, session_server
+from vnetperf.virt.guest import LibvirtSession
+from vnetperf.vnfs.vloop.vm import VmVloop
 
 
 def test_threads_that_libvirt_starts_may_be_anywhere_afterwards() -> None:
@@ -57,19 +71,116 @@ def test_a_mount_that_fails_is_an_error_of_the_machine(
         session_server._mount("--bind", "/a", "/a")
 
 
-def test_a_kernel_that_cannot_confine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+#: Run as the first process of a mount namespace: what it, and a program that it starts, can open.
+CONFINED = """
+import errno, json, os, subprocess, sys
+from pathlib import Path
+from vnetperf.virt import session_server
+
+devices = session_server.confine(Path(sys.argv[1]))
+devices.give(["kmsg", "no-such-device", "null"])
+tried = {path: mode for path, mode in json.loads(sys.argv[2])}
+attempt = (
+    "import errno, json, os, sys; found = {}\\n"
+    "for path, mode in json.loads(sys.argv[1]).items():\\n"
+    "    try: os.close(os.open(path, mode))\\n"
+    "    except OSError as error: found[path] = errno.errorcode[error.errno]\\n"
+    "print(json.dumps(found))"
+)
+child = [sys.executable, "-c", attempt, json.dumps(tried)]
+done = subprocess.run(child, check=True, capture_output=True, text=True)
+seen = sorted(str(path) for path in Path("/dev").rglob("*") if path.is_char_device())
+print(json.dumps([json.loads(done.stdout), seen]))
+"""
+
+
+def test_qemu_can_open_no_device_but_those_it_was_given(tmp_path: Path) -> None:
+    """A read-only mount keeps nobody from writing to a disk by its device file."""
+    libvirts = tmp_path / "run/lv"
+    libvirts.mkdir(parents=True)
+    disk, file = tmp_path / "disk", tmp_path / "run/file"
+    os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero, which is harmless
+    disk.open("rb").close()
+    allowed = [
+        ("/dev/null", os.O_RDWR),
+        ("/dev/kmsg", os.O_WRONLY),
+        (str(file), os.O_WRONLY | os.O_CREAT),
+    ]
+    refused = {
+        str(disk): (os.O_RDONLY, "EACCES"),
+        "/dev/ptmx": (os.O_RDONLY, "ENOENT"),
+        str(tmp_path / "new"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        "/sys/devices/system/cpu/uevent": (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        "/proc/sys/kernel/core_pattern": (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        "/proc/1/root/dev/null": (os.O_RDONLY, "EACCES"),
+    }
+    tried = json.dumps([*allowed, *((path, mode) for path, (mode, _) in refused.items())])
+    child = [sys.executable, "-c", CONFINED, str(libvirts), tried]
+    done = subprocess.run(
+        [*guest.UNSHARE, *child], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    found, seen = json.loads(done.stdout)
+    assert found == {path: error for path, (_, error) in refused.items()}
+    common = {
+        f"/dev/{name}" for name in session_server.COMMON_DEVICES if Path("/dev", name).exists()
+    }
+    assert set(seen) == {*common, "/dev/kmsg"}
+    assert not {*session_server.KEPT_CAPABILITIES} & {2, 21, 27}  # by handle, mount, make devices
+
+
+def test_a_guest_is_given_the_devices_of_its_own_nics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = tmp_path / "kernel/iommu_groups/17"
+    function = tmp_path / "devices/0000:3b:02.1"
+    for place in (groups, function):
+        place.mkdir(parents=True)
+    (function / "iommu_group").symlink_to(groups)
+    monkeypatch.setattr(session_server, "PCI_DEVICES", tmp_path / "devices")
+
+    of = session_server.devices_of
+    assert of([], []) == ()
+    assert set(of(["lo"], [])) == {"net/tun", "vhost-net", f"tap{if_nametoindex('lo')}"}
+    assert set(of(["gone"], [])) == {"net/tun", "vhost-net"}
+    assert set(of([], ["0000:3b:02.1"])) == {"vfio/vfio", "vfio/17", "vfio/noiommu-17"}
+    assert of([], ["0000:3b:02.2"]) == ()
+
+
+def test_what_libvirt_found_is_kept_before_a_guest_could_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    session = object.__new__(LibvirtSession)
+    session._uri, session.directory = session_server.EMBEDDED, tmp_path
+    session._learning, session._learned = threading.Lock(), False
+    monkeypatch.setattr(session, "call", lambda name, **_: calls.append(name))
+    monkeypatch.setattr(guest, "save_capabilities", lambda _: calls.append("saved"))
+    for _ in range(2):
+        session.learn(Path("/usr/bin/qemu-system-x86_64"), "tcg")
+        session.call("start")
+    assert calls == ["capabilities", "saved", "start", "start"]
+
+
+def test_a_kernel_that_cannot_confine_is_named_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert linux.why_mounts_stay_writable() == ""
+
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-    monkeypatch.setattr(session_server, "raw_syscall", fail)
-    with pytest.raises(HostError, match=r"no mount_setattr.*Linux 5\.12"):
-        session_server._set_read_only(Path("/"), True)
-
-    def old(uri: str, directory: Path) -> None:
-        session_server._set_read_only(directory, True)
-
-    monkeypatch.setattr(session_server, "Libvirt", old)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr(session_server, "_end_with_input", lambda: None)
-    with pytest.raises(SystemExit, match=r"Linux 5\.12"):
-        session_server.main("socket", "uri", "/")
+    monkeypatch.setattr(linux, "raw_syscall", fail)
+    why = linux.why_mounts_stay_writable()
+    assert re.search(r"no mount_setattr.*Linux 5\.12", why)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
+    plain: dict[str, Any] = {
+        "deployment": make_deployment("pvp"),
+        "traffic": TrafficProfile(),
+        "vswitch": "dpdk",
+    }
+    programs = PROGRAMS | {"qemu-system-x86_64": "/usr/bin/qemu-system-x86_64"}
+    old = facts(programs=programs, confinement=why)
+    assert VmVloop.missing(old, Scenario(**plain)) == why
+    daemon = GuestOptions(uri="qemu:///system")
+    assert why not in VmVloop.missing(old, Scenario(**plain, guest=daemon))

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,24 +206,25 @@ class AgentClient:
         channel = self._channel
         deadline = time.monotonic() + length_s + patient(PATIENCE_S)
         try:
-            channel.send(json.dumps({"call": name, "args": args}))
+            with _end_of_agent(channel):
+                channel.send(json.dumps({"call": name, "args": args}))
             while True:
-                answer = json.loads(self._receive(channel, deadline))
+                with _end_of_agent(channel):
+                    answer = json.loads(self._receive(channel, deadline))
                 if "event" not in answer:
                     break
                 if answer["event"] == "log":
                     replay_record(answer["record"])
                 elif answer["event"] == "confirm":
-                    channel.send(json.dumps({"confirm": answer["number"]}))
+                    with _end_of_agent(channel):
+                        channel.send(json.dumps({"confirm": answer["number"]}))
                 elif answer["event"] == "farewell":
                     raise _AgentDiedError(answer["why"])
                 else:
                     self.on_event(answer)
-        except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
-            raise _AgentDiedError(_farewell(channel) or _last_line(error)) from None
         except _AgentDiedError:
             raise
-        except BaseException:  # Ctrl-C in the middle of a call: the agent must clean up now
+        except BaseException:  # Ctrl-C, or a full disk here: the agent must clean up now
             self.abort()
             raise
         if "error" in answer:
@@ -333,6 +334,15 @@ class AgentClient:
                 self.teardown()
             finally:
                 self.abort()
+
+
+@contextlib.contextmanager
+def _end_of_agent(channel: Any) -> Iterator[None]:
+    """Make the agent's end of whatever its channel raises; what handlers of events raise is not."""
+    try:
+        yield
+    except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
+        raise _AgentDiedError(_farewell(channel) or _last_line(error)) from None
 
 
 def _farewell(channel: Any) -> str:

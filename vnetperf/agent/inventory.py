@@ -16,6 +16,7 @@ from vnetperf.host import cpu, hugepages, kernel, nic
 from vnetperf.host.facts import attempt, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.kernel import read_value
+from vnetperf.host.linux import why_mounts_stay_writable
 from vnetperf.host.programs import (
     COMMON_PROGRAMS,
     build_id,
@@ -73,6 +74,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         memory_free_kb=_free_memory(),
         is_root=os.geteuid() == 0,
         slices=why_no_slices(),
+        confinement=why_mounts_stay_writable(),
         programs=paths,
         versions=versions,
         program_troubles={name: one.problem for name, one in found.items() if one.problem},

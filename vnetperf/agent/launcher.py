@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
 from execnet import gateway_base
 
 from vnetperf import registry
-from vnetperf.config.files import SHIPPED, SYSTEM, load_model, why_untrusted
+from vnetperf.config.files import SHIPPED, SYSTEM, load_model, why_untrusted, why_untrusted_below
 from vnetperf.config.settings import read_testbed
 from vnetperf.host.linux import CALLER
 from vnetperf.host.programs import EXTRA_PATH
@@ -50,12 +51,18 @@ def sudoers(launcher: Path, who: str) -> str:
 
 
 def installation_problem(launcher: Path) -> str:
-    """Who but root could change what the launcher would run; "" when nobody can."""
+    """Who but root could change what the launcher would run; "" when nobody can.
+
+    Every file below the package and the directories of the import path is looked at: modules,
+    libraries, C sources that are built, templates.
+    """
     package = Path(__file__).parents[1]
-    places = {Path(sys.executable), Path(sys.prefix), launcher.parent, package.parent}
-    places |= {Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()}
-    places |= {*package.rglob("*.py"), package / "conf"}
-    return next(filter(None, (why_untrusted(p, only_root=True) for p in sorted(places))), "")
+    python = Path(sys.executable), Path(sys.prefix), launcher.parent
+    library = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("LDLIBRARY"))
+    alone = (*python, library) if library.exists() else python
+    path = [Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()]
+    whole = why_untrusted_below(package, package / "conf", *path)
+    return whole or next(filter(None, (why_untrusted(p, only_root=True) for p in alone)), "")
 
 
 class _Gateway(gateway_base.WorkerGateway):

@@ -61,8 +61,9 @@ def _print_machine(facts: MachineFacts) -> None:
 def _print_last_restore(last: Mapping[str, Any], troubles: Sequence[str]) -> None:
     """Whether the machine was as before the last run, and what earlier ones left."""
     print("last restore of this machine")
-    if not last:
-        print("  unknown: no run has ended here since this is recorded")
+    if not last or "unknown" in last:
+        why = last.get("unknown", "no run has ended here since this is recorded")
+        print(f"  unknown: {why}")
     else:
         found = [*last.get("troubles", ()), *(last.get("differences") or ())]
         word = f"{len(found)} difference(s) from before, by it or others:" if found else "as before"

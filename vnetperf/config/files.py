@@ -42,7 +42,6 @@ def why_untrusted(path: Path, *, only_root: bool = False) -> str:
         only_root: True refuses what any other user than root owns, or a group may write to.
     """
     users = {0} if only_root else {0, os.geteuid(), *_caller_of_sudo()}
-    forbidden = 0o022 if only_root else 0o002
     end = path.absolute()
     try:
         end.stat()  # no link below leads to itself
@@ -54,11 +53,45 @@ def why_untrusted(path: Path, *, only_root: bool = False) -> str:
                 if why := why_untrusted(place.parent / place.readlink(), only_root=only_root):
                     return why
                 continue
-            writers = found.st_mode & (forbidden if found.st_gid else 0o002)
-            if writers and (place == end or not found.st_mode & stat.S_ISVTX):
+            sticky = place != end and found.st_mode & stat.S_ISVTX
+            if not sticky and _has_other_writers(found, only_root=only_root):
                 return f"{place} may be written to by others (mode {found.st_mode & 0o7777:04o})"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
+    return ""
+
+
+def _has_other_writers(found: os.stat_result, *, only_root: bool) -> bool:
+    """Whether the mode lets others write: anybody, and with `only_root` a group but root's."""
+    return bool(found.st_mode & (0o022 if only_root and found.st_gid else 0o002))
+
+
+def why_untrusted_below(*tops: Path) -> str:
+    """How another user than root could change a directory or anything below it; "" when none can.
+
+    Links are followed, also to directories elsewhere.
+    """
+    left, seen = [top.absolute() for top in tops], set[str]()
+    while left:
+        top = left.pop()
+        if (real := os.path.realpath(top)) in seen:
+            continue
+        seen.add(real)
+        if why := why_untrusted(top, only_root=True):
+            return why
+        if not top.is_dir():
+            continue
+        directories = [real]
+        while directories:
+            with os.scandir(directories.pop()) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    if entry.is_symlink():
+                        left.append(Path(entry.path))
+                    elif found.st_uid or _has_other_writers(found, only_root=True):
+                        return why_untrusted(Path(entry.path), only_root=True)
+                    elif entry.is_dir():
+                        directories.append(entry.path)
     return ""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import pwd
 import re
 import signal
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +74,37 @@ def bind_mount(source: Path, target: Path) -> None:
     """Make a file appear at another path, which is there already."""
     names = os.fsencode(source), os.fsencode(target)
     _checked(_libc.mount(*names, None, ctypes.c_ulong(MS_BIND), None), str(target))
+
+
+#: Attributes of a mount (linux/mount.h), for `change_mount`.
+READ_ONLY, NO_DEVICES = 1, 4
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
+
+
+def change_mount(place: Path, *, add: int = 0, clear: int = 0, recursive: bool = False) -> None:
+    """Set and clear attributes of a mount, or of all below it (mount_setattr(2))."""
+    attributes = struct.pack("=QQQQ", add, clear, 0, 0)
+    raw_syscall(
+        _MOUNT_SETATTR,
+        *(ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(os.fsencode(place))),
+        *(ctypes.c_long(_AT_RECURSIVE if recursive else 0), ctypes.c_char_p(attributes)),
+        ctypes.c_long(len(attributes)),
+    )
+
+
+def why_mounts_stay_writable() -> str:
+    """Why a private view of the file system cannot be made read-only; "" when it can."""
+    try:
+        raw_syscall(_MOUNT_SETATTR, *(ctypes.c_long(0) for _ in range(5)))
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return (
+                f"Linux {os.uname().release} has no mount_setattr(2) here, by which QEMU is kept "
+                "from the machine's files and devices: Linux 5.12 or newer has it, and a "
+                "container's seccomp profile may forbid it; or name a libvirt of this machine's "
+                "with --guest uri="
+            )
+    return ""
 
 
 def unmount(target: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from vnetperf.host import hugepages
 from vnetperf.host.journal import Journal, Record, UndoReport
-from vnetperf.host.linux import ProcessId, boot_id
+from vnetperf.host.linux import ProcessId, boot_id, machine_id
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -195,23 +195,47 @@ def _keep_last(roots: HostRoots, report: UndoReport) -> None:
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "troubles": report.troubles,
         "differences": report.differences,
+        **_here(),
     }
     draft = roots.last.with_name(f".{roots.last.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         try:
-            draft.write_text(json.dumps(found, indent=1) + "\n")
+            # It names mounts, routes and processes of this machine.
+            with os.fdopen(
+                os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
+            ) as file:
+                file.write(json.dumps(found, indent=1) + "\n")
             draft.replace(roots.last)
         finally:
             draft.unlink(missing_ok=True)
 
 
+def _here() -> dict[str, str]:
+    """Which machine this is, where several share the directory."""
+    return {"machine": machine_id(), "boot": boot_id(), "host": os.uname().nodename}
+
+
 def read_last(roots: HostRoots) -> dict[str, Any]:
-    """What was found after the last run on this machine; empty when nothing is known."""
+    """What was found after the last run on this machine.
+
+    Returns:
+        Empty when nothing was kept; ``unknown`` alone, with the reason, when it is not this
+        machine's or cannot be read.
+    """
     try:
         found = json.loads(roots.last.read_text())
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return {}
-    return found if isinstance(found, dict) else {}
+    except OSError as error:
+        return {"unknown": f"{roots.last}: {error.strerror}"}
+    except ValueError:
+        return {"unknown": f"{roots.last} is not as it was written"}
+    if not isinstance(found, dict):
+        return {"unknown": f"{roots.last} is not as it was written"}
+    # A container has its machine's boot, and often a machine-id of its own.
+    if all(found.get(key) != value for key, value in _here().items() if key != "host"):
+        return {"unknown": f"{roots.last} is of {found.get('host', 'an older version')}"}
+    return found
 
 
 def _taken(readers: Mapping[str, Callable[[], dict[str, str]]]) -> Snapshot:

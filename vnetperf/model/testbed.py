@@ -325,6 +325,7 @@ class MachineFacts(Frozen):
         memory_free_kb: Free memory by node, KiB.
         is_root: True when the agent may change the machine.
         slices: "" when EEVDF slices can be set, otherwise why not.
+        confinement: "" when QEMU can be kept from the machine's files, otherwise why not.
         programs: Program name -> path, or "" when missing.
         versions: Program name -> version text.
         libraries: Program -> libraries that it is linked with, "libgtp", where that is known.
@@ -342,6 +343,7 @@ class MachineFacts(Frozen):
     memory_free_kb: dict[int, int] = Field(default_factory=dict)
     is_root: bool = False
     slices: str = ""
+    confinement: str = ""
     programs: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     libraries: dict[str, tuple[str, ...]] = Field(default_factory=dict)

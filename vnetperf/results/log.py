@@ -328,9 +328,9 @@ def _no_record(error: Exception, written: int, where: str) -> LogError:
             where=where,
             cure="use the vnetperf that wrote it, or measure again",
         )
-    return LogError(
-        f"this line is no record: {detail}",
-        where=where,
-        cure="the log was damaged or edited; restore it from a copy, measure again, or have the "
-        "records before that line by `vnetperf report --up-to-damage`",
-    )
+    damaged = "the log was damaged or edited; restore it from a copy, measure again, or have the "
+    damaged += "records before that line by `vnetperf report --up-to-damage`"
+    unknown = {"union_tag_invalid", "extra_forbidden"}
+    if isinstance(error, ValidationError) and unknown & {one["type"] for one in error.errors()}:
+        damaged = f"use the vnetperf that wrote it, which may be newer; otherwise {damaged}"
+    return LogError(f"this line is no record: {detail}", where=where, cure=damaged)

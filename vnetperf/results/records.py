@@ -16,8 +16,8 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 
 #: Counted up when a record of before is read no more, or older tools cannot read what is new:
-#: 2 has other `transfers`; 3 has checksums, rounds, and tests besides searches.
-LOG_VERSION = 3
+#: 2 has other `transfers`; 3 has checksums, rounds, and tests besides searches; 4 has `restored`.
+LOG_VERSION = 4
 #: The first version whose lines carry checksums.
 SEALED_SINCE = 3
 

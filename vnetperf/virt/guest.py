@@ -25,9 +25,9 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
 from vnetperf.host.wait import patient, receive, wait_for
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.virt.domain import Domain, domain_xml
+from vnetperf.virt.domain import Domain, NetdevBacking, VfBacking, domain_xml
 from vnetperf.virt.guest_agent import GuestAgent
-from vnetperf.virt.session_server import EMBEDDED
+from vnetperf.virt.session_server import EMBEDDED, save_capabilities
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class LibvirtSession:
         self.directory = directory
         self._socket = directory / "session.sock"
         self._socket.unlink(missing_ok=True)
+        self._learning, self._learned = threading.Lock(), not self.private
         python = python_argv("vnetperf.virt.session_server")
         self.process: ManagedProcess = machine.spawn(
             "libvirt",
@@ -58,6 +59,17 @@ class LibvirtSession:
     def private(self) -> bool:
         """True when its guests are children of this run."""
         return self._uri == EMBEDDED
+
+    def learn(self, emulator: Path, accelerator: str) -> None:
+        """Let libvirt ask QEMU what it can, and keep that for later runs.
+
+        Before the first guest runs: one that took over QEMU could change it afterwards.
+        """
+        with self._learning:
+            if not self._learned:
+                self.call("capabilities", emulator=str(emulator), accelerator=accelerator)
+                save_capabilities(self.directory)
+                self._learned = True
 
     def call(
         self,
@@ -205,7 +217,14 @@ class Guest:
     def start(self) -> None:
         """Start it; it boots when this returns."""
         try:
-            self.session.call("start", xml=domain_xml(self.domain))
+            self.session.learn(self.domain.emulator, self.domain.accelerator)
+            backings = [nic.backing for nic in self.domain.nics]
+            self.session.call(
+                "start",
+                xml=domain_xml(self.domain),
+                taps=[one.netdev for one in backings if isinstance(one, NetdevBacking)],
+                functions=[one.pci for one in backings if isinstance(one, VfBacking)],
+            )
         except HostError as error:
             raise self.error(f"does not start: {error.what}") from error
         if self._stopped:

@@ -9,8 +9,6 @@ or ``{"error": text}``.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import json
 import os
 import platform
@@ -18,18 +16,24 @@ import pwd
 import shutil
 import signal
 import socketserver
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from socket import if_nametoindex
 from types import FrameType
 from typing import Any
 
-from vnetperf.host.linux import bind_mount, drop_from_bounds, raw_syscall
+from vnetperf.host.linux import (
+    NO_DEVICES,
+    READ_ONLY,
+    bind_mount,
+    change_mount,
+    drop_from_bounds,
+)
 from vnetperf.host.paths import make_cache
 from vnetperf.model.errors import HostError
 
@@ -47,7 +51,7 @@ def restore_capabilities(root: Path) -> None:
 
 
 def save_capabilities(root: Path) -> None:
-    """Keep what libvirt found out anew."""
+    """Keep what libvirt found out anew. To be called before any guest could have changed it."""
     with contextlib.suppress(OSError, HostError):
         kept = _saved()
         for file in (root / CAPABILITIES_DIR).glob("*.xml"):
@@ -80,20 +84,62 @@ stdio_handler = "file"
 """
 PROC = Path("/proc")
 #: Capabilities that QEMU keeps, by number (linux/capability.h): reading disks of users
-#: (DAC_OVERRIDE, DAC_READ_SEARCH) and pinning memory (IPC_LOCK). Without the others root cannot
-#: mount, trace, load modules, change interfaces or make devices.
-KEPT_CAPABILITIES = frozenset({1, 2, 14})
-_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
+#: (DAC_OVERRIDE) and pinning memory (IPC_LOCK). Without the others root cannot mount, trace, load
+#: modules, change interfaces, make devices, or open a file by its handle instead of its path
+#: (DAC_READ_SEARCH), which reaches what is hidden.
+KEPT_CAPABILITIES = frozenset({1, 14})
 #: Sockets of root's daemons are here.
 RUN = Path("/run")
+DEV = Path("/dev")
+#: Devices of every guest, and of the QEMU that libvirt asks what it can.
+COMMON_DEVICES = ("null", "zero", "full", "random", "urandom", "kvm")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
-def confine(directory: Path) -> None:
+def devices_of(taps: Iterable[str], functions: Iterable[str]) -> tuple[str, ...]:
+    """Devices that a guest's NICs need, by their names below /dev.
+
+    Args:
+        taps: Taps and macvtaps of this network namespace.
+        functions: PCI addresses of functions that are bound to vfio-pci.
+    """
+    found: list[str] = []
+    for name in taps:
+        found += ["net/tun", "vhost-net"]
+        with contextlib.suppress(OSError):  # libvirt's error names what is missing
+            found.append(f"tap{if_nametoindex(name)}")
+    for address in functions:
+        with contextlib.suppress(OSError):
+            group = (PCI_DEVICES / address / "iommu_group").readlink().name
+            found += ["vfio/vfio", f"vfio/{group}", f"vfio/noiommu-{group}"]
+    return tuple(found)
+
+
+class PrivateDevices:
+    """A /dev of this mount namespace, empty but for the devices that were given."""
+
+    def __init__(self) -> None:
+        self._machine = os.open(DEV, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        _mount("-t", "tmpfs", "-o", "mode=755,size=64k", "none", str(DEV))
+
+    def give(self, names: Iterable[str]) -> None:
+        """Show devices of the machine, as far as it has them."""
+        for name in names:
+            mine, machines = DEV / name, Path(f"/proc/self/fd/{self._machine}", name)
+            if not mine.exists() and machines.exists():
+                mine.parent.mkdir(exist_ok=True)
+                mine.touch()
+                bind_mount(machines, mine)
+                change_mount(mine, clear=NO_DEVICES | READ_ONLY)
+
+
+def confine(directory: Path) -> PrivateDevices:
     """Leave to this process, and to QEMU below it, little of what root can do.
 
     To be called by the first process of a mount namespace. The file system becomes read-only but
-    for the run's own directory, those of other daemons vanish, and whatever is started from here
-    on has few capabilities. `directory` is the one of libvirt's, below the run's.
+    for the run's own directory, no device can be opened but those of the /dev that is returned,
+    sockets of other daemons vanish, and whatever is started from here on has few capabilities.
+    `directory` is the one of libvirt's, below the run's.
     """
     run = directory.parent
     kept = os.open(run, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -102,21 +148,17 @@ def confine(directory: Path) -> None:
     # Not by mount(8), which would resolve the link to the directory that is hidden now.
     bind_mount(Path(f"/proc/self/fd/{kept}"), run)
     os.close(kept)
-    writable = [RUN, run]
-    with contextlib.suppress(HostError):  # what is kept of libvirt's, if anything is
-        _mount("--bind", str(_saved()), str(_saved()))
-        writable.append(_saved())
-    # VFIO resets functions through these; the rest of sysfs is read-only.
-    for tree in (Path("/sys/devices"), Path("/sys/bus/pci")):
-        _mount("--bind", str(tree), str(tree))
-        writable.append(tree)
-    _set_read_only(Path("/"), True, recursive=True)
-    for place in writable:
-        _set_read_only(place, False)
+    devices = PrivateDevices()
+    # A device file may be anywhere: in the file system of a container, in a user's directory.
+    change_mount(Path("/"), add=READ_ONLY | NO_DEVICES, recursive=True)
+    for place in (RUN, run, DEV):
+        change_mount(place, clear=READ_ONLY)
+    devices.give(COMMON_DEVICES)
     os.environ["TMPDIR"] = str(directory)
     last = int((PROC / "sys/kernel/cap_last_cap").read_text())
     for number in set(range(last + 1)) - KEPT_CAPABILITIES:
         drop_from_bounds(number)
+    return devices
 
 
 def _mount(*arguments: str) -> None:
@@ -127,37 +169,16 @@ def _mount(*arguments: str) -> None:
         raise HostError(f"mount fails: {what or error}", where=" ".join(arguments)) from error
 
 
-def _set_read_only(place: Path, on: bool, *, recursive: bool = False) -> None:
-    """Set or clear the flag of a mount (mount_setattr(2), Linux 5.12)."""
-    attributes = struct.pack("=QQQQ", _RDONLY if on else 0, 0 if on else _RDONLY, 0, 0)
-    try:
-        raw_syscall(
-            _MOUNT_SETATTR,
-            *(ctypes.c_long(_AT_FDCWD), ctypes.c_char_p(os.fsencode(place))),
-            *(ctypes.c_long(_AT_RECURSIVE if recursive else 0), ctypes.c_char_p(attributes)),
-            ctypes.c_long(len(attributes)),
-        )
-    except OSError as error:
-        if error.errno != errno.ENOSYS:
-            raise
-        raise HostError(
-            f"Linux {platform.release()} cannot make the file system read-only for QEMU: it has no "
-            "mount_setattr(2)",
-            accepted="Linux 5.12 or newer",
-            cure="boot a newer kernel, or name a libvirt of this machine's with uri",
-        ) from error
-
-
 class Libvirt:
     """A connection, and the calls that requests name."""
 
     def __init__(self, uri: str, directory: Path) -> None:
         self._embedded = uri == EMBEDDED
-        self._directory = directory
+        self._devices: PrivateDevices | None = None
         if self._embedded:
             _prepare(directory)
             if os.getpid() == 1:
-                confine(directory)
+                self._devices = confine(directory)
             uri = f"{EMBEDDED}?root={directory}"
         import libvirt  # noqa: PLC0415 - looks users up, which were not there before
         import libvirt_qemu  # noqa: PLC0415
@@ -173,25 +194,17 @@ class Libvirt:
         while True:
             self._libvirt.virEventRunDefaultImpl()
 
-    def version(self) -> dict[str, str]:
-        """Versions of libvirt and QEMU."""
-        found = {
-            "libvirt": _dotted(self._connection.getLibVersion()),
-            "QEMU": _dotted(self._connection.getVersion()),
-        }
-        self._keep()
-        return found
+    def capabilities(self, emulator: str, accelerator: str) -> str:
+        """What QEMU can, which libvirt asks it unless that was kept."""
+        kind = "kvm" if accelerator == "kvm" else "qemu"
+        return str(self._connection.getDomainCapabilities(emulator, "x86_64", "q35", kind))
 
-    def start(self, xml: str) -> str:
+    def start(self, xml: str, taps: list[str], functions: list[str]) -> str:
         """Start a guest that ends with this process, for which a daemon requires a flag."""
+        if self._devices is not None:
+            self._devices.give(devices_of(taps, functions))
         flags = 0 if self._embedded else self._libvirt.VIR_DOMAIN_START_AUTODESTROY
-        domain = self._connection.createXML(xml, flags)
-        self._keep()
-        return str(domain.name())
-
-    def _keep(self) -> None:
-        if self._embedded:
-            save_capabilities(self._directory)
+        return str(self._connection.createXML(xml, flags).name())
 
     def agent(self, domain: str, command: str, seconds: int) -> str:
         """Send a command to a guest's agent; its answer."""
@@ -254,10 +267,6 @@ def _on_one_processor() -> Iterator[None]:
                 os.sched_setaffinity(int(task.name), every)
 
 
-def _dotted(number: int) -> str:
-    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
-
-
 def _numbers(flags: tuple[bool, ...]) -> list[int]:
     return [cpu for cpu, set_ in enumerate(flags) if set_]
 
@@ -279,7 +288,7 @@ def _prepare(directory: Path) -> None:
             mine = directory / name
             mine.write_text(Path("/etc", name).read_text() + line)
             mine.chmod(0o644)
-            subprocess.run(["mount", "--bind", str(mine), f"/etc/{name}"], check=True, timeout=10)
+            _mount("--bind", str(mine), f"/etc/{name}")
 
 
 def _reap() -> None:
@@ -335,7 +344,7 @@ def main(socket: str, uri: str, directory: str) -> None:
         threading.Thread(target=_reap, name="reaper", daemon=True).start()
     try:
         connection = Libvirt(uri, Path(directory))
-    except HostError as error:
+    except (HostError, OSError) as error:
         sys.exit(str(error))  # the last of its log, which the run's error ends with
     with _Server(socket, _Handler) as server:
         server.libvirt = connection

@@ -90,6 +90,7 @@ class VmVloop(EndpointHost):
         """What keeps a guest from running here."""
         return (
             _missing_software(facts)
+            or ("" if scenario.guest.uri else facts.confinement)
             or cls._misfit(facts, scenario)
             or ("" if scenario.vnf_mode == BUILTIN else facts.missing_image(scenario.guest.image))
         )
