@@ -408,6 +408,19 @@ def _of_throughput(goal: GoalResult) -> tuple[bool, bool]:
     return lossy, not lossy and goal.exceed_ratio > 0
 
 
+def throughput_goal(goals: Iterable[GoalResult]) -> GoalResult | None:
+    """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
+
+    Args:
+        goals: Those of a search.
+
+    Returns:
+        The first that allows no loss in any trial, else the first without loss, else the first;
+        None without goals.
+    """
+    return min(goals, key=_of_throughput, default=None)
+
+
 class Result(Frozen):
     """Result of one test of one scenario at one frame size.
 
@@ -489,12 +502,21 @@ class Result(Frozen):
 
     @property
     def throughput_goal(self) -> GoalResult | None:
-        """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
+        """The goal whose lower bound other tests take for the throughput; None without goals."""
+        return throughput_goal(self.goals)
 
-        The first that allows no loss in any trial, else the first without loss, else the first;
-        None without goals.
+    def unmet(self, goal: GoalResult) -> str:
+        """State that no load met a goal.
+
+        Args:
+            goal: One of this result, without a lower bound.
+
+        Returns:
+            Part of a sentence: the goal, the smallest load where that one was tried, and why.
         """
-        return min(self.goals, key=_of_throughput, default=None)
+        down = f", down to {self.min_load_fps:.0f} frames/s per interface"
+        met = f"goal {goal.name}: no load met a loss ratio of {goal.loss_ratio:g}"
+        return f"{met}{down if goal.qualifier == 'at most' else ''} ({goal.reason})"
 
     @property
     def is_selection(self) -> bool:
