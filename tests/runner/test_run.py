@@ -491,6 +491,9 @@ def test_one_inconsistent_trial_is_never_repeated_and_counted(tmp_path: Path) ->
     derived = bench.derived()
     assert derived.results[0].verdicts == {Verdict.VALID: 1, Verdict.INCONSISTENT: 1}
     assert derived.results[0].trial_count == 2
+    assert derived.results[0].faults.misrouted == 1
+    for report in (markdown_report(derived), html_report(derived), terminal_text(derived)):
+        assert "Frames not as they were sent" in report
     assert any("1 INCONSISTENT" in w and "trial 2" in w for w in derived.warnings)
 
 

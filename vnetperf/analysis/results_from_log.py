@@ -367,6 +367,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "scenario": begin.scenario,
         "test": begin.test,
         "frame_size": begin.frame_size,
+        "search": begin.search,
         "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum,
         "generator_max_fps": begin.generator_max_fps,
         "directions": begin.directions,
@@ -377,7 +378,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
         "verdicts": dict(Counter(t.verdict for t in logged.trials)),
-        "faults": faults_of([t.result for t in logged.trials if is_valid(t)]),
+        "faults": faults_of(_counted(logged.trials)),
         "discarded": sum(not is_valid(t) for t in logged.trials),
     }
     if isinstance(begin, SearchRecord):
@@ -394,6 +395,11 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
             **common,
         )
     return Result(**common | _procedure_result(logged))
+
+
+def _counted(trials: Sequence[TrialRecord]) -> list[TrialResult]:
+    """Those whose faults count: a trial that is INCONSISTENT by them shows them all the same."""
+    return [t.result for t in trials if is_valid(t) or t.verdict is Verdict.INCONSISTENT]
 
 
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
@@ -478,6 +484,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         late=late,
         disturbed=result.disturbances,
         cpu=cpu_by_role(result),
+        search=trial.search,
     )
 
 
@@ -519,6 +526,7 @@ def _results_of_round(
             trial_count=len(last.get(case, ())),
             discarded=sum(not is_valid(t) for t in last.get(case, ())),
             verdicts=dict(Counter(t.verdict for t in last.get(case, ()))),
+            faults=faults_of(_counted(last.get(case, ()))),
         )
         for case, (why, failed) in missing.items()
         if case not in final

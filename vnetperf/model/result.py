@@ -320,9 +320,9 @@ class RepeatedNumber(Frozen):
 
 
 class FrameFaults(Frozen):
-    """Frames that came back otherwise than they were sent, in all valid trials of a test.
+    """Frames that came back otherwise than they were sent, in all VALID and INCONSISTENT trials.
 
-    Of a test that was deployed several times, in all rounds.
+    Of a test that was deployed several times, in all rounds, those that failed among them.
 
     RFC 2544 section 10. Each is None where it was not counted or not recorded.
 
@@ -347,6 +347,11 @@ class FrameFaults(Frozen):
     foreign: int | None = None
     stale: int | None = None
     verified: int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether any of them was."""
+        return any(count is not None for _, count in self)
 
     @classmethod
     def pooled(cls, every: Iterable[FrameFaults]) -> FrameFaults:
@@ -464,6 +469,8 @@ class Result(Frozen):
         addresses: What "address_caching" and "address_learning" found.
         service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
         deployments: Over how many deployments; None: not recorded.
+        search: Number in the log of the search or other test that the figures are of, but for those
+            of `deployments` and `faults`; 0: none, or not recorded.
     """
 
     scenario: str
@@ -499,6 +506,7 @@ class Result(Frozen):
     addresses: AddressTable | None = None
     service: Service | None = None
     deployments: Deployments | None = None
+    search: int = 0
 
     @property
     def throughput_goal(self) -> GoalResult | None:
@@ -620,6 +628,7 @@ class TrialPoint(Frozen):
             lost. None: there was no next trial.
         disturbed: What disturbed the machine during the trial.
         cpu: Processor use by role; empty: not recorded.
+        search: Number of the search or other test that it belongs to; 0: not recorded.
     """
 
     number: int
@@ -642,6 +651,7 @@ class TrialPoint(Frozen):
     late: int | None = None
     disturbed: tuple[str, ...] = ()
     cpu: tuple[RoleUse, ...] = ()
+    search: int = 0
 
 
 class Profile(Frozen):

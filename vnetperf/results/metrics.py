@@ -262,10 +262,11 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
 
     if result.status != "measured":
         yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
-        return
     for name, count in result.faults:
         if count is not None:
             yield make(f"frames_{name}", "frames", float(count))
+    if result.status != "measured":
+        return
     if result.discarded is not None:
         yield make("discarded_trials", "trials", float(result.discarded))
     for goal in result.goals:
