@@ -445,11 +445,13 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
 
 def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> list[TrialPoint]:
     """Every trial, test by test; what came late of one was found in the next that was run."""
-    run = [r for r in records if isinstance(r, TrialRecord)]
+    # A trial of a profile took what came late, and may have left some: its counts are not logged.
+    run = [r for r in records if isinstance(r, TrialRecord | ProfileRecord)]
     # None found is known only of generators that count what comes between trials, too.
     late = {
         before.number: after.result.stale or (0 if after.result.gaps else None)
         for before, after in pairwise(run)
+        if isinstance(before, TrialRecord) and isinstance(after, TrialRecord)
     }
     begins = {t.begin.search: t.begin for t in tests}
     return [

@@ -625,7 +625,7 @@ class TrialPoint(Frozen):
             next.
         send_gap_s: Longest time in which the tester did not send though a frame was due.
         late: Frames of it that came after its end, found in the next trial: they were counted as
-            lost. None: there was no next trial.
+            lost. None: there was no next trial in the log.
         disturbed: What disturbed the machine during the trial.
         cpu: Processor use by role; empty: not recorded.
         search: Number of the search or other test that it belongs to; 0: not recorded.

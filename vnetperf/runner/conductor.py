@@ -473,6 +473,8 @@ class Conductor:
         )
         result = run.client.run_trial(spec)
         run.spend("profile", spec.duration_s + spec.learning_wait_s + spec.drain_s)
+        run.spend("wait", times.settle_s)
+        time.sleep(times.settle_s)  # what follows is a trial like any other
         failure = f"not measured: {result.failure}" if result.failure else ""
         why = failure or result.uncollected.get("profile", "")
         if result.failed:
