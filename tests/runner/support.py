@@ -51,7 +51,7 @@ def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
 
     def renumbered(value: object, key: str = "") -> object:
         if isinstance(value, dict):
-            of_run = ("wall_seconds", "search")
+            of_run = ("wall_seconds", "search", "of_other_deployment")
             return {k: renumbered(v, k) for k, v in value.items() if k not in of_run}
         if isinstance(value, list):
             is_numbers = key in ("trials", "trials_at_lower_bound")

@@ -212,9 +212,7 @@ def test_a_profile_disturbs_no_trial_after_it(
     agent.stacks = {"pmd;main;poll": 3}
     waits: list[tuple[int, float]] = []
     monkeypatch.setattr("time.sleep", lambda s: waits.append((len(agent.trials), s)))
-    preset = PRESET.model_copy(
-        update={"trial": PRESET.trial.model_copy(update={"settle_s": 0.25})}
-    )
+    preset = PRESET.model_copy(update={"trial": PRESET.trial.model_copy(update={"settle_s": 0.25})})
     bench = Bench(tmp_path, agent, configuration(preset, profile=True))
     result = bench.throughput()
     bench.measure("mrr")

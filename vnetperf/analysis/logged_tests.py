@@ -202,7 +202,11 @@ def _over_deployments(
     result = found[shown]
     if len(found) > 1:
         goals = tuple(_over_rounds(goal, measured, held) for goal in result.goals)
-        update = {"goals": goals, "faults": FrameFaults.pooled(faults.values())}
+        update = {
+            "goals": goals,
+            "faults": FrameFaults.pooled(faults.values()),
+            "of_other_deployment": any(one.of_other_deployment for one in found.values()),
+        }
         result = result.model_copy(update=update)
     return result.model_copy(update={"deployments": held})
 

@@ -439,6 +439,9 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
         return found | {"status": "not measured", "why": why}
+    known = begin.inputs.get("throughput") or {}
+    given = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
+    found["of_other_deployment"] = bool(known.get("other_deployment")) and not given
     found["discarded"] = replayed.discarded  # some tests take trials that offered too little
     return found | {standard_test(begin.test).fills: replayed.found}
 

@@ -469,6 +469,8 @@ class Result(Frozen):
         addresses: What "address_caching" and "address_learning" found.
         service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
         deployments: Over how many deployments; None: not recorded.
+        of_other_deployment: Whether its loads are shares of the throughput of another deployment,
+            in any round.
         search: Number in the log of the search or other test that the figures are of, but for those
             of `deployments` and `faults`; 0: none, or not recorded.
     """
@@ -506,6 +508,7 @@ class Result(Frozen):
     addresses: AddressTable | None = None
     service: Service | None = None
     deployments: Deployments | None = None
+    of_other_deployment: bool = False
     search: int = 0
 
     @property
@@ -527,9 +530,14 @@ class Result(Frozen):
         return f"{met}{down if goal.qualifier == 'at most' else ''} ({goal.reason})"
 
     @property
-    def is_selection(self) -> bool:
-        """Whether too many of all trials were discarded."""
-        return (self.discarded or 0) > MOST_DISCARDED * self.trial_count
+    def irregular(self) -> str:
+        """Why all numbers of a test are irregular; "": they are not, or goals are judged singly."""
+        whys = []
+        if not self.goals and (self.discarded or 0) > MOST_DISCARDED * self.trial_count:
+            whys.append(f"{self.discarded} of {self.trial_count} trials were discarded")
+        if self.of_other_deployment:
+            whys.append("its loads are shares of the throughput of another deployment")
+        return "; ".join(whys)
 
     @property
     def size_name(self) -> str:

@@ -760,10 +760,7 @@ def group_notes(group: Group) -> Iterator[str]:
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
             yield f"{result.size_text}: trials not counted (verdict): {counts}"
-        if result.is_selection and not result.goals:
-            yield (
-                f"{result.size_text}: irregular: {result.discarded} of {result.trial_count} trials "
-                "were discarded"
-            )
+        if result.irregular:
+            yield f"{result.size_text}: irregular: {result.irregular}"
     for flag, where in irregular.items():
         yield f"{', '.join(where)}: {flag}"

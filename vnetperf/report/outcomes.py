@@ -1053,4 +1053,5 @@ def tables(group: Group) -> tuple[Table, ...]:
 def headline(result: Result) -> tuple[str, str]:
     """The answer in few words, and what it was found with, for a cell of an overview."""
     held = ((of, getattr(result, name)) for name, of in _HEADLINES.items())
-    return next((of(result, found) for of, found in held if found), ("", ""))
+    answer, more = next((of(result, found) for of, found in held if found), ("", ""))
+    return f"{answer} (irregular)" if answer and result.irregular else answer, more

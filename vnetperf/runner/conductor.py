@@ -379,7 +379,8 @@ class Conductor:
         if measured.deployment == self.run.deployment:
             return known
         note = "the throughput is that of another deployment, which may carry more or less"
-        return known.model_copy(update={"note": "; ".join(filter(None, (known.note, note)))})
+        notes = "; ".join(filter(None, (known.note, note)))
+        return known.model_copy(update={"note": notes, "other_deployment": True})
 
     def _result(self, logged: LoggedTest) -> Result:
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
