@@ -17,6 +17,7 @@ from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive, result_of
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.trial import Gaps, TrialGaps
 from vnetperf.results.log import read_log
 from vnetperf.testing.sim import SimulatedDut
 
@@ -148,6 +149,32 @@ def test_running_what_is_missing_completes_the_answer(tmp_path: Path) -> None:
     assert found.regular
     assert found.lower_bound_fps is not None
     assert found.lower_bound_fps == pytest.approx(2 * 640e3 / 0.95, rel=0.02)
+
+
+def test_trials_in_doubt_for_another_goal_are_counted_as_discarded(run: Bench) -> None:
+    """A tester that stood still in most trials at a bound leaves a selection of them."""
+    search = logged(run)
+    goal = replace(NDR, name="asked", loss_ratio=0.0001, width=0.3)
+    found = answer_goal(search.begin, search, goal).result
+    assert found.regular
+    lower = found.lower_bound_load_fps
+    assert lower is not None
+    first = next(t for t in search.trials if t.number == found.trials_at_lower_bound[0])
+    away = Gaps(max_s=0.01, hold_s=0.001, over_s=0.01)
+    directions = tuple(
+        d.model_copy(update={"received": d.sent - d.sent // 1000}) for d in first.result.directions
+    )
+    gaps = TrialGaps(poll=away, send=Gaps(max_s=0.0), catch_up_frames=9)
+    update = {"directions": directions, "gaps": gaps}
+    stalled = first.model_copy(update={"result": first.result.model_copy(update=update)})
+    again = answer_goal(
+        search.begin, replace(search, trials=[*search.trials, stalled, stalled]), goal
+    ).result
+    assert again.at_lower_bound is not None
+    assert again.at_lower_bound.discarded == 2
+    assert again.lower_bound_fps == found.lower_bound_fps
+    assert not again.regular
+    assert "2 of 4 trials at the lower bound were discarded" in again.reason
 
 
 def test_answers_stand_beside_the_goals_of_the_log(run: Bench) -> None:

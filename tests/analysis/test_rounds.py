@@ -13,9 +13,10 @@ from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from vnetperf.analysis.logged_tests import _repeated_number, by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
+from vnetperf.model.errors import DutError
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result
-from vnetperf.model.trial import TrialResult
+from vnetperf.model.trial import ThreadLoad, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.results.log import read_log
 from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of
@@ -118,6 +119,65 @@ def test_faults_of_every_round_are_in_the_result_and_each_is_named(tmp_path: Pat
         assert "round 3" in report
     (metric,) = (m for m in metrics_of(result) if m.name == "frames_duplicated")
     assert metric.value == result.faults.duplicated
+
+
+def test_the_processors_of_the_round_that_is_shown_are_in_the_table(tmp_path: Path) -> None:
+    def busy(_: int, result: TrialResult) -> TrialResult:
+        pmd = ThreadLoad(role="pmd", thread="pmd-c01", cpu=1, user=0.9, system=0.05)
+        return result.model_copy(update={"threads": (pmd,)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=busy))
+    for number, capacity in {1: 500e3, 2: 550e3, 3: 600e3}.items():
+        bench.run.begin_round(number, 3)
+        bench.agent.duts = (SimulatedDut(capacity),) * 2
+        bench.throughput()
+        bench.measure("mrr")
+    bench.run.close()
+    results = bench.derived()
+    result = next(r for r in results.results if r.test == "throughput")
+    assert result.deployments is not None
+    assert result.deployments.shown == 2
+    shown = [t for t in results.trials if t.search == result.search]
+    assert len(shown) == result.trial_count
+    (at,) = {t.number for t in shown} & {result.goals[0].trials_at_lower_bound[-1]}
+    page = html_report(results)
+    for report in (markdown_report(results), page):
+        assert "Processor use by role" in report
+        assert f"ndr, trial {at}" in report
+    mrr = next(r for r in results.results if r.test == "mrr")
+    tried = [t for t in results.trials if t.test == "mrr"]
+    assert 3 * mrr.trial_count == len(tried)
+    assert f"{len(tried)} trials, {mrr.trial_count} of them in what is shown;" in page
+    assert f"{len(results.trials)} trials in 6 searches and other tests" in page
+
+
+def test_faults_of_a_round_that_failed_by_them_are_in_the_result(tmp_path: Path) -> None:
+    def spoil(_: int, result: TrialResult) -> TrialResult:
+        directions = tuple(d.model_copy(update={"misrouted": 500}) for d in result.directions)
+        return result.model_copy(update={"directions": directions})
+
+    bench = rounds(tmp_path, {1: 500e3, 2: 550e3})
+    bench.run.begin_round(3, 4)
+    bench.agent.spoil = spoil
+    with pytest.raises(DutError, match="wrong port"):
+        bench.throughput()
+    bench.run.begin_round(4, 4)
+    bench.agent.fail_deploy = "busy"
+    with pytest.raises(DutError, match="busy"):
+        bench.throughput()
+    bench.run.close(1)
+    results = bench.derived()
+    (result,) = results.results
+    assert result.status == "measured"
+    assert result.faults.misrouted == 1000
+    assert result.deployments is not None
+    misrouted = {n: found.misrouted for n, found in result.deployments.faults.items()}
+    assert misrouted == {1: 0, 2: 0, 3: 1000}
+    for report in (markdown_report(results), html_report(results), terminal_text(results)):
+        assert "Frames not as they were sent" in report
+        assert "round 3" in report
+    (metric,) = (m for m in metrics_of(result) if m.name == "frames_misrouted")
+    assert metric.value == 1000
 
 
 def test_a_round_that_failed_hides_no_other(tmp_path: Path) -> None:

@@ -103,6 +103,20 @@ def test_what_is_not_known_is_no_number() -> None:
     assert tcp_quality(stream, (stream, lossy)).time_ratio is None
 
 
+def test_a_round_trip_below_the_baseline_is_no_delay_of_zero() -> None:
+    """A least round trip of messages above that of the stream is no baseline of it."""
+    slow = other("TCP_RR", round_trip_us={"min": 200.0})
+    stream = other("TCP_STREAM", **STREAM)
+    found = tcp_quality(stream, (stream, slow))
+    assert found.baseline_us == 120.0
+    assert "under load" in found.baseline_of
+    assert found.buffer_delay == pytest.approx(1.5)
+    bare = other("TCP_STREAM", **STREAM | {"tcp_round_trip_us": {"mean": 150.0}})
+    found = tcp_quality(bare, (bare, slow))
+    assert found.buffer_delay is None
+    assert found.why == "its mean round trip, 150 us, is below the baseline, 200 us"
+
+
 @given(st.floats(1, 1e12), st.integers(0, 10**6), st.integers(1, 65_000), st.floats(1, 1e6))
 def test_efficiency_is_a_share_and_a_delay_no_gain(
     octets: float, again: int, segment: int, mean: float

@@ -51,7 +51,8 @@ def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
 
     def renumbered(value: object, key: str = "") -> object:
         if isinstance(value, dict):
-            return {k: renumbered(v, k) for k, v in value.items() if k != "wall_seconds"}
+            of_run = ("wall_seconds", "search", "of_other_deployment")
+            return {k: renumbered(v, k) for k, v in value.items() if k not in of_run}
         if isinstance(value, list):
             is_numbers = key in ("trials", "trials_at_lower_bound")
             return [own[one] if is_numbers else renumbered(one) for one in value]

@@ -211,6 +211,25 @@ def test_call_stacks_that_cannot_be_had_are_told_once_and_harm_nothing(tmp_path:
     assert not (tmp_path / "profiles").exists()
 
 
+def test_a_profile_disturbs_no_trial_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows is settled as after any trial, and nothing is known of frames that were late."""
+    agent = FakeAgent(spoil=lambda number, result: result.model_copy(update={"stale": number}))
+    agent.stacks = {"pmd;main;poll": 3}
+    waits: list[tuple[int, float]] = []
+    monkeypatch.setattr("time.sleep", lambda s: waits.append((len(agent.trials), s)))
+    preset = PRESET.model_copy(update={"trial": PRESET.trial.model_copy(update={"settle_s": 0.25})})
+    bench = Bench(tmp_path, agent, configuration(preset, profile=True))
+    result = bench.throughput()
+    bench.measure("mrr")
+    settled = {number for number, s in waits if s == 0.25}
+    assert settled == set(range(1, len(agent.trials) + 1))
+    late = {t.number: t.late for t in bench.derived().trials}
+    assert late[result.trial_count] is None
+    assert late[1] == 2
+
+
 def test_a_dut_that_dies_of_a_profile_is_deployed_anew(tmp_path: Path) -> None:
     def spoil(number: int, result: TrialResult) -> TrialResult:
         if not agent.trials[-1].profile:
@@ -245,7 +264,7 @@ def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path) -> None:
 def test_without_a_throughput_there_is_no_number_and_no_second_search(tmp_path: Path) -> None:
     bench = short(tmp_path, FakeAgent(duts=[SimulatedDut(10), SimulatedDut(10)]))
     for _ in range(2):
-        with pytest.raises(NoResultError, match="no load met goal ndr"):
+        with pytest.raises(NoResultError, match="goal ndr: no load met"):
             bench.measure("latency")
     assert opened(bench) == [("throughput", 1)]
     assert [r.test for r in bench.derived().results] == ["throughput", "latency"]

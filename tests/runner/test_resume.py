@@ -9,10 +9,14 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, configuration
+from vnetperf.analysis.comparison import why_not_comparable
 from vnetperf.analysis.goals import goals_of
 from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.result import Result
+from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.results.records import (
     ProcedureRecord,
     Record,
@@ -261,4 +265,26 @@ def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Pat
     live.run.forget_deployment()
     assert all(ANOTHER in at.note for at in live.measure("latency").latency_at)
     live.run.close()
-    assert ANOTHER in next(r.soak for r in again.derived().results if r.soak).note
+    derived = again.derived()
+    assert ANOTHER in next(r.soak for r in derived.results if r.soak).note
+    irregular = {r.test: r.irregular for r in derived.results}
+    assert "throughput of another deployment" in irregular["soak"]
+    assert not irregular["latency"]
+    for report in (markdown_report(derived), html_report(derived), terminal_text(derived)):
+        assert (
+            "irregular: its loads are shares of the throughput of another deployment"
+            in " ".join(report.split())
+        )
+    (ours,) = (m for r in whole_soak(tmp_path) for m in compared_metrics_of(r) if m.main)
+    (theirs,) = (m for r in derived.results if r.soak for m in compared_metrics_of(r) if m.main)
+    assert "irregular" in theirs.marks
+    assert why_not_comparable([ours], [theirs]) == (
+        "different conditions: throughput is none in A and that of another deployment in B"
+    )
+
+
+def whole_soak(folder: Path) -> tuple[Result, ...]:
+    """That of a run that was not interrupted."""
+    bench = Bench(folder / "whole", FakeAgent(duts=duts(700e3)))
+    bench.measure("soak")
+    return tuple(r for r in bench.derived().results if r.soak)

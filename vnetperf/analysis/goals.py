@@ -34,6 +34,7 @@ from vnetperf.model.trial import (
     TrialGaps,
     TrialResult,
     TrialSpec,
+    Verdict,
     VisitRole,
 )
 from vnetperf.procedures.base import direction_name
@@ -437,7 +438,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
     """Answer a goal from the trials of a search."""
     criterion, limits = Criterion.of_goal(goal), begin.limits
     if goal.loss_ratio not in {own.loss_ratio for own in begin.goals}:
-        logged = replace(logged, trials=[t for t in logged.trials if not _in_doubt(t, goal)])
+        logged = replace(logged, trials=[_judged_for(t, goal) for t in logged.trials])
     loads, history = _by_load(logged)
     bounds = history.bounds(criterion)
     lower, upper = (
@@ -481,11 +482,14 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
     return Answer(goal_result(found, begin, logged), missing)
 
 
-def _in_doubt(trial: TrialRecord, goal: SearchGoal) -> bool:
-    """Whether a trial judged for other goals may be lossy for this one by a stall alone."""
+def _judged_for(trial: TrialRecord, goal: SearchGoal) -> TrialRecord:
+    """A trial judged for other goals, which may be lossy for this one by a stall alone."""
     result = trial.result
     counted = result.directions if is_valid(trial) else ()
-    return any(result.is_in_doubt(d, goal.loss_ratio) for d in counted)
+    if not any(result.is_in_doubt(d, goal.loss_ratio) for d in counted):
+        return trial
+    reason = f"what the tester may have lost decides about a loss ratio of {goal.loss_ratio:g}"
+    return trial.model_copy(update={"verdict": Verdict.TESTER_STALLED, "reason": reason})
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:

@@ -188,6 +188,8 @@ def _over_deployments(
     measured = {n: result for n, result in found.items() if result.status == "measured"}
     failures = {n: result.why for n, result in found.items() if n not in measured}
     shown = _shown_round(case, cases, measured) if measured else max(found)
+    # A round that failed before its first trial has counted nothing.
+    faults = {n: one.faults for n, one in found.items() if n in measured or one.faults.is_counted}
     held = Deployments(
         planned=max(planned, len(found)),
         attempted=len(found),
@@ -195,13 +197,17 @@ def _over_deployments(
         failures=failures,
         shown=shown if measured else 0,
         numbers=_repeated_numbers(measured) if len(found) > 1 else (),
-        faults={n: one.faults for n, one in measured.items()} if len(measured) > 1 else {},
+        faults=faults if len(faults) > 1 else {},
     )
     result = found[shown]
-    if len(found) > 1 and measured:
+    if len(found) > 1:
         goals = tuple(_over_rounds(goal, measured, held) for goal in result.goals)
-        faults = FrameFaults.pooled(one.faults for one in measured.values())
-        result = result.model_copy(update={"goals": goals, "faults": faults})
+        update = {
+            "goals": goals,
+            "faults": FrameFaults.pooled(faults.values()),
+            "of_other_deployment": any(one.of_other_deployment for one in found.values()),
+        }
+        result = result.model_copy(update=update)
     return result.model_copy(update={"deployments": held})
 
 

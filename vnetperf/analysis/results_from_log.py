@@ -367,6 +367,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "scenario": begin.scenario,
         "test": begin.test,
         "frame_size": begin.frame_size,
+        "search": begin.search,
         "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum,
         "generator_max_fps": begin.generator_max_fps,
         "directions": begin.directions,
@@ -377,7 +378,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
         "verdicts": dict(Counter(t.verdict for t in logged.trials)),
-        "faults": faults_of([t.result for t in logged.trials if is_valid(t)]),
+        "faults": faults_of(_counted(logged.trials)),
         "discarded": sum(not is_valid(t) for t in logged.trials),
     }
     if isinstance(begin, SearchRecord):
@@ -394,6 +395,11 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
             **common,
         )
     return Result(**common | _procedure_result(logged))
+
+
+def _counted(trials: Sequence[TrialRecord]) -> list[TrialResult]:
+    """Those whose faults count: a trial that is INCONSISTENT by them shows them all the same."""
+    return [t.result for t in trials if is_valid(t) or t.verdict is Verdict.INCONSISTENT]
 
 
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
@@ -433,17 +439,22 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
         return found | {"status": "not measured", "why": why}
+    known = begin.inputs.get("throughput") or {}
+    given = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
+    found["of_other_deployment"] = bool(known.get("other_deployment")) and not given
     found["discarded"] = replayed.discarded  # some tests take trials that offered too little
     return found | {standard_test(begin.test).fills: replayed.found}
 
 
 def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> list[TrialPoint]:
     """Every trial, test by test; what came late of one was found in the next that was run."""
-    run = [r for r in records if isinstance(r, TrialRecord)]
+    # A trial of a profile took what came late, and may have left some: its counts are not logged.
+    run = [r for r in records if isinstance(r, TrialRecord | ProfileRecord)]
     # None found is known only of generators that count what comes between trials, too.
     late = {
         before.number: after.result.stale or (0 if after.result.gaps else None)
         for before, after in pairwise(run)
+        if isinstance(before, TrialRecord) and isinstance(after, TrialRecord)
     }
     begins = {t.begin.search: t.begin for t in tests}
     return [
@@ -478,6 +489,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         late=late,
         disturbed=result.disturbances,
         cpu=cpu_by_role(result),
+        search=trial.search,
     )
 
 
@@ -519,6 +531,7 @@ def _results_of_round(
             trial_count=len(last.get(case, ())),
             discarded=sum(not is_valid(t) for t in last.get(case, ())),
             verdicts=dict(Counter(t.verdict for t in last.get(case, ()))),
+            faults=faults_of(_counted(last.get(case, ()))),
         )
         for case, (why, failed) in missing.items()
         if case not in final

@@ -320,9 +320,9 @@ class RepeatedNumber(Frozen):
 
 
 class FrameFaults(Frozen):
-    """Frames that came back otherwise than they were sent, in all valid trials of a test.
+    """Frames that came back otherwise than they were sent, in all VALID and INCONSISTENT trials.
 
-    Of a test that was deployed several times, in all rounds.
+    Of a test that was deployed several times, in all rounds, those that failed among them.
 
     RFC 2544 section 10. Each is None where it was not counted or not recorded.
 
@@ -347,6 +347,11 @@ class FrameFaults(Frozen):
     foreign: int | None = None
     stale: int | None = None
     verified: int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether any of them was."""
+        return any(count is not None for _, count in self)
 
     @classmethod
     def pooled(cls, every: Iterable[FrameFaults]) -> FrameFaults:
@@ -408,6 +413,19 @@ def _of_throughput(goal: GoalResult) -> tuple[bool, bool]:
     return lossy, not lossy and goal.exceed_ratio > 0
 
 
+def throughput_goal(goals: Iterable[GoalResult]) -> GoalResult | None:
+    """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
+
+    Args:
+        goals: Those of a search.
+
+    Returns:
+        The first that allows no loss in any trial, else the first without loss, else the first;
+        None without goals.
+    """
+    return min(goals, key=_of_throughput, default=None)
+
+
 class Result(Frozen):
     """Result of one test of one scenario at one frame size.
 
@@ -451,6 +469,10 @@ class Result(Frozen):
         addresses: What "address_caching" and "address_learning" found.
         service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
         deployments: Over how many deployments; None: not recorded.
+        of_other_deployment: Whether its loads are shares of the throughput of another deployment,
+            in any round.
+        search: Number in the log of the search or other test that the figures are of, but for those
+            of `deployments` and `faults`; 0: none, or not recorded.
     """
 
     scenario: str
@@ -486,20 +508,36 @@ class Result(Frozen):
     addresses: AddressTable | None = None
     service: Service | None = None
     deployments: Deployments | None = None
+    of_other_deployment: bool = False
+    search: int = 0
 
     @property
     def throughput_goal(self) -> GoalResult | None:
-        """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
+        """The goal whose lower bound other tests take for the throughput; None without goals."""
+        return throughput_goal(self.goals)
 
-        The first that allows no loss in any trial, else the first without loss, else the first;
-        None without goals.
+    def unmet(self, goal: GoalResult) -> str:
+        """State that no load met a goal.
+
+        Args:
+            goal: One of this result, without a lower bound.
+
+        Returns:
+            Part of a sentence: the goal, the smallest load where that one was tried, and why.
         """
-        return min(self.goals, key=_of_throughput, default=None)
+        down = f", down to {self.min_load_fps:.0f} frames/s per interface"
+        met = f"goal {goal.name}: no load met a loss ratio of {goal.loss_ratio:g}"
+        return f"{met}{down if goal.qualifier == 'at most' else ''} ({goal.reason})"
 
     @property
-    def is_selection(self) -> bool:
-        """Whether too many of all trials were discarded."""
-        return (self.discarded or 0) > MOST_DISCARDED * self.trial_count
+    def irregular(self) -> str:
+        """Why all numbers of a test are irregular; "": they are not, or goals are judged singly."""
+        whys = []
+        if not self.goals and (self.discarded or 0) > MOST_DISCARDED * self.trial_count:
+            whys.append(f"{self.discarded} of {self.trial_count} trials were discarded")
+        if self.of_other_deployment:
+            whys.append("its loads are shares of the throughput of another deployment")
+        return "; ".join(whys)
 
     @property
     def size_name(self) -> str:
@@ -595,9 +633,10 @@ class TrialPoint(Frozen):
             next.
         send_gap_s: Longest time in which the tester did not send though a frame was due.
         late: Frames of it that came after its end, found in the next trial: they were counted as
-            lost. None: there was no next trial.
+            lost. None: there was no next trial in the log.
         disturbed: What disturbed the machine during the trial.
         cpu: Processor use by role; empty: not recorded.
+        search: Number of the search or other test that it belongs to; 0: not recorded.
     """
 
     number: int
@@ -620,6 +659,7 @@ class TrialPoint(Frozen):
     late: int | None = None
     disturbed: tuple[str, ...] = ()
     cpu: tuple[RoleUse, ...] = ()
+    search: int = 0
 
 
 class Profile(Frozen):

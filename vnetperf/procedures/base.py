@@ -22,6 +22,7 @@ class KnownThroughput(Frozen):
         loss_ratio: Loss ratio of the goal, 0..1.
         qualifier: "at least" when the largest load that was tried met the goal.
         note: What a reader must know of it; "".
+        other_deployment: Whether it is that of another deployment than the test's own.
     """
 
     load_fps: float
@@ -30,6 +31,7 @@ class KnownThroughput(Frozen):
     loss_ratio: float = 0.0
     qualifier: Literal["", "at least"] = ""
     note: str = ""
+    other_deployment: bool = False
 
 
 P = TypeVar("P", bound=Parameters)

@@ -155,6 +155,7 @@ def _phase(row: Row) -> object:
 
 _TRIALS: Columns = {
     "number": "trial.number",
+    "search": "trial.search",
     **_case("trial"),
     "load_fps_per_interface": "trial.load_fps",
     "duration_s": "trial.duration_s",

@@ -20,7 +20,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.trial import Latency, TrialGaps, Verdict
-from vnetperf.report.summary import Case, Group, case_of
+from vnetperf.report.summary import Case, Group, case_of, shown_trials
 from vnetperf.report.table import NONE, Cell, Column, Table
 
 NO_LOAD_MET = "no load met the goal"
@@ -493,7 +493,7 @@ _SEARCHES: tuple[Column[_SearchRow], ...] = (
 
 def search_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
     """What each search took."""
-    rows = [(r, trials.get(case_of(r), ())) for r in group.measured]
+    rows = [(r, shown_trials(r, trials)) for r in group.measured]
     return Table.of("Searches" if group.goal_names else "Trials", _SEARCHES, rows)
 
 
@@ -588,8 +588,7 @@ def _decisive_trials(
     result: Result, trials: Sequence[TrialPoint]
 ) -> Iterator[tuple[str, TrialPoint]]:
     """The trial that stands for each goal; of another test the largest load without loss."""
-    of_last = trials[-(result.trial_count or 0) :]  # a test that was begun anew stands for nothing
-    good = [t for t in of_last if t.verdict is Verdict.VALID and t.cpu]
+    good = [t for t in trials if t.verdict is Verdict.VALID and t.cpu]
     if result.goals:
         for goal in result.goals:
             there = [t for t in good if t.number in goal.trials_at_lower_bound]
@@ -610,7 +609,7 @@ def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tabl
     rows = [
         (result, at, use)
         for result in group.measured
-        for at, trial in _decisive_trials(result, trials.get(case_of(result), ()))
+        for at, trial in _decisive_trials(result, shown_trials(result, trials))
         for use in trial.cpu
     ]
     table = Table.of("Processor use by role", _CPU, rows)
@@ -761,10 +760,7 @@ def group_notes(group: Group) -> Iterator[str]:
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
             yield f"{result.size_text}: trials not counted (verdict): {counts}"
-        if result.is_selection and not result.goals:
-            yield (
-                f"{result.size_text}: irregular: {result.discarded} of {result.trial_count} trials "
-                "were discarded"
-            )
+        if result.irregular:
+            yield f"{result.size_text}: irregular: {result.irregular}"
     for flag, where in irregular.items():
         yield f"{', '.join(where)}: {flag}"

@@ -31,14 +31,19 @@ def _group_part(
         for r in group.results
         if r.status == "not measured"
     )
-    if not group.measured:
-        return
+    yield "\n".join(
+        f"- {r.size_text}: irregular: {escape_markdown(r.irregular)}"
+        for r in group.measured
+        if r.irregular
+    )
     if group.goal_names:
         yield "\n".join(_goals_of(group))
         yield from table_markdown(goal_text.goal_table(group), empty=_EMPTY)
         yield from table_markdown(goal_text.direction_table(group), empty=_EMPTY)
     for found in outcomes.tables(group):
         yield from table_markdown(found)
+    if not group.measured:
+        return
     yield from table_markdown(goal_text.search_table(group, trials), empty=_EMPTY)
     yield from table_markdown(goal_text.loss_table(group, trials), empty=_EMPTY)
     yield from table_markdown(goal_text.cpu_table(group, trials))

@@ -994,8 +994,8 @@ _FAULTS: tuple[Column[Entry[FrameFaults]], ...] = (_SIZE, *map(_fault_column, FA
 #: Of a test that was deployed several times.
 _DEPLOYMENT: Column[Entry[FrameFaults]] = Column("deployment", lambda e: e.of or None, words=True)
 _FAULTS_NOTE = (
-    "In all valid trials. Late, misrouted and altered frames (of another length or payload than "
-    "was sent) count as lost."
+    "In all VALID and INCONSISTENT trials. Late, misrouted and altered frames (of another length "
+    "or payload than was sent) count as lost."
 )
 
 
@@ -1009,7 +1009,7 @@ def _fault_entries(result: Result) -> Iterator[Entry[FrameFaults]]:
 def _fault_tables(group: Group) -> Iterator[Table]:
     rows = [
         entry
-        for r in group.measured
+        for r in group.results
         if any(getattr(one.found, name) for one in _fault_entries(r) for name in FAULTS)
         for entry in _fault_entries(r)
     ]
@@ -1053,4 +1053,5 @@ def tables(group: Group) -> tuple[Table, ...]:
 def headline(result: Result) -> tuple[str, str]:
     """The answer in few words, and what it was found with, for a cell of an overview."""
     held = ((of, getattr(result, name)) for name, of in _HEADLINES.items())
-    return next((of(result, found) for of, found in held if found), ("", ""))
+    answer, more = next((of(result, found) for of, found in held if found), ("", ""))
+    return f"{answer} (irregular)" if answer and result.irregular else answer, more

@@ -28,7 +28,7 @@ from vnetperf.report.comparison import (
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
 from vnetperf.report.plot import Plot, data, legend, svg, templates
-from vnetperf.report.summary import Case, Group, case_of, flatten_facts
+from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials
 from vnetperf.report.table import Column, Table
 
 #: The files beside the page that hold its numbers.
@@ -99,12 +99,12 @@ class GroupView:
         """What the test took, in a line."""
         measured = self.group.measured
         tried = [t for r in measured for t in self._trials_of(r)]
+        shown = [t for r in measured for t in shown_trials(r, self.trials)]
         bad = sum(t.verdict is not Verdict.VALID for t in tried)
         discarded = f", {bad} of them not counted (verdict)" if bad else ""
-        traffic = units.seconds(sum(r.trial_seconds for r in measured))
-        whole = units.seconds(sum(r.wall_seconds for r in measured))
-        count = sum(r.trial_count for r in measured)
-        return f"{count} trials{discarded}; {traffic} of traffic, {whole} in all."
+        besides = f", {len(shown)} of them in what is shown" if len(shown) < len(tried) else ""
+        traffic = units.seconds(sum(t.duration_s for t in tried))
+        return f"{len(tried)} trials{besides}{discarded}; {traffic} of traffic."
 
     @property
     def hops(self) -> list[str]:
@@ -133,8 +133,6 @@ class GroupView:
         goals = [g for r in group.measured for g in r.goals]
         directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
         of = [(r, self._trials_of(r)) for r in group.measured]
-        # A search that was begun anew stands for nothing: only the last one is drawn.
-        last = [(r, found[-(r.trial_count or 0) :]) for r, found in of]
         latencies = [
             plots.latency_plot(r, plots.latency_lines(r), names, directions) for r, _ in of
         ]
@@ -142,7 +140,7 @@ class GroupView:
             _strip("Loss against load", [plots.loss_plot(r, found, names) for r, found in of]),
             _strip(
                 "Loads in the order they were tried",
-                [plots.search_plot(r, found, names) for r, found in last],
+                [plots.search_plot(r, shown_trials(r, self.trials), names) for r, _ in of],
             ),
             _strip("Latency at the lower bounds", latencies),
             _strip(
@@ -160,7 +158,7 @@ class GroupView:
         """Plots of every other test."""
         made = [strip for strips in _OUTCOME_STRIPS for strip in strips(self.group)]
         bursts = [r for r in self.group.measured if r.back_to_back]
-        tried = [plots.search_plot(r, self._trials_of(r), ()) for r in bursts]
+        tried = [plots.search_plot(r, shown_trials(r, self.trials), ()) for r in bursts]
         made.append(_strip("Bursts in the order they were tried", tried))
         return [strip for strip in made if strip]
 

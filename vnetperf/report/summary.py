@@ -77,6 +77,11 @@ def trials_by_case(results: RunResults) -> Mapping[Case, list[TrialPoint]]:
     return found
 
 
+def shown_trials(result: Result, trials: Mapping[Case, Sequence[TrialPoint]]) -> list[TrialPoint]:
+    """The trials that a result's figures are of: of one deployment, none of a test begun anew."""
+    return [t for t in trials.get(case_of(result), ()) if t.search == result.search]
+
+
 def goals_used(group: Group) -> tuple[GoalResult, ...]:
     """One goal result per distinct set of goal attributes, to list those attributes once."""
     found: dict[tuple[object, ...], GoalResult] = {}

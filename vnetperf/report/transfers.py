@@ -205,8 +205,15 @@ def transport_table(results: RunResults) -> Table:
     """What transfers show of the network beneath them."""
     rows = [row for row in _rows(results) if row.transfer.spec.is_stream]
     told = [row for row in rows if any(cell is not None for cell in _figures(row))]
-    baselines = dict.fromkeys(row.tcp.baseline_of for row in told if row.tcp.buffer_delay)
+    baselines = dict.fromkeys(
+        row.tcp.baseline_of for row in told if row.tcp.buffer_delay is not None
+    )
     whys = [
+        (f"{row.scenario}, {transfer_text(row.transfer)}", f"no buffer delay: {row.tcp.why}.")
+        for row in rows
+        if row.tcp.why
+    ]
+    whys += [
         (f"{row.scenario}, {transfer_text(row.transfer)}", f"no IP-layer capacity: {one.why}.")
         for row in rows
         for one in row.capacities.values()

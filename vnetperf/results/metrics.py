@@ -224,8 +224,9 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
     if result.imix:
         conditions["imix"] = result.imix
-    # The bounds of goals are judged one by one.
-    selection = "irregular" if result.is_selection and not result.goals else ""
+    if result.of_other_deployment:
+        conditions["throughput"] = "that of another deployment"
+    irregular = "irregular" if result.irregular else ""
     common: dict[str, Any] = {
         "scenario": result.scenario,
         "test": result.test,
@@ -245,8 +246,8 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         **other: Any,
     ) -> Metric:
         """More, less: the label where runs are compared; given: conditions besides the result's."""
-        if other.get("main") and selection:
-            other["qualifiers"] = (*other.get("qualifiers", ()), selection)
+        if other.get("main") and irregular:
+            other["qualifiers"] = (*other.get("qualifiers", ()), irregular)
         return Metric(
             **common,
             name=name,
@@ -262,10 +263,11 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
 
     if result.status != "measured":
         yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
-        return
     for name, count in result.faults:
         if count is not None:
             yield make(f"frames_{name}", "frames", float(count))
+    if result.status != "measured":
+        return
     if result.discarded is not None:
         yield make("discarded_trials", "trials", float(result.discarded))
     for goal in result.goals:

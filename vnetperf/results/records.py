@@ -208,6 +208,8 @@ class TrialRecord(Frozen):
 class SearchEndRecord(Frozen):
     """A search or another test ended, other than by being interrupted.
 
+    Of two for one search the second holds: none that began anew after it found more.
+
     Attributes:
         search: Its number.
         wall_s: Wall time, seconds.

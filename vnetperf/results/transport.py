@@ -85,7 +85,8 @@ class TcpQuality:
     Attributes:
         efficiency: Transmitted less retransmitted octets over those transmitted, 0..1.
         buffer_delay: Mean round-trip time of the transfer over the baseline, less 1: 0.2 is 20 %.
-        baseline_us: Round-trip time without load, microseconds.
+        why: Why there is no buffer delay though its parts were measured; "".
+        baseline_us: Least round-trip time that was seen, microseconds.
         baseline_of: What that is of.
         time_ratio: Transfer time over that of an ideal TCP at the IP-layer capacity; not where TCP
             carried more than the stream of UDP that the capacity is of.
@@ -93,6 +94,7 @@ class TcpQuality:
 
     efficiency: float | None = None
     buffer_delay: float | None = None
+    why: str = ""
     baseline_us: float | None = None
     baseline_of: str = ""
     time_ratio: float | None = None
@@ -109,10 +111,16 @@ def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
         The metrics that can be known.
     """
     baseline, of = _baseline(transfer, beside)
-    mean = transfer.tcp_round_trip_us.get("mean")
+    mean, delay, why = transfer.tcp_round_trip_us.get("mean"), None, ""
+    if mean is not None and baseline:
+        delay = mean / baseline - 1
+        if delay < 0:
+            why = f"its mean round trip, {mean:.3g} us, is below the baseline, {baseline:.3g} us"
+            delay = None
     return TcpQuality(
         efficiency=_efficiency(transfer),
-        buffer_delay=None if mean is None or not baseline else max(0.0, mean / baseline - 1),
+        buffer_delay=delay,
+        why=why,
         baseline_us=baseline,
         baseline_of=of,
         time_ratio=_time_ratio(transfer, beside),
@@ -129,17 +137,17 @@ def _efficiency(transfer: Transfer) -> float | None:
 
 
 def _baseline(transfer: Transfer, beside: Sequence[Transfer]) -> tuple[float | None, str]:
-    """The least time of a round trip without load; else the connection's own least."""
+    """The least time of a round trip without load, or the connection's own where that is less."""
     kinds = ("TCP_RR", "UDP_RR")
-    idle = [
-        one.round_trip_us["min"]
+    found = [
+        (one.round_trip_us["min"], "the least round trip of single messages")
         for one in beside
         if one.spec.kind in kinds and "min" in one.round_trip_us
     ]
-    if idle:
-        return min(idle), "the least round trip of single messages"
-    least = transfer.tcp_round_trip_us.get("min")
-    return least, "" if least is None else "the least of the connection itself, under load"
+    own = transfer.tcp_round_trip_us.get("min")
+    if own is not None:
+        found.append((own, "the least of the connection itself, under load"))
+    return min(found, default=(None, ""))
 
 
 def _time_ratio(transfer: Transfer, beside: Sequence[Transfer]) -> float | None:

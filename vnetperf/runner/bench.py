@@ -41,16 +41,15 @@ class CaseResult:
         """Fail the case when the DUT did not carry what it must.
 
         Raises:
-            AssertionError: No load met a goal of the search, not even the smallest one searched,
-                or an expectation of the run is not met.
+            AssertionError: No load met a goal of the search, or an expectation of the run is not
+                met.
         """
         __tracebackhide__ = True  # pytest shows the case, and not this
         for goal in self.result.goals:
             if goal.lower_bound_fps is None:
                 raise AssertionError(
-                    f"{self.result.scenario}, {self.result.frame_size} octets, goal {goal.name}: "
-                    f"no load met a loss ratio of {goal.loss_ratio:g}, down to "
-                    f"{self.result.min_load_fps:.0f} frames/s per interface ({goal.reason})"
+                    f"{self.result.scenario}, {self.result.frame_size} octets, "
+                    f"{self.result.unmet(goal)}"
                 )
         for check in self.checks:
             check(self.result)

@@ -35,7 +35,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import Profile, Result
+from vnetperf.model.result import Profile, Result, throughput_goal
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
@@ -106,12 +106,31 @@ def reset_inputs(
 
 
 def begin_test(
-    run: Run, scenario: Scenario, test: str, frame_size: int, known: KnownThroughput | None
+    run: Run,
+    scenario: Scenario,
+    test: str,
+    frame_size: int,
+    known: KnownThroughput | None,
+    *,
+    stalled: tuple[float, str] | None = None,
 ) -> SearchRecord | ProcedureRecord:
-    """The record that opens a test: everything it is given."""
+    """The record that opens a test: everything it is given.
+
+    Args:
+        run: The run.
+        scenario: What is measured.
+        test: "throughput", "latency" ...
+        frame_size: Octets including FCS.
+        known: The throughput, for a test that takes its loads of it.
+        stalled: Largest load of this test alone, frames/s per interface, and what it is limited by,
+            where the tester stood still above it.
+
+    Returns:
+        The record.
+    """
     configuration, generator = run.configuration, registry.load("traffic", scenario.generator)
     preset, media = configuration.preset, configuration.testbed.media
-    max_load, reason = _max_load(run, scenario, frame_size)
+    max_load, reason = _max_load(run, scenario, frame_size, stalled)
     directions = len({stream.direction for stream in scenario.streams})
     profile = scenario.traffic
     mix, equal = profile.mix, profile.loads == (1.0, 1.0)
@@ -138,8 +157,8 @@ def begin_test(
     if test == THROUGHPUT:
         limits = preset.limits(max_load)
         hint = run.max_loads.hint(scenario, frame_size)
-        if hint is not None and limits.min_load_fps < hint < max_load:
-            limits = replace(limits, start_fps=hint)
+        if hint is not None and hint < max_load:
+            limits = replace(limits, start_fps=max(hint, limits.min_load_fps))
         return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
     kind = standard_test(test)
     inputs = kind.inputs(
@@ -164,10 +183,13 @@ def begin_test(
     return ProcedureRecord(inputs=inputs.model_dump(mode="json"), **common)
 
 
-def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str]:
+def _max_load(
+    run: Run, scenario: Scenario, frame_size: int, stalled: tuple[float, str] | None
+) -> tuple[float, str]:
     """The largest load worth requesting, frames/s per interface, and what it is limited by."""
     least = run.configuration.preset.min_load_fps
-    max_load, reason = run.max_loads.of(scenario, frame_size, run.calibrated(frame_size))
+    of_all = run.max_loads.of(scenario, frame_size, run.calibrated(frame_size))
+    max_load, reason = min(of_all, stalled or of_all)
     if max_load <= least:
         raise GeneratorError(
             f"the largest load that can be offered, {max_load:.0f} frames/s (limited by {reason}), "
@@ -185,8 +207,7 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     load = goal.lower_bound_load_fps
     if load is None:
         raise NoResultError(
-            f"no load met goal {goal.name}, down to {result.min_load_fps or 0:.0f} frames/s per "
-            f"interface ({goal.reason}), and this test takes its loads of that throughput",
+            f"{result.unmet(goal)}, and this test takes its loads of that throughput",
             where=f"{result.scenario}, {result.size_text}",
         )
     notes = []
@@ -232,9 +253,12 @@ class LimitedError(Exception):
 
     Args:
         reason: Why.
-        lowered_to_fps: Largest load of what begins anew, frames/s per interface; None: as before.
+        lowered_to_fps: Largest load of the case from here on, frames/s per interface; None: as
+            before.
         lowered_by: What that is limited by.
         start_fps: Where a search begins, frames/s per interface; None: at its largest load.
+        stalled: Largest load of this test alone, and what it is limited by; None: as before.
+        has_bounds: Whether a search has a lower bound for any goal, which it would end with.
     """
 
     def __init__(
@@ -244,9 +268,13 @@ class LimitedError(Exception):
         lowered_to_fps: float | None = None,
         lowered_by: str = "",
         start_fps: float | None = None,
+        stalled: tuple[float, str] | None = None,
+        has_bounds: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.stalled = stalled
+        self.has_bounds = has_bounds
         self.limits = {
             "lowered_to_fps": lowered_to_fps,
             "lowered_by": lowered_by,
@@ -254,8 +282,11 @@ class LimitedError(Exception):
         }
 
 
-#: Tests begun again with a lower maximum because the generator could not offer the load.
+#: Tests begun again because the generator could not offer the load, or the tester stood still.
 MAX_RESTARTS = 12
+#: A search begins anew at this share of a load at which the tester stood still: from there it may
+#: come back, so that a load too small costs a short trial.
+STALLED_SHARE = 0.5
 
 
 class Conductor:
@@ -348,7 +379,8 @@ class Conductor:
         if measured.deployment == self.run.deployment:
             return known
         note = "the throughput is that of another deployment, which may carry more or less"
-        return known.model_copy(update={"note": "; ".join(filter(None, (known.note, note)))})
+        notes = "; ".join(filter(None, (known.note, note)))
+        return known.model_copy(update={"note": notes, "other_deployment": True})
 
     def _result(self, logged: LoggedTest) -> Result:
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
@@ -357,8 +389,12 @@ class Conductor:
     def _until_offered(self, case: Case, known: KnownThroughput | None) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
-        for _ in range(MAX_RESTARTS):
-            logged = Logged(begin_test(self.run, self.scenario, test, frame_size, known))
+        stalled: tuple[float, str] | None = None
+        why, found, attempts = "", None, 0
+        while attempts < MAX_RESTARTS:
+            attempts += 1
+            begin = begin_test(self.run, self.scenario, test, frame_size, known, stalled=stalled)
+            logged = Logged(begin)
             self.run.log.append(logged.begin)
             began = time.monotonic()
             self.run.progress.test_begins(logged.begin)
@@ -374,7 +410,12 @@ class Conductor:
                     **limited.limits,
                 )
                 self.run.max_loads.lower(case, end)
-                log.warning("%s begins anew: %s", test, limited.reason)
+                stalled, why = limited.stalled or stalled, limited.reason
+                if limited.has_bounds and found is None:
+                    found = logged
+                if _began_at_least(begin):
+                    break
+                log.warning("%s begins anew: %s", test, why)
                 continue
             except StopSearch as stop:
                 # Its replay is stopped where its log ends, with this reason.
@@ -388,8 +429,12 @@ class Conductor:
             if test == THROUGHPUT and self.run.takes_profiles(self.scenario):
                 self._profile(self._result(logged), logged.begin)
             return logged
+        if found is not None and found.end is not None:  # bounds of other goals, which still hold
+            stopped = f"{found.end.stopped}; after {attempts} attempts, the last: {why}"
+            self._end(found, found.end.wall_s, stopped=stopped)
+            return found
         raise GeneratorError(
-            f"the generator could not offer a steady load in {MAX_RESTARTS} attempts",
+            f"the generator could not offer a steady load in {attempts} attempts; last: {why}",
             where=f"{self.scenario.id}, {frame_size} octets",
             cure=FREE_THE_TESTER,
         )
@@ -429,6 +474,8 @@ class Conductor:
         )
         result = run.client.run_trial(spec)
         run.spend("profile", spec.duration_s + spec.learning_wait_s + spec.drain_s)
+        run.spend("wait", times.settle_s)
+        time.sleep(times.settle_s)  # what follows is a trial like any other
         failure = f"not measured: {result.failure}" if result.failure else ""
         why = failure or result.uncollected.get("profile", "")
         if result.failed:
@@ -582,8 +629,9 @@ def _limited(
 ) -> LimitedError | StopSearch:
     """What becomes of a test at a load that the tester could not offer, or stood still at.
 
-    A load that was offered limits no search: where one was carried before, it ends with what it
-    has found; else it begins anew at a smaller load, from which it may come back to this one.
+    A load that was offered limits no search: where one was carried for the goal that other tests
+    take their loads of, it ends with what it has found; else it begins anew at a smaller load, from
+    which it may come back to this one. Nor does it limit other tests of the case.
     """
     load_fps = trial.spec.load_fps
     below_fps = min(limit_fps, load_fps * OFFERED_MARGIN)
@@ -592,15 +640,28 @@ def _limited(
         return LimitedError(
             trial.reason, lowered_to_fps=below_fps, lowered_by=by, start_fps=hint_fps
         )
-    at = f"stood still at {load_fps:.0f} frames/s per interface"
+    at = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
     if not isinstance(logged.begin, SearchRecord):
-        return LimitedError(
-            trial.reason, lowered_to_fps=below_fps, lowered_by=f"the tester, which {at}"
-        )
-    reason = f"the tester {at}, trial {trial.number}: {trial.reason}"
-    if any(goal.lower_bound_load_fps is not None for goal in goals_of(logged.begin, logged)):
+        return LimitedError(trial.reason, stalled=(below_fps, at))
+    goals = goals_of(logged.begin, logged)
+    smallest = min(one.spec.load_fps for one in logged.trials)
+    reason = (
+        f"{at.replace(', which', '')}, trial {trial.number}: {trial.reason}; the smallest load "
+        f"tried was {smallest:.0f}"
+    )
+    throughput = throughput_goal(goals)
+    if throughput is not None and throughput.lower_bound_load_fps is not None:
         return StopSearch(reason)
-    return LimitedError(reason, start_fps=min(below_fps, hint_fps))
+    return LimitedError(
+        reason,
+        start_fps=min(load_fps * STALLED_SHARE, hint_fps),
+        has_bounds=any(goal.lower_bound_load_fps is not None for goal in goals),
+    )
+
+
+def _began_at_least(begin: BeginRecord) -> bool:
+    """Whether a search began at its smallest load: there is nothing to begin with below."""
+    return isinstance(begin, SearchRecord) and begin.limits.start_fps == begin.limits.min_load_fps
 
 
 def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:

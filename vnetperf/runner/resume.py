@@ -114,8 +114,9 @@ class ResumedRun:
         return replace(self, tests=self.rounds.get(number, ()))
 
     def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
-        """What it holds of a case: its last test in the round."""
-        held = next((test for test in reversed(self.tests) if test.case == case), None)
+        """What it holds of a case: its last test in the round that is a result, else its last."""
+        same = [test for test in self.tests if test.case == case]
+        held = next((test for test in reversed(same) if test.final), same[-1] if same else None)
         then = self.scenarios.get(scenario.id)
         if held is None or then is None:
             return held

@@ -65,7 +65,7 @@ def ledger_of(
     logged = LoggedTrials(tests)
     trials = {result.case: logged.of(result) for result in measured}
     findings = inconsistent(results, tests)
-    entries = [*setup(scenarios, measured, trials, run, findings), *rfc6815_isolation(run)]
+    entries = [*setup(scenarios, results, trials, run, findings), *rfc6815_isolation(run)]
     if not any(r.verdicts.get(Verdict.VALID) for r in measured):
         nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
         found = {"value": f"nothing was measured; {findings}"} if findings else {}
