@@ -24,10 +24,9 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import KnownThroughput
+from vnetperf.procedures.base import MOST_BINS, KnownThroughput, curve_of
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
-from vnetperf.procedures.timeline import MOST_BINS, curve_of
 from vnetperf.search import replay
 
 THROUGHPUT = 100_000.0
