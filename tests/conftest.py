@@ -6,7 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# How long an example takes is up to who else uses the machine.
+settings.register_profile(
+    "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 pytest_plugins = ["pytester"]
 
 Programs = Callable[[dict[str, str]], Path]
