@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes is up to who else uses the machine.
+# How long an example takes is up to who else uses the machine. The daily lane tries more of them.
 settings.register_profile(
-    "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "tests",
+    settings.default,
+    max_examples=int(os.environ.get("TEST_EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tests")
 pytest_plugins = ["pytester"]
