@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# On a busy machine an example takes any time: how long one took is no property of the code.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
-
+# How long an example takes is up to who else uses the machine. The daily lane tries more of them.
+settings.register_profile(
+    "tests",
+    settings.default,
+    max_examples=int(os.environ.get("TEST_EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tests")
 pytest_plugins = ["pytester"]
 
 Programs = Callable[[dict[str, str]], Path]

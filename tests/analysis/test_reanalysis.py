@@ -50,7 +50,7 @@ def test_the_goals_that_were_measured_get_the_same_answer(run: Bench) -> None:
         assert again.result.model_copy(update={"reason": ""}) == found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.floats(0, 1))
 def test_a_log_cut_at_any_line_is_replayed_as_it_is_judged_by_its_trials(
     run: Bench, share: float
@@ -71,7 +71,7 @@ def test_a_log_cut_at_any_line_is_replayed_as_it_is_judged_by_its_trials(
             assert one.confirmation.status == other.confirmation.status
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.floats(0, 0.5),
     st.sampled_from([0.0, 0.5]),
@@ -112,7 +112,7 @@ def test_an_answer_is_complete_or_says_what_is_missing(
             assert inside is below or missing.load_fps == pytest.approx(per_interface)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.floats(0, 0.4), st.floats(0.001, 0.1))
 def test_more_loss_allowed_is_never_a_lower_bound(run: Bench, loss: float, more: float) -> None:
     search = logged(run)

@@ -215,7 +215,7 @@ def contents(model: Any) -> st.SearchStrategy[dict[str, Any]]:
 @pytest.mark.parametrize(
     "model", [registry.testbed_model(), Preset, TrafficProfile, config.Settings]
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_wrong_value_is_a_config_error_and_nothing_else(model: Any, data: st.DataObject) -> None:
     content = data.draw(contents(model))
@@ -226,7 +226,7 @@ def test_a_wrong_value_is_a_config_error_and_nothing_else(model: Any, data: st.D
     assert isinstance(outcome, model) or outcome.startswith("a file")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.sampled_from([f"VNETPERF_{k.upper()}" for k in config.Settings.model_fields]),
@@ -259,7 +259,6 @@ def keys_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tupl
 
 @settings(
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())

@@ -32,7 +32,13 @@ def unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    scope="session", params=[BuildVariant.PLAIN, BuildVariant.SANITIZED], ids=lambda v: v.value
+    scope="session",
+    params=[
+        # The same tests; the build that is measured with is in every deployment of the merge lane.
+        pytest.param(BuildVariant.PLAIN, marks=pytest.mark.daily),
+        BuildVariant.SANITIZED,
+    ],
+    ids=lambda variant: variant.value,
 )
 def executable(request: pytest.FixtureRequest) -> Path:
     return engine_executable(request.param)

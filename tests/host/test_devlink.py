@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -154,7 +154,6 @@ def test_a_nic_that_is_gone_needs_no_mode() -> None:
     assert "gone" in eswitch.undo_mode({"pci": "0000:ff:1f.7", "previous": "legacy"})
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(eswitch.ESWITCH_MODES)), st.integers(0, 255))
 def test_what_is_sent_is_what_the_kernel_reads(mode: str, bus: int) -> None:
     """Bus, device and mode as attributes 1, 2 and 25 of <linux/devlink.h>."""

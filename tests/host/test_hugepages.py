@@ -227,7 +227,7 @@ Step = tuple[bool, int, int, str]
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 9), DEATHS))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_order_of_runs_leaves_what_was_there(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, steps: list[Step]

@@ -83,7 +83,7 @@ class Place:
         shutil.rmtree(self.base)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ACTIONS)
 def test_any_changes_undone_leave_the_machine_as_before(
     actions: list[tuple[str, str, int]],
@@ -103,7 +103,7 @@ class Killed(BaseException):
     """Stands for SIGKILL."""
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(ACTIONS, st.integers(min_value=0, max_value=4000))
 def test_killed_at_any_byte_of_the_journal(
     actions: list[tuple[str, str, int]], budget: int
@@ -132,7 +132,7 @@ def test_killed_at_any_byte_of_the_journal(
         assert not place.roots.state.exists()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ACTIONS, st.data())
 def test_killed_during_the_undo_then_undone_again(
     actions: list[tuple[str, str, int]], data: st.DataObject

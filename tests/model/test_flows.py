@@ -39,7 +39,7 @@ def sent(stream: Stream, fields: tuple[VariedField, ...], number: int) -> bytes:
     return bytes(header)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.sampled_from(streams()),
     st.integers(1, 600),

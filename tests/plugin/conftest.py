@@ -1,14 +1,13 @@
 from __future__ import annotations
 
+import importlib
 import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np  # noqa: F401 - loaded once a process: pytester forgets what a run loads
 import pytest
-import scipy.special  # noqa: F401 - likewise
 
 from tests.runner.support import NDR, PDR
 from vnetperf import registry
@@ -68,7 +67,8 @@ class Site:
 
     def run_apart(self, *args: str) -> pytest.RunResult:
         """pytest in a process of its own, as a user starts it."""
-        return self.pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
+        plain = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+        return self.pytester.runpytest_subprocess(*plain, *args)
 
     def calls(self, *kinds: str) -> Counter[str]:
         if not self.calls_file.exists():
@@ -90,9 +90,18 @@ class Site:
         return content
 
 
+@pytest.fixture(scope="session")
+def loaded() -> None:
+    """What runs load, once a process: pytester forgets it after each, and backends take longest."""
+    registry.backends()
+    for module in ("pytest_plugin.session", "runner.bench"):
+        importlib.import_module(f"vnetperf.{module}")
+    importlib.import_module("scipy.special")
+
+
 @pytest.fixture
 def site(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    loaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Site]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -77,7 +77,7 @@ def parameters(**changes: float) -> Rfc2889Test:
     return Rfc2889Test.model_validate({"max_addresses": 2048, "learning_fps": 10_000.0, **changes})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(100, 3000), st.booleans())
 def test_the_capacity_comes_back(size: int, evicts: bool) -> None:
     found, _ = drive(
@@ -113,7 +113,7 @@ def test_a_switch_that_does_not_flood_has_no_number() -> None:
         drive(address_caching(inputs(parameters())), Learner(floods=False))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.one_of(st.floats(2e4, 1.8e6), st.floats(2e6, 1e7)))
 def test_the_learning_rate_comes_back_within_a_tenth(rate: float) -> None:
     switch = Learner(rate_fps=rate)

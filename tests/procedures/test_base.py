@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, latency_of, limited
@@ -43,7 +43,6 @@ def whole(test: str) -> tuple[ProcedureInputs[Parameters], object, list[TrialOut
 
 
 @pytest.mark.parametrize("test", ALL)
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
     test: str, data: st.DataObject

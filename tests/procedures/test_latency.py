@@ -97,7 +97,7 @@ frames_by_delay = st.dictionaries(
         {1007838: 664, 5633: 273, 18709: 193, 8003: 858, 5263302: 492, 9989190: 1},
     ]
 )
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_trials_together_are_as_if_all_frames_were_of_one(trials: list[dict[int, int]]) -> None:
     merged: dict[int, int] = {}
     for trial in trials:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
@@ -21,7 +21,6 @@ from vnetperf.statistics import clopper_pearson
 from vnetperf.testing.sim import DutOverTime, run_procedure
 
 
-@settings(deadline=None)  # the first spread imports scipy
 @given(st.floats(1e4, 3e6))
 def test_mrr_is_what_is_forwarded_at_the_largest_load(capacity: float) -> None:
     (rate,), seen = drive(mrr(inputs(MrrTest(repeats=4))), Dut(capacity))
@@ -63,7 +62,6 @@ def forwarding(throughput_fps: float, ceiling_fps: float = 4e6) -> tuple[Forward
     return run_procedure(forwarding_rate(given_), DutOverTime(**LIVELOCKED))
 
 
-@settings(deadline=None)
 @given(st.floats(0.2e6, 1e6))
 def test_a_livelocked_dut_is_found_at_its_best(throughput_fps: float) -> None:
     """Of shares of the largest load it was 0.5 of 1 Mfps, half the largest load."""

@@ -24,10 +24,9 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import KnownThroughput
+from vnetperf.procedures.base import MOST_BINS, KnownThroughput, curve_of
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
-from vnetperf.procedures.timeline import MOST_BINS, curve_of
 from vnetperf.search import replay
 
 THROUGHPUT = 100_000.0
@@ -132,7 +131,6 @@ def recovered(dut: OverTime, parameters: RecoveryTest = RECOVERY, **changes: obj
     return found
 
 
-@settings(deadline=None)  # the first spread imports scipy
 @given(after=st.floats(0.02, 2.9), other=st.floats(0.0, 2.9))
 def test_recovery_is_from_the_drop_to_the_last_lost_frame(after: float, other: float) -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.0 + (other if d else after), 0.2)])
@@ -348,7 +346,6 @@ def resets(
     return found
 
 
-@settings(deadline=None)
 @given(
     outage=st.floats(0.03, 2.5),
     longer=st.floats(1.0, 1.15),
@@ -407,7 +404,7 @@ def test_loss_after_the_recovery_is_not_its() -> None:
 
 
 @given(every=st.floats(0.15, 0.9), share=st.floats(0.05, 0.6))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_loss_that_comes_and_goes_all_the_time_is_not_its(every: float, share: float) -> None:
     """Stalls in the whole of the trial; the reset takes 0.5 s beside them."""
     stalls = [(at, at + 0.03, share) for at in (every * n for n in range(1, 40)) if at < 4.9]

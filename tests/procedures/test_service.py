@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, latency_of, limited
@@ -261,7 +261,6 @@ def test_limits_are_kept_or_exceeded_or_nothing_was_measured(
     assert len(exceeded(test, better)) <= len(over)
 
 
-@settings(deadline=None)  # histograms of trials are merged
 @given(st.floats(0.05, 1.5), st.lists(st.floats(0.05, 1.0), min_size=1, max_size=5))
 def test_a_service_is_met_where_the_dut_carries_every_step(
     capacity: float, steps: list[float]

@@ -6,6 +6,8 @@ testbed file that VNETPERF_TESTBED names.
 
 from __future__ import annotations
 
+import pytest
+
 from vnetperf import registry
 from vnetperf.testing import GeneratorContract
 
@@ -14,6 +16,7 @@ WIRES = ("memif", "veth")
 for _name in registry.names("traffic"):
     for _wire in WIRES:
         _members = {"generator": _name, "wire": _wire, "__module__": __name__}
-        globals()[f"Test_{_name}_{_wire}"] = type(
-            f"Test_{_name}_{_wire}", (GeneratorContract,), _members
-        )
+        _class = type(f"Test_{_name}_{_wire}", (GeneratorContract,), _members)
+        # Other generators, and other wires than the one that most deployments have, are daily.
+        _merge = (_name, _wire) == ("loadgen", "memif")
+        globals()[_class.__name__] = _class if _merge else pytest.mark.daily(_class)

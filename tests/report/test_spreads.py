@@ -1,7 +1,6 @@
 """Means with their intervals, as a reader sees them."""
 
 import pytest
-import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -117,9 +117,7 @@ def test_a_log_without_its_first_line_has_no_results(tmp_path: Path) -> None:
         derive(read_log(tmp_path / LOG_NAME))
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1))
 def test_a_log_cut_at_any_octet_loses_that_line_only(
     whole: Bench, tmp_path: Path, share: float
@@ -264,9 +262,7 @@ def test_a_last_line_edited_and_left_without_its_end_is_said(whole: Bench, tmp_p
     assert "is not as it was written" in damaged(whole, tmp_path, change).what
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_octet_can_be_changed_unnoticed(
     whole: Bench, tmp_path: Path, data: st.DataObject

@@ -279,7 +279,7 @@ TWO_MODES = st.builds(
 FEW = st.lists(st.sampled_from([STRICT, NDR, PDR, CSIT, QUICK]), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ALGORITHM, FEW, st.one_of(TWO_MODES, ANY_DUT), st.floats(0.0, 1.0))
 def test_the_trials_of_a_log_say_what_the_search_said(
     algorithm: str, wanted: list[SearchGoal], dut: SimulatedDut, share: float
@@ -297,7 +297,7 @@ def test_the_trials_of_a_log_say_what_the_search_said(
         assert again == [*live.results]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(ALGORITHM, st.sampled_from([STRICT, NDR, PDR, QUICK]), st.one_of(TWO_MODES, ANY_DUT))
 def test_a_log_that_names_no_visits_is_read_by_its_loads(
     algorithm: str, goal: SearchGoal, dut: SimulatedDut

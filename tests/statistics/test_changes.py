@@ -20,7 +20,7 @@ def change_points(values: Sequence[float], *, least: float = 0.0) -> tuple[int, 
 SERIES = st.lists(st.floats(-1e9, 1e9), max_size=30)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SERIES)
 def test_levels_cover_the_series_once(values: list[float]) -> None:
     found = levels(values)
@@ -30,7 +30,7 @@ def test_levels_cover_the_series_once(values: list[float]) -> None:
     assert all(level.end - level.begin >= 3 for level in found) or len(found) == 1 or not values
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(5, 25), st.integers(5, 25), st.booleans())
 def test_a_step_is_found_where_it_is(seed: int, before: int, after: int, up: bool) -> None:
     draw, step = random.Random(seed), 20.0 if up else -20.0
@@ -38,7 +38,7 @@ def test_a_step_is_found_where_it_is(seed: int, before: int, after: int, up: boo
     assert before in change_points(values)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.sampled_from([0.01, 3.0, 1e6]), st.floats(-1e3, 1e3))
 def test_units_do_not_matter(seed: int, factor: float, shift: float) -> None:
     draw = random.Random(seed)

@@ -6,7 +6,7 @@ import random
 from math import comb
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.statistics import clopper_pearson, loss_of_trials
@@ -97,7 +97,6 @@ def test_one_lossy_trial_is_an_event_of_a_poisson_process(frames: int) -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=40))
-@settings(deadline=None)
 def test_the_interval_of_trials_holds_what_they_lost(lost: list[int]) -> None:
     found = loss_of_trials(lost)
     if not any(lost):

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
 

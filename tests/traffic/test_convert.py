@@ -26,7 +26,7 @@ PAIRS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(PAIRS)
 def test_a_histogram_is_what_hdrh_records(pairs: list[tuple[int, int]]) -> None:
     ours = HdrHistogram.decode(encode_hdr(pairs))
@@ -39,7 +39,6 @@ def test_a_histogram_is_what_hdrh_records(pairs: list[tuple[int, int]]) -> None:
         assert ours.get_value_at_percentile(p) == theirs.get_value_at_percentile(p)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 10**10), st.integers(1, 50), min_size=1, max_size=20))
 def test_percentiles_are_values_that_so_many_frames_do_not_exceed(frames: dict[int, int]) -> None:
     pairs = sorted(frames.items())
@@ -56,7 +55,6 @@ COUNTS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(COUNTS, min_size=6, max_size=6))
 def test_directions_are_the_sums_of_their_streams(counted: list[engine.FrameCounts]) -> None:
     streams = make_streams(make_deployment("pvpv", 3), TrafficProfile())

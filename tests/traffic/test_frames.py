@@ -32,7 +32,7 @@ def dissect(stream: Stream, size: int) -> Ether:
 
 
 @pytest.mark.parametrize("size", RFC2544_FRAME_SIZES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(stream=STREAMS)
 def test_headers_say_what_the_stream_is(size: int, stream: Stream) -> None:
     frame = dissect(stream, size)
@@ -43,7 +43,6 @@ def test_headers_say_what_the_stream_is(size: int, stream: Stream) -> None:
     assert frame[UDP].chksum == 0
 
 
-@settings(deadline=None)
 @given(STREAMS, SIZES)
 def test_lengths_cover_the_frame_without_its_fcs(stream: Stream, size: int) -> None:
     frame = dissect(stream, size)
@@ -52,7 +51,6 @@ def test_lengths_cover_the_frame_without_its_fcs(stream: Stream, size: int) -> N
     assert len(frame) == size - 4
 
 
-@settings(deadline=None)
 @given(STREAMS, SIZES)
 def test_the_header_checksum_is_scapys(stream: Stream, size: int) -> None:
     frame = dissect(stream, size)

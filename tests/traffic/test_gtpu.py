@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.gtp import GTP_U_Header
 from scapy.layers.inet import IP, UDP
@@ -36,7 +36,6 @@ def streams(bearers: tuple[Bearers, ...]) -> tuple[Stream, ...]:
     return tuple(stream.model_copy(update={"bearers": bearers}) for stream in made)
 
 
-@settings(deadline=None)
 @given(SIZES, runs())
 def test_uplink_is_a_packet_in_gtpu(size: int, bearers: tuple[Bearers, ...]) -> None:
     uplink, _ = streams(bearers)
@@ -57,7 +56,6 @@ def test_uplink_is_a_packet_in_gtpu(size: int, bearers: tuple[Bearers, ...]) -> 
         assert IP(bytes(again)).chksum == told
 
 
-@settings(deadline=None)
 @given(SIZES, runs())
 def test_downlink_is_plain_and_for_the_ue(size: int, bearers: tuple[Bearers, ...]) -> None:
     _, downlink = streams(bearers)
@@ -68,7 +66,6 @@ def test_downlink_is_plain_and_for_the_ue(size: int, bearers: tuple[Bearers, ...
     assert whole[UDP].dport == 7
 
 
-@settings(deadline=None)
 @given(runs(), QUEUES)
 def test_every_session_has_its_share_and_its_own_addresses(
     bearers: tuple[Bearers, ...], queues: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.trial import EventSpec, LoadStep, TrialSpec
@@ -78,7 +78,6 @@ def parsed(values: list[int], shared: int = 0) -> DelayDifferences:
     return DelayDifferences.parse(reply, array("q", [n for p in pairs for n in p]).tobytes())
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(-999, 999), min_size=1, max_size=20), min_size=1, max_size=4))
 def test_differences_of_all_streams_together(streams: list[list[int]]) -> None:
     values = sorted(v for s in streams for v in s)

@@ -35,7 +35,6 @@ def flows_of(part: StreamPart) -> list[tuple[int, ...]]:
     return [tuple(walk[i % len(walk)] for walk in walks) for i in range(length)]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 500), QUEUES)
 def test_every_flow_is_on_exactly_one_queue(flows: int, queues: int) -> None:
     plain = [p for p in parts(flows, 1) if p.stream.direction == 0]
@@ -47,7 +46,6 @@ def test_every_flow_is_on_exactly_one_queue(flows: int, queues: int) -> None:
     assert len({part.spec.queue for part in dealt}) == len(dealt)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 500), st.integers(2, 16))
 def test_a_queue_gets_frames_as_it_has_flows(flows: int, queues: int) -> None:
     dealt = [p for p in parts(flows, queues) if p.stream.direction == 0]
@@ -56,7 +54,6 @@ def test_a_queue_gets_frames_as_it_has_flows(flows: int, queues: int) -> None:
         assert isclose(part.share, len(flows_of(part)) / flows)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 500), QUEUES)
 def test_random_flows_are_of_the_same_values(flows: int, queues: int) -> None:
     dealt = [p for p in parts(flows, queues, "random") if p.stream.direction == 0]
@@ -68,7 +65,6 @@ def test_random_flows_are_of_the_same_values(flows: int, queues: int) -> None:
         )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**9), st.integers(1, 500), QUEUES)
 def test_frames_are_split_to_the_last_one(count: int, flows: int, queues: int) -> None:
     dealt = [p for p in parts(flows, queues) if p.stream.direction == 0]
@@ -90,7 +86,7 @@ def test_with_one_queue_nothing_is_bound() -> None:
 
 
 @given(st.integers(1, 2000), st.sampled_from(["aag", "aaaaaaaddddg", "adg"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_flows_of_a_genome_come_equally_often(flows: int, genome: str) -> None:
     profile = TrafficProfile(imix=genome, flows=flows, vary=("ipv4_src",))
     (stream, _) = make_streams(make_deployment("phy2phy"), profile)

@@ -48,7 +48,7 @@ def frame(stream: Stream, size: int) -> Ether:
 
 
 @pytest.mark.parametrize("kind", TUNNELS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(size=SIZES)
 def test_scapy_finds_the_plain_frame_inside(kind: TunnelKind, size: int) -> None:
     stream = tunnelled(kind)
@@ -76,7 +76,7 @@ def test_scapy_finds_the_plain_frame_inside(kind: TunnelKind, size: int) -> None
     assert inner[:42] == compile_header(stream, size)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(KINDS, SIZES)
 def test_lengths_and_checksum_of_the_outer_headers_are_scapys(kind: TunnelKind, size: int) -> None:
     stream = tunnelled(kind)
@@ -91,7 +91,6 @@ def test_lengths_and_checksum_of_the_outer_headers_are_scapys(kind: TunnelKind, 
         assert whole[UDP].chksum == 0
 
 
-@settings(deadline=None)
 @given(KINDS, SIZES)
 def test_a_tunnel_costs_what_the_model_says(kind: TunnelKind, size: int) -> None:
     stream = tunnelled(kind)

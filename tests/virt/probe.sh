@@ -65,7 +65,7 @@ done
 for address in $dut; do echo 0 >/sys/bus/pci/devices/$address/sriov_numvfs; done
 log=$(pwd)/contract.log
 (cd "$PYTHONPATH" && VNETPERF_REQUIRE=ovs,sriov python -m pytest tests/contract/test_vswitches.py -v \
-    -p no:cacheprovider -k "(Test_ovs or Test_sriov) and \
+    -p no:cacheprovider -p no:hypothesispytest --noconftest --durations=0 -k "(Test_ovs or Test_sriov) and \
     test_every_frame_is_forwarded_and_counted and phy2phy") >"$log" 2>&1 </dev/null
 say contract "$(tail -n 1 "$log")"
 

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import MagicMock, patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
@@ -189,7 +189,6 @@ def test_a_kernel_interface_has_the_queues_of_its_port(kind: str) -> None:
     assert all(",qpairs=2" in argument for argument in line if "net_af_packet" in argument)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(set(KINDS) - {"vf"})), st.integers(1500, 9198), st.booleans())
 def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool) -> None:
     vhost_net = vhost_net or kind == "tap"  # net_tap carries no jumbo frames
@@ -201,7 +200,6 @@ def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool
     assert bool(told) == (mtu > 1500 and "--no-huge" not in line)
 
 
-@settings(deadline=None)
 @given(st.integers(1500, 9198), st.integers(1, 16))
 def test_memory_has_room_for_all_rings_full(mtu: int, queues: int) -> None:
     buffers = dpdk.mbuf_count(2, queues, mtu)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import VERSIONS, cpus, facts
@@ -251,7 +251,6 @@ def test_a_slot_holds_the_frame_and_fills_pages(mtu: int) -> None:
     assert slot & (slot - 1) == 0
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     st.sampled_from(["phy2phy", "pvp", "pvvp"]),
     st.integers(1, 8),

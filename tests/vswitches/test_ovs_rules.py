@@ -93,7 +93,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(scenarios().filter(lambda wanted: not rules_problem(wanted)))
 def test_every_flow_takes_its_path(wanted: Scenario) -> None:
     table, graph = switch(wanted), wanted.deployment

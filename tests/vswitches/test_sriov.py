@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -25,11 +26,12 @@ from vnetperf.model.deployment import (
 )
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.sriov import Sriov
+from vnetperf.vswitches.sriov.eswitch import LegacyMode
 from vnetperf.vswitches.sriov.switch import phy_port_counters
 from vnetperf.vswitches.sriov.virtual_functions import UNUSED_VLAN, VfPort, vf_specs_of_graph
 
@@ -116,6 +118,26 @@ def test_physical_ports_are_joined_only_where_no_vnf_is_between() -> None:
     a, b = PHY_PORTS
     assert tc_redirect.joined_phy_ports(make_deployment("phy2phy")) == ((a, b), (b, a))
     assert tc_redirect.joined_phy_ports(make_deployment("pvp")) == ()
+
+
+@pytest.mark.parametrize(
+    ("deployment", "expected"),
+    [
+        ("phy2phy", ["sch_ingress", "cls_matchall", "act_mirred", "functions"]),
+        ("pvp", ["functions"]),
+    ],
+)
+def test_modules_of_filters_are_undone_after_the_functions_that_have_them(
+    deployment: str, expected: list[str]
+) -> None:
+    made: list[str] = []
+    machine = MagicMock(facts=facts())
+    machine.load_module.side_effect = lambda module: made.append(module.name)
+    machine.make_vfs.side_effect = lambda *_: made.append("functions")
+    mode = LegacyMode(machine, scenario(deployment), {}, set())
+    use = NicUse(wire=0, side="dut", pci=DUT0, driver="igb", kernel=True)
+    mode.make_functions(0, use, PHY_PORTS[:1])
+    assert made == expected  # the last one is undone first
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.iproute.linux import get_arguments_processor
 from pyroute2.netlink.exceptions import NetlinkError
@@ -126,7 +126,6 @@ def test_representors_that_do_not_come_are_named(
 # --- The rules ------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(PLAIN, st.integers(1, 6))
 def test_frames_that_follow_the_rules_take_the_path_of_the_deployment(name: str, vnfs: int) -> None:
     wanted = switchdev(name, vnfs=vnfs)
@@ -149,7 +148,6 @@ def test_frames_that_follow_the_rules_take_the_path_of_the_deployment(name: str,
             assert [rule.dst for rule in made if rule.src == at] == [then]
 
 
-@settings(deadline=None)
 @given(PLAIN, st.integers(1, 6))
 def test_an_address_that_a_rule_knows_is_the_one_that_frames_have(name: str, vnfs: int) -> None:
     wanted = switchdev(name, vnfs=vnfs)
@@ -172,7 +170,6 @@ def test_what_a_vnf_leaves_as_it_is_has_no_known_address() -> None:
 MACS = st.sampled_from(["02:00:00:00:00:01", "02:00:00:00:00:02"])
 
 
-@settings(deadline=None)
 @given(MACS | st.just(""), st.booleans(), MACS)
 def test_every_way_to_make_a_rule_forwards_the_same_frames(
     known: str, only: bool, carried: str
@@ -199,7 +196,6 @@ def test_hardware_is_tried_first_and_the_kernel_last() -> None:
 # --- The filter -----------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(MACS | st.just(""), st.sampled_from([SKIP_SW, SKIP_HW]), st.integers(1, 99))
 def test_a_filter_is_sent_as_the_kernel_reads_it(mac: str, flags: int, prio: int) -> None:
     """Attributes 3, 4, 5 and 22 of flower in <linux/pkt_cls.h>, inside TCA_OPTIONS (2)."""
@@ -545,7 +541,6 @@ def test_the_facts_say_where_each_rule_is(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-@settings(deadline=None)
 @given(PLAIN)
 def test_nics_of_wires_are_taken_without_functions_too(name: str) -> None:
     wanted = switchdev(name)

@@ -16,8 +16,7 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial, stood_still
-from vnetperf.procedures.timeline import bin_width, curve_of
+from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, repeat_trial, stood_still
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 

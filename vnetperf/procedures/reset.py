@@ -28,8 +28,7 @@ from vnetperf.model.trial import (
     TrialRequest,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, stood_still
-from vnetperf.procedures.timeline import bin_width, curve_of
+from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, stood_still
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.procedures.base import ProcedureInputs, bin_width, repeat_trial
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
-from vnetperf.procedures.timeline import bin_width
 from vnetperf.search import Procedure
 from vnetperf.statistics import loss_of_trials
 from vnetperf.statistics.samples import most_events_unseen

@@ -57,11 +57,21 @@ def available_matcher(facts: MachineFacts) -> str | None:
     )
 
 
-def redirect(machine: Machine, pairs: dict[str, str]) -> str:
-    """Redirect what comes in by interfaces."""
+def load_modules(machine: Machine) -> str:
+    """Load what redirects, and return the filter to use.
+
+    What is loaded last is unloaded first, and a module is in use for as long as there are filters:
+    those that go only with their interfaces want it loaded before these are made.
+    """
     kind = available_matcher(machine.facts) or "u32"
     for module in (SCH_INGRESS, MATCHERS[kind], ACT_MIRRED):
         machine.load_module(module)
+    return kind
+
+
+def redirect(machine: Machine, pairs: dict[str, str]) -> str:
+    """Redirect what comes in by interfaces."""
+    kind = load_modules(machine)
     machine.in_netns(lambda: _add_filters(kind, pairs))
     return kind
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.errors import GeneratorError
@@ -24,7 +24,6 @@ def paced(link: LinkRate, percent: float) -> int:
     return int(link.full_fps * float(f"{percent:.12g}") / 100)
 
 
-@settings(deadline=None)
 @given(st.floats(1.0, 20e6))
 def test_what_is_set_comes_as_close_as_whole_cycles_allow(fps: float) -> None:
     pps = paced(LINK, LINK.percent(fps))
@@ -48,7 +47,6 @@ def test_a_rate_that_was_not_set_is_an_error() -> None:
         check_read_back(1.0, 0.0, LINK.full_fps)
 
 
-@settings(deadline=None)
 @given(st.floats(1.0, 1e8))
 def test_bursts_are_small_at_low_rates(fps: float) -> None:
     burst = burst_size(fps)
@@ -56,7 +54,6 @@ def test_bursts_are_small_at_low_rates(fps: float) -> None:
     assert burst == 1 or burst / fps <= 8.001e-6
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 10**4), st.sampled_from([60, 124, 1514]))
 def test_probes_are_told_from_frames_by_octets(frames: int, probes: int, octets: int) -> None:
     counters = PortCounters(
@@ -72,7 +69,6 @@ def test_octets_that_do_not_add_up_are_an_error() -> None:
         probes_sent(PortCounters(sent=10, sent_octets=480, received=0), 60)
 
 
-@settings(deadline=None)
 @given(st.floats(1.0, 1e8))
 def test_probes_are_a_small_share(fps: float) -> None:
     interval = probe_interval_us(fps)

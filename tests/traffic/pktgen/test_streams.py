@@ -66,7 +66,7 @@ def recomputed(frame: bytes) -> Packet:
     vary=st.sets(st.sampled_from(["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src"])),
     size=st.integers(64, 200),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_flows_have_their_values_and_right_checksums(flows: int, vary: set[str], size: int) -> None:
     profile = TrafficProfile(flows=flows, vary=tuple(sorted(vary)) or ("udp_dst",))
     for kind in compiled(profile, size):

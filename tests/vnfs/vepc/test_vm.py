@@ -22,7 +22,7 @@ def test_after_users_traffic_it_has_no_sessions(tmp_path: Path) -> None:
     core.sessions = (Bearers(teid=1, ue="198.18.0.1", count=2),)
     (first, _) = core.streams(plan.scenario.streams)
     assert first.bearers == core.sessions
-    with patch("vnetperf.vnfs.vepc.ue.UeAndServer"), core.users(()):
+    with patch("vnetperf.vnfs.vepc.mobile_core.UeAndServer"), core.users(()):
         pass
     with pytest.raises(DutError, match="deploy it again"):
         core.streams(plan.scenario.streams)

@@ -203,6 +203,8 @@ class LegacyMode(EswitchMode):
 
     def make_functions(self, index: int, use: NicUse, ports: Ports) -> tuple[str, ...]:
         """Make a NIC's virtual functions; their addresses."""
+        if tc_redirect.joined_phy_ports(self._scenario.deployment):
+            tc_redirect.load_modules(self._machine)  # filters go with the functions
         return self._machine.make_vfs(use.pci, len(ports))
 
     def link(self, name: str) -> links.Link:
