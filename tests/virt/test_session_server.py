@@ -184,3 +184,14 @@ def test_a_kernel_that_cannot_confine_is_named_before_anything_starts(
     assert VmVloop.missing(old, Scenario(**plain)) == why
     daemon = GuestOptions(uri="qemu:///system")
     assert why not in VmVloop.missing(old, Scenario(**plain, guest=daemon))
+
+
+def test_every_call_of_a_session_is_one_that_its_server_answers() -> None:
+    package = Path(session_server.__file__).parents[1]
+    called = {
+        name
+        for file in (*package.glob("virt/*.py"), *package.glob("vnfs/**/*.py"))
+        for name in re.findall(r'(?:session|self)\.call\(\s*"(\w+)"', file.read_text())
+    }
+    assert called >= {"start", "destroy", "version", "capabilities"}
+    assert [name for name in called if not callable(getattr(session_server.Libvirt, name, 0))] == []

@@ -194,6 +194,13 @@ class Libvirt:
         while True:
             self._libvirt.virEventRunDefaultImpl()
 
+    def version(self) -> dict[str, str]:
+        """Versions of libvirt and QEMU."""
+        return {
+            "libvirt": _dotted(self._connection.getLibVersion()),
+            "QEMU": _dotted(self._connection.getVersion()),
+        }
+
     def capabilities(self, emulator: str, accelerator: str) -> str:
         """What QEMU can, which libvirt asks it unless that was kept."""
         kind = "kvm" if accelerator == "kvm" else "qemu"
@@ -265,6 +272,10 @@ def _on_one_processor() -> Iterator[None]:
         for task in (PROC / "self/task").iterdir():
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.sched_setaffinity(int(task.name), every)
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def _numbers(flags: tuple[bool, ...]) -> list[int]:
