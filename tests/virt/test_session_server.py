@@ -9,7 +9,9 @@ import re
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from socket import if_nametoindex
 from typing import Any
@@ -94,11 +96,19 @@ print(json.dumps([json.loads(done.stdout), seen]))
 """
 
 
-def test_qemu_can_open_no_device_but_those_it_was_given(tmp_path: Path) -> None:
+@pytest.fixture
+def visible() -> Iterator[Path]:
+    """A folder that is not below /dev, as pytest's may be."""
+    with tempfile.TemporaryDirectory(prefix="v") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has mount namespaces and device files")
+def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     """A read-only mount keeps nobody from writing to a disk by its device file."""
-    libvirts = tmp_path / "run/lv"
+    libvirts = visible / "run/lv"
     libvirts.mkdir(parents=True)
-    disk, file = tmp_path / "disk", tmp_path / "run/file"
+    disk, file = visible / "disk", visible / "run/file"
     os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero, which is harmless
     disk.open("rb").close()
     allowed = [
@@ -109,7 +119,7 @@ def test_qemu_can_open_no_device_but_those_it_was_given(tmp_path: Path) -> None:
     refused = {
         str(disk): (os.O_RDONLY, "EACCES"),
         "/dev/ptmx": (os.O_RDONLY, "ENOENT"),
-        str(tmp_path / "new"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        str(visible / "new"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/sys/devices/system/cpu/uevent": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/sys/kernel/core_pattern": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/1/root/dev/null": (os.O_RDONLY, "EACCES"),
