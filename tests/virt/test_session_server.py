@@ -79,6 +79,14 @@ import errno, json, os, subprocess, sys
 from pathlib import Path
 from vnetperf.virt import session_server
 
+def mount(kind, place):
+    subprocess.run(["mount", "-t", kind, "none", place], check=True)
+
+mount("tmpfs", "/run")  # in this namespace alone
+for place in ("/run/huge", sys.argv[3]):
+    os.makedirs(place)
+    mount("hugetlbfs", place)
+    Path(place, "others").touch()
 devices = session_server.confine(Path(sys.argv[1]))
 devices.give(["kmsg", "no-such-device", "null"])
 tried = {path: mode for path, mode in json.loads(sys.argv[2])}
@@ -111,13 +119,18 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     disk, file = visible / "disk", visible / "run/file"
     os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero, which is harmless
     disk.open("rb").close()
+    huge = visible / "huge"
     allowed = [
+        ("/run/huge/mine", os.O_WRONLY | os.O_CREAT),
+        (f"{huge}/mine", os.O_WRONLY | os.O_CREAT),
         ("/dev/null", os.O_RDWR),
         ("/dev/kmsg", os.O_WRONLY),
         (str(file), os.O_WRONLY | os.O_CREAT),
     ]
     refused = {
         str(disk): (os.O_RDONLY, "EACCES"),
+        "/run/huge/others": (os.O_RDONLY, "ENOENT"),
+        f"{huge}/others": (os.O_RDONLY, "ENOENT"),
         "/dev/ptmx": (os.O_RDONLY, "ENOENT"),
         str(visible / "new"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/sys/devices/system/cpu/uevent": (os.O_WRONLY | os.O_CREAT, "EROFS"),
@@ -125,7 +138,7 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
         "/proc/1/root/dev/null": (os.O_RDONLY, "EACCES"),
     }
     tried = json.dumps([*allowed, *((path, mode) for path, (mode, _) in refused.items())])
-    child = [sys.executable, "-c", CONFINED, str(libvirts), tried]
+    child = [sys.executable, "-c", CONFINED, str(libvirts), tried, str(huge)]
     done = subprocess.run(
         [*guest.UNSHARE, *child], check=False, capture_output=True, text=True, timeout=30
     )
