@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import warnings_of
@@ -13,11 +15,17 @@ from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
 from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
-from vnetperf.results.records import RunRecord, ScenarioRecord
+from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
 from vnetperf.runner.scenarios import make_scenario
 
 
-def warnings(scenario_id: str, facts: dict[str, Any] | None = None, **settings: Any) -> str:
+def warnings(
+    scenario_id: str,
+    facts: dict[str, Any] | None = None,
+    *,
+    environment: EnvironmentRecord | None = None,
+    **settings: Any,
+) -> str:
     loaded = configuration(**settings)
     run = RunRecord(
         identity=RunIdentity(tool="", git="", command="", started="", testbed=""),
@@ -30,11 +38,32 @@ def warnings(scenario_id: str, facts: dict[str, Any] | None = None, **settings: 
     record = ScenarioRecord(
         scenario=scenario, facts=ScenarioFacts(scenario=scenario.id, facts=facts or {})
     )
-    return "\n".join(warnings_of(run, [run, record], [record], []))
+    first = [run] if environment is None else [run, environment]
+    return "\n".join(warnings_of(run, [*first, record], [record], []))
 
 
 def test_nothing_is_said_of_a_scenario_without_conditions() -> None:
     assert "pvp_dpdk" not in warnings("pvp_dpdk")
+
+
+@pytest.mark.parametrize(
+    ("source", "warned"),
+    [
+        ("hpet", True),
+        ("kvm-clock", True),
+        ("tsc", False),
+        ("arch_sys_counter", False),
+        (None, False),
+        ("unknown: no such file", False),
+    ],
+)
+def test_a_clock_that_is_not_the_processors_counters_stands_beside_the_numbers(
+    source: str | None, warned: bool
+) -> None:
+    facts = {} if source is None else {"kernel": {"clocksource": source}}
+    text = warnings("pvp_dpdk", environment=EnvironmentRecord(facts=facts))
+    assert (f"clock source is {source}, not the processors' counters" in text) is warned
+    assert ("clock source" in text) is warned
 
 
 def test_what_was_asked_of_the_vswitch_stands_beside_its_numbers() -> None:

@@ -100,7 +100,7 @@ def test_every_hop_counts_what_the_tester_sent(
 
 
 def _is_confined(pid: int) -> None:
-    """QEMU has few capabilities, the seccomp sandbox, and a file system that it cannot change."""
+    """QEMU has few capabilities, the seccomp sandbox, and next to nothing that it can write to."""
     process = Path("/proc", str(pid))
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
     assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
@@ -108,7 +108,13 @@ def _is_confined(pid: int) -> None:
     assert kept <= session_server.KEPT_CAPABILITIES
     flags = {w[1]: w[3].split(",") for w in map(str.split, (process / "mounts").open())}
     for place in ("/", "/proc", "/sys"):
-        assert "ro" in flags[place], place
+        assert {"ro", "nodev"} <= {*flags[place]}, place
+    assert "nodev" in flags["/dev"]
+    dev = process / "root/dev"
+    devices = {str(path.relative_to(dev)) for path in dev.rglob("*") if not path.is_dir()}
+    of_taps = {name for name in devices if re.fullmatch(r"net/tun|vhost-net|tap\d+", name)}
+    assert devices - of_taps <= {*session_server.COMMON_DEVICES}
+    assert (process / "ns/net").readlink() != Path("/proc/self/ns/net").readlink()
     seen = {path.name for path in (process / "root/run").iterdir()}
     assert seen <= {"libvirt", "mount", "vnetperf"}  # mount(8) makes the second
 

@@ -9,7 +9,9 @@ import re
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from socket import if_nametoindex
 from typing import Any
@@ -77,6 +79,14 @@ import errno, json, os, subprocess, sys
 from pathlib import Path
 from vnetperf.virt import session_server
 
+def mount(kind, place):
+    subprocess.run(["mount", "-t", kind, "none", place], check=True)
+
+mount("tmpfs", "/run")  # in this namespace alone
+for place in ("/run/huge", sys.argv[3]):
+    os.makedirs(place)
+    mount("hugetlbfs", place)
+    Path(place, "others").touch()
 devices = session_server.confine(Path(sys.argv[1]))
 devices.give(["kmsg", "no-such-device", "null"])
 tried = {path: mode for path, mode in json.loads(sys.argv[2])}
@@ -94,28 +104,41 @@ print(json.dumps([json.loads(done.stdout), seen]))
 """
 
 
-def test_qemu_can_open_no_device_but_those_it_was_given(tmp_path: Path) -> None:
+@pytest.fixture
+def visible() -> Iterator[Path]:
+    """A folder that is not below /dev, as pytest's may be."""
+    with tempfile.TemporaryDirectory(prefix="v") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has mount namespaces and device files")
+def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     """A read-only mount keeps nobody from writing to a disk by its device file."""
-    libvirts = tmp_path / "run/lv"
+    libvirts = visible / "run/lv"
     libvirts.mkdir(parents=True)
-    disk, file = tmp_path / "disk", tmp_path / "run/file"
+    disk, file = visible / "disk", visible / "run/file"
     os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero, which is harmless
     disk.open("rb").close()
+    huge = visible / "huge"
     allowed = [
+        ("/run/huge/mine", os.O_WRONLY | os.O_CREAT),
+        (f"{huge}/mine", os.O_WRONLY | os.O_CREAT),
         ("/dev/null", os.O_RDWR),
         ("/dev/kmsg", os.O_WRONLY),
         (str(file), os.O_WRONLY | os.O_CREAT),
     ]
     refused = {
         str(disk): (os.O_RDONLY, "EACCES"),
+        "/run/huge/others": (os.O_RDONLY, "ENOENT"),
+        f"{huge}/others": (os.O_RDONLY, "ENOENT"),
         "/dev/ptmx": (os.O_RDONLY, "ENOENT"),
-        str(tmp_path / "new"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        str(visible / "new"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/sys/devices/system/cpu/uevent": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/sys/kernel/core_pattern": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/1/root/dev/null": (os.O_RDONLY, "EACCES"),
     }
     tried = json.dumps([*allowed, *((path, mode) for path, (mode, _) in refused.items())])
-    child = [sys.executable, "-c", CONFINED, str(libvirts), tried]
+    child = [sys.executable, "-c", CONFINED, str(libvirts), tried, str(huge)]
     done = subprocess.run(
         [*guest.UNSHARE, *child], check=False, capture_output=True, text=True, timeout=30
     )
@@ -184,3 +207,14 @@ def test_a_kernel_that_cannot_confine_is_named_before_anything_starts(
     assert VmVloop.missing(old, Scenario(**plain)) == why
     daemon = GuestOptions(uri="qemu:///system")
     assert why not in VmVloop.missing(old, Scenario(**plain, guest=daemon))
+
+
+def test_every_call_of_a_session_is_one_that_its_server_answers() -> None:
+    package = Path(session_server.__file__).parents[1]
+    called = {
+        name
+        for file in (*package.glob("virt/*.py"), *package.glob("vnfs/**/*.py"))
+        for name in re.findall(r'(?:session|self)\.call\(\s*"(\w+)"', file.read_text())
+    }
+    assert called >= {"start", "destroy", "version", "capabilities"}
+    assert [name for name in called if not callable(getattr(session_server.Libvirt, name, 0))] == []

@@ -176,7 +176,7 @@ def warnings_of(
     tests: Sequence[LoggedTest],
 ) -> tuple[str, ...]:
     """Every warning of a run."""
-    warnings = _restore_warnings(records)
+    warnings = _restore_warnings(records) + _clock_warnings(records)
     if is_interrupted(records):
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
@@ -251,6 +251,23 @@ def _restore_warnings(records: Iterable[Record]) -> list[str]:
         "after this run the machine was not as before, which others may have caused": changed,
     }
     return [f"{text}: {'; '.join(found)}" for text, found in texts.items() if found]
+
+
+#: Clock sources that are the counters of the processors themselves (drivers/clocksource, arch/).
+_COUNTERS = frozenset({"tsc", "arch_sys_counter", "timebase", "tod"})
+
+
+def _clock_warnings(records: Iterable[Record]) -> list[str]:
+    """What a reader must know of the clocks that time stamps are taken from."""
+    kernels = (r.facts.get("kernel") for r in records if isinstance(r, EnvironmentRecord))
+    known = (kernel for kernel in kernels if isinstance(kernel, dict))
+    sources = dict.fromkeys(str(kernel.get("clocksource") or "unknown") for kernel in known)
+    return [
+        f"the kernel's clock source is {source}, not the processors' counters (tsc): whether these "
+        "agree, from which every time stamp of the tester is taken, is not known"
+        for source in sources
+        if source not in _COUNTERS and not source.startswith("unknown")
+    ]
 
 
 #: What a stall of each kind overflows.

@@ -51,7 +51,7 @@ class LibvirtSession:
         self.process: ManagedProcess = machine.spawn(
             "libvirt",
             [*(UNSHARE if not uri else ()), *python, str(self._socket), self._uri, str(directory)],
-            isolated=in_netns,
+            isolated=in_netns or not uri,  # QEMU has no way out but the guest's own NICs
             keep_stdin_open=True,  # closed when it is stopped: unshare keeps signals to itself
         )
 

@@ -97,6 +97,7 @@ def _boot_with_kvm(qemu: str, kernel: Path) -> KvmProof:
         console.touch()
         argv = [qemu, "-machine", "q35,kernel-irqchip=split", "-accel", "kvm", "-cpu", "host"]
         argv += ["-m", "256M", "-nodefaults", "-display", "none", "-no-reboot"]
+        argv += ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"]
         argv += ["-serial", f"file:{console}", "-kernel", str(kernel)]
         argv += ["-append", "console=ttyS0 panic=-1"]
         with output.open("wb") as out:

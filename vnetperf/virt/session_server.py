@@ -137,9 +137,9 @@ def confine(directory: Path) -> PrivateDevices:
     """Leave to this process, and to QEMU below it, little of what root can do.
 
     To be called by the first process of a mount namespace. The file system becomes read-only but
-    for the run's own directory, no device can be opened but those of the /dev that is returned,
-    sockets of other daemons vanish, and whatever is started from here on has few capabilities.
-    `directory` is the one of libvirt's, below the run's.
+    for the run's own directory and new, empty places of hugepages; no device can be opened but
+    those of the /dev that is returned; sockets of other daemons vanish; and whatever is started
+    from here on has few capabilities. `directory` is the one of libvirt's, below the run's.
     """
     run = directory.parent
     kept = os.open(run, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -148,10 +148,15 @@ def confine(directory: Path) -> PrivateDevices:
     # Not by mount(8), which would resolve the link to the directory that is hidden now.
     bind_mount(Path(f"/proc/self/fd/{kept}"), run)
     os.close(kept)
+    hugepages = _hugepage_mounts()
     devices = PrivateDevices()
+    for place, size in hugepages.items():
+        if place.is_relative_to(DEV) or place.is_relative_to(RUN):
+            place.mkdir(parents=True, exist_ok=True)
+        _mount("-t", "hugetlbfs", "-o", size, "none", str(place))
     # A device file may be anywhere: in the file system of a container, in a user's directory.
     change_mount(Path("/"), add=READ_ONLY | NO_DEVICES, recursive=True)
-    for place in (RUN, run, DEV):
+    for place in (RUN, run, DEV, *hugepages):
         change_mount(place, clear=READ_ONLY)
     devices.give(COMMON_DEVICES)
     os.environ["TMPDIR"] = str(directory)
@@ -159,6 +164,20 @@ def confine(directory: Path) -> PrivateDevices:
     for number in set(range(last + 1)) - KEPT_CAPABILITIES:
         drop_from_bounds(number)
     return devices
+
+
+def _hugepage_mounts() -> dict[Path, str]:
+    """Where the machine's files of hugepages are, and the option with their size.
+
+    Others' memory is in them, and libvirt wants to see, and write to, each that /proc/mounts lists.
+    """
+    found = {}
+    for line in (PROC / "self/mounts").read_text().splitlines():
+        _, place, kind, options, *_ = line.split()
+        if kind == "hugetlbfs":
+            sizes = [one for one in options.split(",") if one.startswith("pagesize=")]
+            found[Path(place.replace("\\040", " "))] = next(iter(sizes), "rw")
+    return found
 
 
 def _mount(*arguments: str) -> None:
@@ -193,6 +212,13 @@ class Libvirt:
     def _loop(self) -> None:
         while True:
             self._libvirt.virEventRunDefaultImpl()
+
+    def version(self) -> dict[str, str]:
+        """Versions of libvirt and QEMU."""
+        return {
+            "libvirt": _dotted(self._connection.getLibVersion()),
+            "QEMU": _dotted(self._connection.getVersion()),
+        }
 
     def capabilities(self, emulator: str, accelerator: str) -> str:
         """What QEMU can, which libvirt asks it unless that was kept."""
@@ -265,6 +291,10 @@ def _on_one_processor() -> Iterator[None]:
         for task in (PROC / "self/task").iterdir():
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.sched_setaffinity(int(task.name), every)
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def _numbers(flags: tuple[bool, ...]) -> list[int]:

@@ -244,8 +244,12 @@ def _timestamp_error(info: EngineInfo) -> str:
     """How far off a latency can be, besides what `calibrations` measured of the tester itself."""
     nic = [port.nic_time_error_ns for port in info.ports if port.nic_time]
     worst = f"; NIC's clock off by {max(nic)} ns at most" if nic else ""
+    nodes = {worker.numa_node for worker in info.workers}
+    clock = "one clock for both ends"
+    if len(nodes) > 1:
+        clock = f"clocks of {len(nodes)} nodes, whose offset is not measured (kernel|clocksource)"
     return (
-        f"one clock for both ends, of {1e9 / info.tsc_hz:.2f} ns resolution{worst}; a frame waits "
+        f"{clock}, of {1e9 / info.tsc_hz:.2f} ns resolution{worst}; a frame waits "
         "for the others of its call and for the next look at the ring: what that comes to without "
         "a DUT is the latency in `calibrations`"
     )
