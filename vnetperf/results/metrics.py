@@ -372,7 +372,7 @@ def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[
         "qualifiers": marks,
     }
     yield make("load", "fps", at.load_fps, at.of)
-    lost = {"less": f"loss at {at.of}", **about} if curve else {}
+    lost = {"less": f"loss at {at.of}", "main": True, **about} if curve else {}
     if at.trials:
         yield make("loss_ratio", "ratio", at.loss_ratio, at.of, **lost)
     elif curve:
