@@ -163,6 +163,18 @@ def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> No
     assert [len(series["points"]) for series in found] == [3, 3]
 
 
+def test_trend_fails_where_the_newest_runs_have_no_stable_number(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(6):
+        a_run(tmp_path / "runs" / f"run{n}", 600e3, lossy=(312e3, 408e3) if n > 2 else (0.0, 0.0))
+    monkeypatch.chdir(tmp_path)
+    assert main(["trend", "runs", "--fail-if-worse"]) == 1
+    error = capsys.readouterr().err
+    assert "fails: pvp_dpdk, throughput, 64, ndr: no stable number in the newest 3 runs" in error
+    told(capsys, "trend", "runs")
+
+
 def test_lines_of_a_pipe_are_whole(
     site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
