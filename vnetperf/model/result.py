@@ -733,15 +733,16 @@ class CalibrationPoint(Frozen):
     def has_drifted(self) -> bool:
         """Whether it changed over the run: by enough, and farther than chance takes it.
 
-        The values of both calibrations lie farther apart than each spreads, on average: of three
-        and three values of one normal distribution one pair of calibrations in a hundred does. How
-        a calibration of one value (a brief one, or of an older log) spreads is not known.
+        The gap between the values of both calibrations is wider than both spread together. Values of
+        one calibration depend on each other: how often an unchanged generator shows that is in
+        benchmarks/false_alarms.py. How a calibration of one value (a brief one, or of an older log)
+        spreads is not known.
         """
         first, again = self.max_clean_values, self.checked_values
         if self.drift is None or abs(self.drift) <= DRIFT or min(len(first), len(again)) < 2:
             return False
         gap = max(min(first) - max(again), min(again) - max(first))
-        return gap > (max(first) - min(first) + max(again) - min(again)) / 2
+        return gap > max(first) - min(first) + max(again) - min(again)
 
 
 class Calibration(Frozen):
