@@ -343,14 +343,10 @@ def compare(
             if reason:
                 whys.setdefault((*key[:2], _first(one_side).main, reason), []).append(key[2])
                 continue
-            marks = [
-                *_marks("A", one_side, known, key),
-                *_marks("B", other_side, also, key),
-            ]
             row = _row(
                 name, one_side, other_side, paired=paired, by_run=by_run, confidence=confidence
             )
-            marks = [*marks, *row.marks]
+            marks = [*_marks("A", known, key), *_marks("B", also, key), *row.marks]
             rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
         apart += [
             f"{metric_name(name, (test, size, ', '.join(labels)))}: {reason}"
@@ -422,11 +418,9 @@ def _main_numbers(
 
 def _broken(known: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
     """Deployments that gave no number, or an unstable one; runs most of whose deployments did."""
-    side = known.get(key, {})
-    whole = {place: m.measured is None or m.unstable for place, m in side.items()}
-    whole |= dict.fromkeys(known.get((*key[:2], ""), {}).keys() - side.keys(), True)
     observations: dict[Deployment, list[bool]] = {}
-    for (run, number), is_broken in whole.items():
+    for (run, number), metric in _attempts(known, key).items():
+        is_broken = metric.measured is None or metric.unstable
         observations.setdefault((run, 0 if by_run else number), []).append(is_broken)
     where = (place for place, found in observations.items() if 2 * sum(found) > len(found))
     return Occurrences(frozenset(where), len(observations))
@@ -482,11 +476,9 @@ def _fewest(p: Callable[[int], float], level: float) -> int:
     return next((n for n in range(FEWEST_TO_GATE, 1000) if p(n) <= level), 1000)
 
 
-def _without_number(known: MetricsByKey, key: Key) -> int:
-    """Deployments that were to give a number and gave none."""
-    side = known.get(key, {})
-    failed = sum(metric.measured is None for metric in side.values())
-    return failed + len(known.get((*key[:2], ""), {}).keys() - side.keys())
+def _attempts(known: MetricsByKey, key: Key) -> dict[Deployment, Metric]:
+    """Deployments that were to give a number: what they gave, or why the test gave nothing."""
+    return {**known.get((*key[:2], ""), {}), **known.get(key, {})}
 
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
@@ -511,13 +503,9 @@ def _judged_together(rows: Sequence[ComparisonRow]) -> tuple[ComparisonRow, ...]
     """Rows with probabilities that hold for all of them: main numbers, and the others."""
     found = list(rows)
     for main in (True, False):
-        places = [
-            place
-            for place, row in enumerate(rows)
-            if row.metric.main is main and row.found.p is not None
-        ]
-        adjusted = holm([p for place in places if (p := rows[place].found.p) is not None])
-        for place, p in zip(places, adjusted, strict=True):
+        known = {n: row.found.p for n, row in enumerate(rows) if row.metric.main is main}
+        family = {n: p for n, p in known.items() if p is not None}
+        for place, p in zip(family, holm([*family.values()]), strict=True):
             found[place] = replace(rows[place], p=p)
     return tuple(found)
 
@@ -618,15 +606,11 @@ def _observation(metric: Metric, measured: Measurand) -> Measurand:
     return Measurand.exact(measured.value)
 
 
-def _marks(
-    letter: str,
-    side: Mapping[Deployment, Metric],
-    known: MetricsByKey,
-    key: Key,
-) -> list[str]:
+def _marks(letter: str, known: MetricsByKey, key: Key) -> list[str]:
     """Marks of a side; "A: at least (2 of 5)" where not all of its deployments have one."""
+    side = known[key]
     counts = Counter(mark for metric in side.values() for mark in metric.marks)
-    failed, n = _without_number(known, key), len(side)
+    failed, n = sum(q.measured is None for q in _attempts(known, key).values()), len(side)
     marks = [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()

@@ -237,13 +237,13 @@ def trends(
                 name = metric.scenario
                 if not across and name not in keys:
                     keys[name] = comparability(results, name)
-                if metric.measured is None:
+                if metric.measured is None and (metric.label or metric.main):
                     planned = any(one.scenario == name for one in results.scenarios)
                     held = {"preset": results.preset, **(keys.get(name, {}) if planned else {})}
                     failures.setdefault((name, *metric.key), []).append(
                         _Failure(place, metric.why.partition("\n")[0], held)
                     )
-                elif metric.main or everything:
+                elif metric.measured is not None and (metric.main or everything):
                     held = _series_conditions(metric, results) | keys.get(name, {})
                     found = series.setdefault((name, *metric.key), {})
                     rounds = found.setdefault(tuple(held.items()), {})

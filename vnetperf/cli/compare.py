@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_options(
         parser,
         "secondary numbers and every difference of environment",
-        "anything is worse in 3 deployments or more of each side, all numbers considered (Holm)",
+        "a main number is worse in 3 deployments or more of each side, in turn or of several runs, "
+        "or deployments of B lack it more often, all numbers considered (Holm)",
     )
 
 

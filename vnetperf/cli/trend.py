@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_options(
         parser,
         "secondary numbers, and every difference at a change",
-        "the last level of a number is a worse one, all numbers considered (Holm)",
+        "the last level of a number is a worse one, or the newest 3 runs or more have no stable "
+        "number, all numbers considered (Holm)",
     )
 
 
@@ -98,13 +99,9 @@ def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     for change in trend.changes:
         _print_change(change, out, everything=everything)
     if not trend.changes:
-        enough = len(trend.points) >= 10
-        out.line(
-            "  no change seen"
-            if enough
-            else f"  no change seen; {len(trend.points)} runs show none yet: a change needs about "
-            "five on either side"
-        )
+        n = sum(not point.is_open for point in trend.points)
+        few = f"; {n} runs show none yet: a change needs about five on either side"
+        out.line("  no change seen" + (few if n < 10 else ""))
 
 
 def _rows(trend: Trend) -> list[Sequence[str]]:
