@@ -390,7 +390,8 @@ def test_numbers_that_ranks_can_never_decide_are_listed(tmp_path: Path) -> None:
 
 
 def test_loss_at_an_absolute_load_is_what_a_latency_curve_is_for(tmp_path: Path) -> None:
-    test = LatencyLoadTest(loads_fps=(100e3, 350e3), repeats=1, duration_s=1, tag_at_s=0)
+    loads = (100e3, 350e3, 9e6)
+    test = LatencyLoadTest(loads_fps=loads, repeats=1, duration_s=1, tag_at_s=0)
     preset = PRESET.model_copy(update={"latency_load": test})
     runs = []
     for name, capacity in (("a", 600e3), ("b", 320e3)):
@@ -407,6 +408,8 @@ def test_loss_at_an_absolute_load_is_what_a_latency_curve_is_for(tmp_path: Path)
     assert [row.metric.main for row in lost] == [True, True]
     assert [row.is_worse for row in lost] == [False, True]
     assert found.fails_gate
+    # What the tester cannot offer is no number that a gate lacks.
+    assert not any("9000000" in one.name for one in found.ungated)
 
 
 def test_a_limit_is_compared_by_rank(tmp_path: Path) -> None:
@@ -473,6 +476,8 @@ def test_scenarios_of_one_run_are_paired_by_round(tmp_path: Path) -> None:
     assert found.rows[0].found.method == "paired"
     assert verdicts(found)["ndr"] == "B has more (better)"  # though drift is larger than it
     assert found.rows[0].scenario == "pvp_dpdk / phy2phy_dpdk"
+    back = compare(side(tmp_path, scenario="phy2phy_dpdk"), side(tmp_path, scenario="pvp_dpdk"))
+    assert (back.one_run_each, back.gated, back.fails_gate) == ("", True, True)
 
 
 def test_other_sizes_and_scenarios_are_listed_and_not_compared(tmp_path: Path) -> None:

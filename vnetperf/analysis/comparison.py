@@ -420,8 +420,9 @@ def _broken(known: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
     """Deployments that gave no number, or an unstable one; runs most of whose deployments did."""
     observations: dict[Deployment, list[bool]] = {}
     for (run, number), metric in _attempts(known, key).items():
-        is_broken = metric.measured is None or metric.unstable
-        observations.setdefault((run, 0 if by_run else number), []).append(is_broken)
+        if metric.main or metric.measured is not None:
+            is_broken = metric.measured is None or metric.unstable
+            observations.setdefault((run, 0 if by_run else number), []).append(is_broken)
     where = (place for place, found in observations.items() if 2 * sum(found) > len(found))
     return Occurrences(frozenset(where), len(observations))
 

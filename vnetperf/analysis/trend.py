@@ -237,7 +237,7 @@ def trends(
                 name = metric.scenario
                 if not across and name not in keys:
                     keys[name] = comparability(results, name)
-                if metric.measured is None and (metric.label or metric.main):
+                if metric.measured is None and metric.main:
                     planned = any(one.scenario == name for one in results.scenarios)
                     held = {"preset": results.preset, **(keys.get(name, {}) if planned else {})}
                     failures.setdefault((name, *metric.key), []).append(

@@ -733,10 +733,10 @@ class CalibrationPoint(Frozen):
     def has_drifted(self) -> bool:
         """Whether it changed over the run: by enough, and farther than chance takes it.
 
-        The gap between the values of both calibrations is wider than both spread together. Values of
-        one calibration depend on each other: how often an unchanged generator shows that is in
-        benchmarks/false_alarms.py. How a calibration of one value (a brief one, or of an older log)
-        spreads is not known.
+        The gap between the values of both calibrations is wider than both spread together. Values
+        of one calibration depend on each other: benchmarks/false_alarms.py prints how often an
+        unchanged generator shows that. How a calibration of one value (a brief one, or of an older
+        log) spreads is not known.
         """
         first, again = self.max_clean_values, self.checked_values
         if self.drift is None or abs(self.drift) <= DRIFT or min(len(first), len(again)) < 2:

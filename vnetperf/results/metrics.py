@@ -372,10 +372,10 @@ def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[
         "qualifiers": marks,
     }
     yield make("load", "fps", at.load_fps, at.of)
-    lost = {"less": f"loss at {at.of}", "main": True, **about} if curve else {}
+    lost = {"less": f"loss at {at.of}", **about} if curve else {}
     if at.trials:
-        yield make("loss_ratio", "ratio", at.loss_ratio, at.of, **lost)
-    elif curve:
+        yield make("loss_ratio", "ratio", at.loss_ratio, at.of, main=curve, **lost)
+    elif curve:  # the tester cannot offer it: that is no failure of the DUT
         why = at.note.removeprefix("not measured: ")
         yield make("loss_ratio", "ratio", None, at.of, why=why, **lost)
     if at.forwarded_fps is not None:
