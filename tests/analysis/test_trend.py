@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +14,14 @@ from hypothesis import strategies as st
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.comparison import SAME_LOAD
-from vnetperf.analysis.trend import _same_loads, read_runs, trends, worse_for_sure
-from vnetperf.model.errors import LogError
+from vnetperf.analysis.trend import (
+    _same_loads,
+    lost_for_sure,
+    read_runs,
+    trends,
+    worse_for_sure,
+)
+from vnetperf.model.errors import DutError, LogError
 from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
 
@@ -23,18 +32,24 @@ def run_at(
     folder: Path,
     capacity: float,
     preset: str = "test",
+    *,
     size: int = 64,
     rounds: tuple[float, ...] = (),
+    fails: Collection[int] = (),
+    dut: Mapping[str, Any] | None = None,
     **settings_: object,
 ) -> None:
+    """Rounds of a run that fail do so at their deployment; dut: what more it has."""
     folder.mkdir()
     settings = configuration(PRESET.model_copy(update={"name": preset}), **settings_)
-    bench = Bench(folder, FakeAgent(duts=(SimulatedDut(capacity),) * 2), settings)
+    bench = Bench(folder, FakeAgent(duts=(SimulatedDut(capacity, **(dut or {})),) * 2), settings)
     for number, factor in enumerate(rounds or (1.0,), 1):
         if rounds:
             bench.run.begin_round(number, len(rounds))
             bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
-        bench.throughput(size)
+        bench.agent.fail_deploy = "it died" if number in fails else ""
+        with suppress(DutError):
+            bench.throughput(size)
     bench.run.close()
 
 
@@ -84,6 +99,59 @@ def test_a_run_with_a_round_that_is_open_is_on_no_level(tmp_path: Path) -> None:
     assert [point.is_open for point in ndr.points] == [False] * 5 + [True]
     assert ndr.points[5].marks == ("at least (1 of 3)",)
     assert [(level.begin, level.end) for level in ndr.levels] == [(0, 5)]
+
+
+#: A DUT that loses frames below its bound.
+LOSSY = {"lossy_loads_fps": (0.52 * 600e3, 0.68 * 600e3)}
+
+
+@pytest.mark.parametrize("kind", ["failed", "unstable"])
+def test_runs_that_broke_are_points_without_a_number_and_fail_a_gate(
+    tmp_path: Path, kind: str
+) -> None:
+    broken: dict[str, Any] = {"fails": (1,)} if kind == "failed" else {"dut": LOSSY}
+    for n in range(9):
+        is_broken = n in (2, 6, 7, 8)
+        run_at(tmp_path / f"run{n}", 600e3 * WOBBLE[n % 6], **(broken if is_broken else {}))
+    runs, _ = read_runs(tmp_path)
+    found = trends(runs)
+    (ndr,) = (t for t in found if t.name == "ndr")
+    assert [point.is_broken for point in ndr.points] == [n in (2, 6, 7, 8) for n in range(9)]
+    assert [point.run.name for point in ndr.newest_broken] == ["run6", "run7", "run8"]
+    mark = "not measured: pvp_dpdk: it died" if kind == "failed" else "unstable"
+    assert ndr.points[8].marks[0].startswith(mark)
+    if kind == "failed":
+        assert (ndr.points[8].number, ndr.points[8].rounds) == (None, ())
+    assert "pvp_dpdk, throughput, 64, ndr" in {one.title for one in lost_for_sure(found)}
+    assert worse_for_sure(found) == []
+    # Two are too few; and where one of the few before them broke three may be chance.
+    assert lost_for_sure(trends(runs[:8])) == []
+    assert lost_for_sure(trends([runs[n] for n in (0, 2, 1, 3, 6, 7, 8)])) == []
+
+
+def test_a_run_most_of_whose_rounds_broke_is_broken(tmp_path: Path) -> None:
+    for n in range(6):
+        fails = () if n < 3 else (1, 2, 3) if n < 5 else (1,)
+        run_at(tmp_path / f"run{n}", 600e3, rounds=ROUNDS, fails=fails)
+    (ndr,) = (t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr")
+    assert [point.is_broken for point in ndr.points] == [False] * 3 + [True, True, False]
+    assert [len(point.failures) for point in ndr.points] == [0, 0, 0, 3, 3, 1]
+    assert ndr.points[3].marks == ("measured in 2 of 5 deployments",)
+
+
+def test_a_run_that_broke_is_of_the_series_before_it_that_it_fits(tmp_path: Path) -> None:
+    for n, (traffic, fails) in enumerate(
+        (
+            ("single-flow", ()),
+            ("multi-flow", ()),
+            ("single-flow", (1,)),
+            ("multi-flow", (1,)),
+        )
+    ):
+        run_at(tmp_path / f"run{n}", 600e3, traffic=traffic, fails=fails)
+    found = [t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr"]
+    held = {tuple(point.run.name for point in trend.points) for trend in found}
+    assert held == {("run0", "run2"), ("run1", "run3")}
 
 
 @given(st.lists(st.floats(1e3, 1e7), min_size=1, max_size=30, unique=True))

@@ -75,9 +75,22 @@ def test_compare_says_what_differs_and_what_is_not_known(
 
 
 def test_compare_fails_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "compare", "fast5", "slow5", "--fail-if-worse", *FIVE, status=1)
-    told(capsys, "compare", "slow5", "fast5", "--fail-if-worse", *FIVE)
-    told(capsys, "compare", "fast5", "slow5", "--fail-if-worse", "--least", "40%", *FIVE)
+    gate = ("--fail-if-worse", "--single-run", *FIVE)
+    told(capsys, "compare", "fast5", "slow5", *gate, status=1)
+    told(capsys, "compare", "slow5", "fast5", *gate)
+    told(capsys, "compare", "fast5", "slow5", *gate, "--least", "40%")
+
+
+def test_a_gate_over_one_run_a_side_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "fast5", "slow5", "--fail-if-worse", *FIVE]) == 0
+    captured = capsys.readouterr()
+    assert "B has less (worse)" in captured.out
+    (line,) = captured.err.splitlines()
+    assert "judges no difference here: of A and B, one run, it is not known what" in line
+    assert "compare RUN:A RUN:B" in line
+    assert "3 runs or more of each side, RUN+RUN+RUN; --single-run" in line
+    found = json.loads(told(capsys, "compare", "fast5", "slow5", "--json", *FIVE))
+    assert (found["gated"], found["fails_gate"], found["rows"][0]["worse"]) == (False, False, True)
 
 
 def test_a_gate_over_single_deployments_says_that_it_judges_nothing(
@@ -148,6 +161,18 @@ def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> No
     assert "no change seen; 3 runs show none yet" in text
     found = json.loads(told(capsys, "trend", "--json"))
     assert [len(series["points"]) for series in found] == [3, 3]
+
+
+def test_trend_fails_where_the_newest_runs_have_no_stable_number(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(6):
+        a_run(tmp_path / "runs" / f"run{n}", 600e3, lossy=(312e3, 408e3) if n > 2 else (0.0, 0.0))
+    monkeypatch.chdir(tmp_path)
+    assert main(["trend", "runs", "--fail-if-worse"]) == 1
+    error = capsys.readouterr().err
+    assert "fails: pvp_dpdk, throughput, 64, ndr: no stable number in the newest 3 runs" in error
+    told(capsys, "trend", "runs")
 
 
 def test_lines_of_a_pipe_are_whole(

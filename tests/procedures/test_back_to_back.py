@@ -118,9 +118,14 @@ def test_a_search_that_reached_the_longest_burst_leaves_no_mean() -> None:
 def test_bursts_near_the_longest_one_are_no_result() -> None:
     asked = BackToBackTest(searches=2, max_burst_s=0.001, idle_s=0)
     found, _ = drive(back_to_back(inputs(asked)), Dut(0.0, buffer=lambda _: 1850))
-    assert not found.capped
+    assert (found.capped, found.is_limit) == (False, True)
+    assert (found.implied_s, found.corrected_s) == (None, None)
     assert "within 10% of the longest one" in found.note
     assert "raise max_burst_s" in found.note
+    result = Result(scenario="pvp_dpdk", test="back_to_back", frame_size=64, back_to_back=found)
+    (burst,) = [m for m in compared_metrics_of(result) if m.label == "burst"]
+    assert (burst.censored, burst.spread) == ("at least", None)
+    assert burst.measured == Measurand(found.frames.minimum, found.frames.minimum, inf)
 
 
 def test_even_the_smallest_burst_may_be_too_long() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs
 from vnetperf.model.parameters import FrameLossTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest
-from vnetperf.procedures.rates import frame_loss
+from vnetperf.procedures.rates import frame_loss, preferred_below
 
 TEST = FrameLossTest(step=0.1, duration_s=60)
 
@@ -74,3 +74,15 @@ def test_loads_are_above_nothing_for_any_step(step: float) -> None:
 def test_only_the_first_load_may_lower_the_largest() -> None:
     _, seen = drive(frame_loss(inputs(TEST)), dut := Dut())
     assert [a.when_limited for a in dut.asked] == ["lower"] + ["fail"] * (len(seen) - 1)
+
+
+@given(st.floats(1e3, 1e9))
+def test_a_preferred_number_is_near_and_not_above(number: float) -> None:
+    found = preferred_below(number)
+    assert number / 1.13 < found <= number
+    assert preferred_below(found) == found
+
+
+def test_calibrations_that_differ_by_some_percent_mostly_share_one() -> None:
+    assert {preferred_below(n) for n in (2.01e6, 2.1e6, 2.2e6)} == {2e6}
+    assert preferred_below(2.25e6) == pytest.approx(2.24e6)

@@ -111,6 +111,22 @@ def test_the_throughput_of_the_same_run_is_taken(tmp_path: Path) -> None:
     assert bench.agent.calls.count("deploy pvp_dpdk") == 1
 
 
+def test_loss_curves_of_an_unchanged_machine_have_equal_loads(tmp_path: Path) -> None:
+    """A calibration differs from the next by some percent."""
+    steps = []
+    for number, speed in enumerate((1.01, 1.1, 1.05)):
+        (tmp_path / f"{number}").mkdir()
+        agent = FakeAgent()
+        agent.tester_speed = speed
+        bench = short(tmp_path / f"{number}", agent)
+        result = bench.measure("frame_loss")
+        assert result.max_load_fps == pytest.approx(2e6)
+        begin = next(r for r in read_log(bench.path) if isinstance(r, ProcedureRecord))
+        assert begin.limit_reason.endswith("rounded down to a preferred number (ISO 3, R20)")
+        steps.append([step.load_fps for step in result.loss_steps])
+    assert steps[0] == steps[1] == steps[2]
+
+
 def test_frame_loss_needs_no_throughput(tmp_path: Path) -> None:
     bench = short(tmp_path, FakeAgent(duts=[SimulatedDut(1.5e6), SimulatedDut(1.2e6)]))
     result = bench.measure("frame_loss")

@@ -940,7 +940,7 @@ def test_a_generator_that_drifts_over_a_run_is_reported(
     assert [drift in w for w in warnings] == ([True] if drift else [])
 
 
-@pytest.mark.parametrize(("speed", "reported"), [(0.9, False), (0.7, True)])
+@pytest.mark.parametrize(("speed", "reported"), [(0.9, False), (0.7, False), (0.5, True)])
 def test_a_drift_is_more_than_one_calibration_differs_from_the_next_by(
     tmp_path: Path, speed: float, *, reported: bool
 ) -> None:

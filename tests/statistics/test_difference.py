@@ -9,8 +9,17 @@ import pytest
 import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import fisher_exact
 
-from vnetperf.statistics.difference import Measurand, difference, holm
+from vnetperf.statistics.difference import (
+    Measurand,
+    Occurrences,
+    difference,
+    holm,
+    least_by_ranks,
+    more_often,
+    surely_more_often,
+)
 
 
 def exact(*values: float) -> list[Measurand]:
@@ -154,6 +163,7 @@ def test_ranks_need_enough_deployments_of_both_sides(n: int, m: int, *, can: boo
     assert found.method == "ranks"
     assert found.p is not None
     assert (found.p <= 0.05) is can
+    assert found.p == pytest.approx(least_by_ranks(n, m))
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
@@ -168,3 +178,48 @@ def test_searches_that_stop_on_one_rung_are_not_known_exactly(n: int) -> None:
     far = difference(a, [Measurand(2e6, 2e6, 2.1e6)] * n)
     assert far.p is not None
     assert 0.0 < far.p < found.p
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.data())
+def test_what_happens_more_often_is_judged_by_fisher(n: int, m: int, data: st.DataObject) -> None:
+    before, now = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
+    p, least = more_often((before, n), (now, m))
+    table = [[now, m - now], [before, n - before]]
+    assert p == pytest.approx(fisher_exact(table, alternative="greater").pvalue)
+    assert least <= p + 1e-12
+
+
+def occurred(count: int, n: int, first: int = 0) -> Occurrences:
+    return Occurrences(frozenset(range(first, first + count)), n)
+
+
+def test_many_that_happen_more_often_are_judged_together() -> None:
+    none, all_ = occurred(0, 3), occurred(3, 3)
+    assert surely_more_often([(none, all_)]) == {(none, all_)}
+    # The same three of the same three are one event, others are not; what nothing could show
+    # costs nothing.
+    assert surely_more_often([(none, all_)] * 5 + [(none, occurred(1, 3))]) == {(none, all_)}
+    four = occurred(0, 5), occurred(4, 5)
+    other = occurred(0, 5), occurred(4, 5, 1)
+    assert surely_more_often([four]) == {four}
+    assert surely_more_often([four, other]) == {four, other}
+    assert surely_more_often([(none, all_), (none, occurred(3, 3, 1))]) == set()
+    assert surely_more_often([]) == set()
+    assert surely_more_often([(all_, none)]) == set()
+
+
+def test_what_breaks_alike_is_seldom_seen_to_break_more_often() -> None:
+    """Six numbers of five deployments a side, each of which breaks at the same share."""
+    draw, runs = random.Random(1), 2000
+    for share in (0.1, 0.3, 0.5, 0.7):
+        seen = 0
+        for _ in range(runs):
+            sides = [
+                [
+                    Occurrences(frozenset(k for k in range(5) if draw.random() < share), 5)
+                    for _ in range(6)
+                ]
+                for _ in range(2)
+            ]
+            seen += bool(surely_more_often(zip(*sides, strict=True)))
+        assert seen / runs <= 0.05

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import fmean
@@ -27,8 +27,12 @@ from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,
     Difference,
     Measurand,
+    Occurrences,
     difference,
     holm,
+    least_by_ranks,
+    more_often,
+    surely_more_often,
 )
 from vnetperf.statistics.samples import two_modes
 
@@ -130,8 +134,8 @@ class Side:
 
     Attributes:
         name: As the user wrote it.
-        runs: Its runs; each round of each is one deployment, and one observation. Where both sides
-            have several runs a run is one: what its rounds have in common is no chance of theirs.
+        runs: Its runs; each round of the only one is a deployment, and one observation. Of several
+            runs each is one: what its rounds have in common is no chance of theirs.
         scenario: The only one that is looked at; "" for all.
     """
 
@@ -148,11 +152,10 @@ class Side:
             for number, results in run.rounds.items()
         }
 
-
-def _are_clusters(a: Side, b: Side) -> bool:
-    """Whether both sides have several runs: then a run is one observation, not each round."""
-    repeated = max(len(run.rounds) for side in (a, b) for run in side.runs) > 1
-    return min(len(a.runs), len(b.runs)) > 1 and repeated and not _are_same(a, b)
+    @property
+    def has_clusters(self) -> bool:
+        """Whether it has several runs with rounds: then a run is one observation, not a round."""
+        return 1 < len(self.runs) < len(self.deployments)
 
 
 @dataclass(frozen=True)
@@ -162,8 +165,7 @@ class ComparisonRow:
     Attributes:
         scenario: "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones.
         metric: The first side's, for what it is.
-        a: Observations of the first side, one for each deployment, or for each run where both
-            sides have several.
+        a: Observations of the first side, one for each deployment, or for each of several runs.
         b: Those of the second.
         found: What the second has more.
         p: Probability of such a difference between equal sides, adjusted for all numbers that were
@@ -216,12 +218,16 @@ class ComparisonRow:
         return NO_DIFFERENCE
 
     @property
+    def is_enough(self) -> bool:
+        """Whether there are enough observations of each side for a gate."""
+        return self.p is not None and min(self.found.n) >= FEWEST_TO_GATE
+
+    @property
     def is_worse(self) -> bool:
         """Whether it may fail a gate: worse, in a number that the test is for, in 3 of each."""
         towards, better = self.found.towards, self.metric.better
         worse = bool(better) and towards != better
-        enough = min(self.found.n) >= FEWEST_TO_GATE
-        return self.differs and worse and enough and self.metric.main
+        return self.differs and worse and self.is_enough and self.metric.main
 
 
 @dataclass(frozen=True)
@@ -231,13 +237,15 @@ class UngatedNumber:
     Attributes:
         name: "pvp_dpdk, throughput, 64, ndr".
         why: What it lacks.
-        lost: Whether the first side has enough deployments with it, and the second has not, some of
-            which gave no number, or an unstable one.
+        lost: Whether the first side has enough deployments with it, and those of the second gave
+            none, or an unstable one, more often than by chance, all numbers considered (Holm).
+        needed: Deployments of each side with which a gate could judge it; None: not known.
     """
 
     name: str
     why: str
     lost: bool
+    needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -248,12 +256,12 @@ class SideComparison:
         a: The first side.
         b: The second.
         paired: Whether the rounds of both were measured right after each other, number by number.
-        by_run: Whether a run is one observation, the mean of its rounds.
         rows: Numbers that both have.
         not_compared: Numbers that cannot be compared, and why, one sentence each.
         across: What keys of comparability differ, where the user has them compared across.
         environment: What differs in how both were measured.
         ungated: Main numbers of the first side that a gate cannot judge.
+        single_run: Whether a gate takes rounds of a side's only run for all there is to know.
     """
 
     a: Side
@@ -264,29 +272,34 @@ class SideComparison:
     across: tuple[str, ...] = ()
     environment: tuple[FactDifference, ...] = field(default=())
     ungated: tuple[UngatedNumber, ...] = ()
-    by_run: bool = False
+    single_run: bool = False
+
+    @property
+    def by_run(self) -> str:
+        """Sides whose runs are one observation each, the mean of its rounds: "A and B"; ""."""
+        return self._sides(lambda side: side.has_clusters)
 
     @property
     def one_run_each(self) -> str:
         """Sides of one run with several rounds that are no pairs: "A and B"; "" for none."""
-        if self.paired:
-            return ""
-        sides = (("A", self.a), ("B", self.b))
-        single = [s for s, side in sides if len(side.runs) == 1 < len(side.deployments)]
-        return " and ".join(single)
+        return self._sides(lambda side: len(side.runs) == 1 < len(side.deployments))
+
+    def _sides(self, wanted: Callable[[Side], bool]) -> str:
+        sides = () if self.paired else (("A", self.a), ("B", self.b))
+        return " and ".join(letter for letter, side in sides if wanted(side))
 
     @property
     def gated(self) -> bool:
-        """Whether any number has enough deployments of each side for a gate."""
-        return any(
-            row.metric.main and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
-            for row in self.rows
+        """Whether any number has enough deployments of each side for a gate, of several runs."""
+        return (self.single_run or not self.one_run_each) and any(
+            row.metric.main and row.is_enough for row in self.rows
         )
 
     @property
     def fails_gate(self) -> bool:
         """Whether a main number is worse, or was there and is no longer."""
-        return any(row.is_worse for row in self.rows) or any(one.lost for one in self.ungated)
+        worse = self.gated and any(row.is_worse for row in self.rows)
+        return worse or any(one.lost for one in self.ungated)
 
 
 _MetricsOfSide = dict[str, dict[Key, dict[Deployment, Metric]]]
@@ -299,6 +312,7 @@ def compare(
     confidence: float = 0.95,
     least: float = LEAST_EFFECT,
     across: bool = False,
+    single_run: bool = False,
 ) -> SideComparison:
     """Compare two sides."""
     if _are_same(a, b) and a.scenario == b.scenario:
@@ -306,11 +320,13 @@ def compare(
             "both sides are the same", where=f"{a.name} and {b.name}", accepted="two that differ"
         )
     ours, theirs = _metrics_of_side(a), _metrics_of_side(b)
-    paired, by_run = _are_same(a, b) and len(a.deployments) > 1, _are_clusters(a, b)
+    paired = _are_same(a, b) and len(a.deployments) > 1
+    by_run = (a.has_clusters and not paired, b.has_clusters and not paired)
     rows: list[ComparisonRow] = []
     apart: list[str] = []
     crossed: list[str] = []
-    for one, other in _pairs(a, b, ours, theirs):
+    pairs = _pairs(a, b, ours, theirs)
+    for one, other in pairs:
         known, also = ours.get(one, {}), theirs.get(other, {})
         name = one if one == other else f"{one} / {other}"
         keys = key_differences(a, b, one, other) if known and also else []
@@ -327,14 +343,10 @@ def compare(
             if reason:
                 whys.setdefault((*key[:2], _first(one_side).main, reason), []).append(key[2])
                 continue
-            marks = [
-                *_marks("A", one_side, known, key),
-                *_marks("B", other_side, also, key),
-            ]
             row = _row(
                 name, one_side, other_side, paired=paired, by_run=by_run, confidence=confidence
             )
-            marks = [*marks, *row.marks]
+            marks = [*_marks("A", known, key), *_marks("B", also, key), *row.marks]
             rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
         apart += [
             f"{metric_name(name, (test, size, ', '.join(labels)))}: {reason}"
@@ -357,56 +369,117 @@ def compare(
         tuple(apart),
         tuple(crossed) if across else (),
         _environment(a, b),
-        tuple(_ungated(judged, _pairs(a, b, ours, theirs), ours, theirs)),
-        by_run,
+        tuple(_ungated(_main_numbers(judged, pairs, ours, theirs, by_run), judged, confidence)),
+        single_run,
     )
 
 
-def _ungated(
+@dataclass(frozen=True)
+class _MainNumber:
+    """A main number of the first side.
+
+    Attributes:
+        name: "pvp_dpdk, throughput, 64, ndr".
+        row: What was compared; None: nothing.
+        stable: Deployments of each side with a number that comes again.
+        broken: Observations of each side that gave none, or an unstable one.
+    """
+
+    name: str
+    row: ComparisonRow | None
+    stable: tuple[int, int]
+    broken: tuple[Occurrences, Occurrences]
+
+
+def _main_numbers(
     rows: Sequence[ComparisonRow],
     pairs: Iterable[tuple[str, str]],
     ours: _MetricsOfSide,
     theirs: _MetricsOfSide,
-) -> Iterator[UngatedNumber]:
-    """Main numbers of the first side without enough stable ones of each side."""
+    by_run: tuple[bool, bool],
+) -> Iterator[_MainNumber]:
     by_name = {(row.scenario, row.metric.key): row for row in rows}
     for one, other in pairs:
-        known, also = ours.get(one, {}), theirs.get(other, {})
+        sides = ours.get(one, {}), theirs.get(other, {})
         name = one if one == other else f"{one} / {other}"
-        for key, side in known.items():
-            if not key[2] or not _first(side).main:
-                continue
-            row = by_name.get((name, key))
-            enough = row is not None and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
-            n, left = _stable(side), _stable(also.get(key, {}))
-            if row is not None and (row.is_worse or (enough and min(n, left) >= FEWEST_TO_GATE)):
-                continue
-            gone = _without_number(also, key) + _unstable(also.get(key, {}))
-            why = f"{n} deployments of A and {left} of B have a stable number"
-            if row is None:
-                why += ", which are not compared"
-            elif min(n, left) >= FEWEST_TO_GATE:
-                n_a, n_b = row.found.n
-                why += f", in {n_a} and {n_b} runs or pairs of rounds"
-            if gone:
-                why += f"; {gone} of B gave none"
-            yield UngatedNumber(metric_name(name, key), why, n >= FEWEST_TO_GATE and gone > 0)
+        for key, side in sides[0].items():
+            if key[2] and any(metric.main for metric in side.values()):
+                n, left = (
+                    sum(m.measured is not None and not m.unstable for m in q.get(key, {}).values())
+                    for q in sides
+                )
+                first, second = (
+                    _broken(q, key, by_run=c) for q, c in zip(sides, by_run, strict=True)
+                )
+                yield _MainNumber(
+                    metric_name(name, key), by_name.get((name, key)), (n, left), (first, second)
+                )
 
 
-def _stable(side: Mapping[Deployment, Metric]) -> int:
-    """Deployments with a number that comes again."""
-    return sum(metric.measured is not None and not metric.unstable for metric in side.values())
+def _broken(known: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
+    """Deployments that gave no number, or an unstable one; runs most of whose deployments did."""
+    observations: dict[Deployment, list[bool]] = {}
+    for (run, number), metric in _attempts(known, key).items():
+        if metric.main or metric.measured is not None:
+            is_broken = metric.measured is None or metric.unstable
+            observations.setdefault((run, 0 if by_run else number), []).append(is_broken)
+    where = (place for place, found in observations.items() if 2 * sum(found) > len(found))
+    return Occurrences(frozenset(where), len(observations))
 
 
-def _unstable(side: Mapping[Deployment, Metric]) -> int:
-    return sum(metric.unstable for metric in side.values())
+def _ungated(
+    numbers: Iterable[_MainNumber], rows: Sequence[ComparisonRow], confidence: float
+) -> Iterator[UngatedNumber]:
+    """Main numbers of the first side that no gate can judge, or that the second has lost."""
+    wanted = [*numbers]
+    lost = surely_more_often((one.broken for one in wanted), confidence)
+    among = sum(row.metric.main and row.p is not None for row in rows)
+    for one in wanted:
+        is_lost = one.stable[0] >= FEWEST_TO_GATE and one.broken in lost
+        why, needed = _undecided(one, among, 1.0 - confidence)
+        is_worse = one.row is not None and one.row.is_worse
+        if is_lost or (why and not is_worse):
+            n, left = one.stable
+            why = f"{n} deployments of A and {left} of B have a stable number{why}"
+            yield UngatedNumber(one.name, why, is_lost, None if is_lost else needed)
 
 
-def _without_number(known: MetricsByKey, key: Key) -> int:
-    """Deployments that were to give a number and gave none."""
-    side = known.get(key, {})
-    failed = sum(metric.measured is None for metric in side.values())
-    return failed + len(known.get((*key[:2], ""), {}).keys() - side.keys())
+def _undecided(one: _MainNumber, among: int, level: float) -> tuple[str, int | None]:
+    """What a gate lacks, and deployments of each side with which it would not; "" for nothing."""
+    row, (a, b) = one.row, one.broken
+    why, needed = "", None
+    least = 0.0 if row is None else least_by_ranks(*row.found.n)
+    if row is None:
+        why = ", which are not compared"
+    elif not row.is_enough or min(one.stable) < FEWEST_TO_GATE:
+        needed = FEWEST_TO_GATE
+        if min(one.stable) >= FEWEST_TO_GATE:
+            n, m = row.found.n
+            why = f", in {n} and {m} runs or pairs of rounds"
+        why += f"; a gate needs {needed}"
+    elif row.found.method == "ranks" and not row.differs and among * least > level:
+        needed = _fewest(lambda n: least_by_ranks(n, n) * among, level)
+        why = f"; ranks of so few decide none of {among} numbers, {needed} of each side do"
+    if b.share > a.share:
+        p, _ = more_often((len(a.where), a.n), (len(b.where), b.n))
+        enough = _fewest(
+            lambda n: more_often((round(a.share * n), n), (round(b.share * n), n))[0], level
+        )
+        why += f"; {len(b.where)} of {b.n} of B gave none"
+        if p > level:
+            why += f" (p {p:.2g}: {enough} of each side would decide)"
+            needed = max(needed or 0, enough)
+    return why, needed
+
+
+def _fewest(p: Callable[[int], float], level: float) -> int:
+    """Fewest observations of each side whose probability reaches a level."""
+    return next((n for n in range(FEWEST_TO_GATE, 1000) if p(n) <= level), 1000)
+
+
+def _attempts(known: MetricsByKey, key: Key) -> dict[Deployment, Metric]:
+    """Deployments that were to give a number: what they gave, or why the test gave nothing."""
+    return {**known.get((*key[:2], ""), {}), **known.get(key, {})}
 
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
@@ -431,13 +504,9 @@ def _judged_together(rows: Sequence[ComparisonRow]) -> tuple[ComparisonRow, ...]
     """Rows with probabilities that hold for all of them: main numbers, and the others."""
     found = list(rows)
     for main in (True, False):
-        places = [
-            place
-            for place, row in enumerate(rows)
-            if row.metric.main is main and row.found.p is not None
-        ]
-        adjusted = holm([p for place in places if (p := rows[place].found.p) is not None])
-        for place, p in zip(places, adjusted, strict=True):
+        known = {n: row.found.p for n, row in enumerate(rows) if row.metric.main is main}
+        family = {n: p for n, p in known.items() if p is not None}
+        for place, p in zip(family, holm([*family.values()]), strict=True):
             found[place] = replace(rows[place], p=p)
     return tuple(found)
 
@@ -479,12 +548,13 @@ def _row(
     theirs: Mapping[Deployment, Metric],
     *,
     paired: bool,
-    by_run: bool,
+    by_run: tuple[bool, bool],
     confidence: float,
 ) -> ComparisonRow:
-    one, other = _observations(ours), _observations(theirs)
-    if by_run:
-        one, other = _of_runs(one), _of_runs(other)
+    one, other = (
+        _of_runs(_observations(side)) if clustered else _observations(side)
+        for side, clustered in zip((ours, theirs), by_run, strict=True)
+    )
     marks: list[str] = []
     if paired:  # by the number of the round: one that a side lacks is no pair
         both = [place for place in one if place in other]
@@ -537,15 +607,11 @@ def _observation(metric: Metric, measured: Measurand) -> Measurand:
     return Measurand.exact(measured.value)
 
 
-def _marks(
-    letter: str,
-    side: Mapping[Deployment, Metric],
-    known: MetricsByKey,
-    key: Key,
-) -> list[str]:
+def _marks(letter: str, known: MetricsByKey, key: Key) -> list[str]:
     """Marks of a side; "A: at least (2 of 5)" where not all of its deployments have one."""
+    side = known[key]
     counts = Counter(mark for metric in side.values() for mark in metric.marks)
-    failed, n = _without_number(known, key), len(side)
+    failed, n = sum(q.measured is None for q in _attempts(known, key).values()), len(side)
     marks = [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()

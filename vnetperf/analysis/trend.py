@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
 
-from vnetperf.analysis.comparison import SAME_LOAD
+from vnetperf.analysis.comparison import SAME_LOAD, metric_name
 from vnetperf.analysis.runs import StoredRun, load_run
 from vnetperf.model.errors import LogError
 from vnetperf.model.parameters import THROUGHPUT
@@ -28,7 +28,12 @@ from vnetperf.results.environment import (
 from vnetperf.results.log import LOG_NAME
 from vnetperf.results.metrics import Metric, compared_metrics
 from vnetperf.statistics.changes import Level, levels
-from vnetperf.statistics.difference import holm
+from vnetperf.statistics.difference import (
+    FEWEST_TO_GATE,
+    Occurrences,
+    holm,
+    surely_more_often,
+)
 from vnetperf.statistics.samples import outliers
 
 
@@ -59,10 +64,12 @@ class TrendPoint:
     Attributes:
         run: The run.
         rounds: The number of each of its rounds that has it, the smallest first.
+        failures: Why others gave none.
     """
 
     run: StoredRun
     rounds: tuple[TrendRound, ...]
+    failures: tuple[str, ...] = ()
 
     @property
     def middle(self) -> TrendRound:
@@ -76,8 +83,8 @@ class TrendPoint:
 
     @property
     def results(self) -> RunResults:
-        """The round in the middle."""
-        return self.middle.results
+        """The round in the middle; of a run without the number, its first."""
+        return self.middle.results if self.rounds else self.run.first
 
     @property
     def value(self) -> float:
@@ -87,7 +94,15 @@ class TrendPoint:
     @property
     def number(self) -> float | None:
         """What is shown: the median, or where a round is open what the one in the middle has."""
+        if not self.rounds:
+            return None
         return self.metric.mean if self.is_open else self.value
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether most of its rounds gave no number, or an unstable one."""
+        broken = len(self.failures) + sum(one.metric.unstable for one in self.rounds)
+        return 2 * broken > len(self.failures) + len(self.rounds)
 
     @property
     def load_fps(self) -> float | None:
@@ -97,8 +112,9 @@ class TrendPoint:
 
     @property
     def is_open(self) -> bool:
-        """Whether a round is a limit only, or one of two values that the DUT changes between."""
-        return any(one.metric.censored or one.metric.unstable for one in self.rounds)
+        """Whether a round is a limit only, or one of two values, or there is none."""
+        open_ = (one.metric.censored or one.metric.unstable for one in self.rounds)
+        return not self.rounds or any(open_)
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -106,6 +122,8 @@ class TrendPoint:
         n, all_rounds = len(self.rounds), len(self.run.rounds)
         counts = Counter(mark for one in self.rounds for mark in one.metric.marks)
         marks = (f"{mark} ({count} of {n})" if n > 1 else mark for mark, count in counts.items())
+        if not n:
+            return (f"not measured: {self.failures[0]}",)
         partial = (f"measured in {n} of {all_rounds} deployments",) if n < all_rounds else ()
         return (*marks, *partial)
 
@@ -147,26 +165,36 @@ class Trend:
     """One number over many runs.
 
     Attributes:
-        scenario: "pvp_dpdk".
-        test: "throughput".
-        size: "64".
-        name: "ndr".
-        points: One for each run, oldest first.
+        metric: One of its numbers, for what it is.
+        points: One for each run, oldest first; those of runs that broke have no number.
         levels: The levels they lie on; places are those of points, and limits lie on none.
         changes: Where one level gives way to the next.
         far: Places of points far from the others of their level.
         apart: Why numbers of some runs are a series of their own: what differs; "".
     """
 
-    scenario: str
-    test: str
-    size: str
-    name: str
+    metric: Metric
     points: tuple[TrendPoint, ...]
     levels: tuple[Level, ...]
     changes: tuple[LevelChange, ...]
     far: tuple[int, ...]
     apart: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its label, "ndr"."""
+        return self.metric.label
+
+    @property
+    def title(self) -> str:
+        """In a sentence, "pvp_dpdk, throughput, 64, ndr"."""
+        return metric_name(self.metric.scenario, self.metric.key)
+
+    @property
+    def newest_broken(self) -> tuple[TrendPoint, ...]:
+        """The newest points, as long as none has a number that comes again; oldest first."""
+        broken = [*takewhile(lambda point: point.is_broken, reversed(self.points))]
+        return tuple(reversed(broken))
 
 
 def read_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
@@ -200,38 +228,92 @@ def trends(
 ) -> list[Trend]:
     """Follow every number; least: smallest change that counts, as a share."""
     series: dict[_Name, dict[_Conditions, dict[int, list[TrendRound]]]] = {}
+    failures: dict[_Name, list[_Failure]] = {}
     ordered = list(runs)
     for place, run in enumerate(ordered):
         for results in run.rounds.values():
             keys: dict[str, dict[str, str]] = {}
             for metric in compared_metrics(results):
-                if metric.measured is None or not (metric.main or everything):
-                    continue
                 name = metric.scenario
                 if not across and name not in keys:
                     keys[name] = comparability(results, name)
-                held = tuple((_series_conditions(metric, results) | keys.get(name, {})).items())
-                found = series.setdefault((name, *metric.key), {}).setdefault(held, {})
-                found.setdefault(place, []).append(TrendRound(results, metric))
+                if metric.measured is None and metric.main:
+                    planned = any(one.scenario == name for one in results.scenarios)
+                    held = {"preset": results.preset, **(keys.get(name, {}) if planned else {})}
+                    failures.setdefault((name, *metric.key), []).append(
+                        _Failure(place, metric.why.partition("\n")[0], held)
+                    )
+                elif metric.measured is not None and (metric.main or everything):
+                    held = _series_conditions(metric, results) | keys.get(name, {})
+                    found = series.setdefault((name, *metric.key), {})
+                    rounds = found.setdefault(tuple(held.items()), {})
+                    rounds.setdefault(place, []).append(TrendRound(results, metric))
     return [
-        trend
-        for _, among in sorted(series.items(), key=lambda item: item[0])
-        for held, found in sorted(among.items())
-        for trend in _by_load(_points(ordered, found), _differing(held, among), least)
+        _trend([points[place] for place in sorted(points)], apart, least)
+        for name, among in sorted(series.items(), key=lambda item: item[0])
+        for points, apart in _with_failures(
+            ordered,
+            [
+                (dict(held), group, part)
+                for held, found in sorted(among.items())
+                for group, part in _by_load(_points(ordered, found), _differing(held, among))
+            ],
+            [*failures.get(name, ()), *failures.get((*name[:3], ""), ())],
+        )
     ]
 
 
 _Name: TypeAlias = tuple[str, str, str, str]
 _Conditions: TypeAlias = tuple[tuple[str, str], ...]
+#: Points by the place of their run.
+_Points: TypeAlias = dict[int, TrendPoint]
 
 
-def _points(
-    runs: Sequence[StoredRun], found: Mapping[int, Sequence[TrendRound]]
-) -> list[TrendPoint]:
-    return [
-        TrendPoint(runs[place], tuple(sorted(rounds, key=lambda one: one.value)))
+@dataclass(frozen=True)
+class _Failure:
+    """A deployment that gave no number.
+
+    Attributes:
+        place: Of its run.
+        why: Why.
+        held: What is known of its conditions.
+    """
+
+    place: int
+    why: str
+    held: Mapping[str, str]
+
+
+def _points(runs: Sequence[StoredRun], found: Mapping[int, Sequence[TrendRound]]) -> _Points:
+    return {
+        place: TrendPoint(runs[place], tuple(sorted(rounds, key=lambda one: one.value)))
         for place, rounds in found.items()
-    ]
+    }
+
+
+def _with_failures(
+    runs: Sequence[StoredRun],
+    groups: Sequence[tuple[Mapping[str, str], _Points, str]],
+    failures: Iterable[_Failure],
+) -> Iterator[tuple[_Points, str]]:
+    """The series of a number, with the runs that broke.
+
+    A deployment that failed belongs to the series that was measured last before it, of those whose
+    conditions it does not contradict.
+    """
+    began = [min(points) for _, points, _ in groups]
+    for one in failures:
+        of_run = [points for _, points, _ in groups if points.get(one.place)]
+        fitting = [
+            (max((p for p in points if p < one.place), default=-first), points)
+            for (held, points, _), first in zip(groups, began, strict=True)
+            if all(held.get(key, value) == value for key, value in one.held.items())
+        ]
+        if of_run or fitting:
+            points = of_run[0] if of_run else max(fitting, key=lambda item: item[0])[1]
+            point = points.get(one.place) or TrendPoint(runs[one.place], ())
+            points[one.place] = replace(point, failures=(*point.failures, one.why))
+    yield from ((points, apart) for _, points, apart in groups)
 
 
 def _series_conditions(metric: Metric, results: RunResults) -> dict[str, str]:
@@ -248,19 +330,18 @@ def _differing(held: Sequence[tuple[str, str]], among: Iterable[Sequence[tuple[s
     )
 
 
-def _by_load(points: Sequence[TrendPoint], apart: str, least: float) -> Iterator[Trend]:
+def _by_load(points: _Points, apart: str) -> Iterator[tuple[_Points, str]]:
     """A series for each offered load: numbers at different ones are not comparable."""
-    loads = sorted({point.load_fps for point in points if point.load_fps is not None})
-    groups = _same_loads(loads) if loads else []
-    unloaded = [point for point in points if point.load_fps is None]
+    loads = sorted({point.load_fps for point in points.values() if point.load_fps is not None})
+    unloaded = {place: point for place, point in points.items() if point.load_fps is None}
     series = [(0.0, unloaded)] if unloaded else []
     series += [
-        (least_fps, [p for p in points if p.load_fps and least_fps <= p.load_fps <= most_fps])
-        for least_fps, most_fps in groups
+        (least, {n: p for n, p in points.items() if p.load_fps and least <= p.load_fps <= most})
+        for least, most in (_same_loads(loads) if loads else ())
     ]
     for load, group in series:
         text = f"offered load {value_text(load, 'fps')}" if load and len(series) > 1 else ""
-        yield _trend(group, ", ".join(part for part in (apart, text) if part), least)
+        yield group, ", ".join(part for part in (apart, text) if part)
 
 
 def _same_loads(rising: Sequence[float]) -> list[tuple[float, float]]:
@@ -283,17 +364,13 @@ def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
         for one in points[place].rounds
         if (m := one.metric.measured) is not None and m.is_bounded
     ]
-    search = points[0].metric.test == THROUGHPUT
+    first = next(point.metric for point in points if point.rounds)
     smallest = least * abs(median(values)) if values else 0.0
-    if search and widths:
+    if first.test == THROUGHPUT and widths:
         smallest = max(smallest, median(widths))
     found = levels(values, least=smallest)
-    first = points[0].metric
     return Trend(
-        scenario=first.scenario,
-        test=first.test,
-        size=first.size,
-        name=first.label,
+        metric=first,
         points=tuple(points),
         levels=tuple(
             replace(one, begin=places[one.begin], end=places[one.end - 1] + 1) for one in found
@@ -328,3 +405,22 @@ def worse_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Tre
         for trend, change, p in zip(found, newest, adjusted, strict=True)
         if change is not None and change.is_worse and p <= 1.0 - confidence
     ]
+
+
+def lost_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Trend]:
+    """Numbers that the newest three runs or more have not, or unstable, and as many before had.
+
+    Only where runs before broke less often than by chance, all numbers that were followed
+    considered: one that always breaks in every second run is no change.
+    """
+    wanted: list[tuple[Trend, tuple[Occurrences, Occurrences]]] = []
+    for trend in found:
+        newest = trend.newest_broken
+        before = trend.points[: len(trend.points) - len(newest)]
+        broken = frozenset(point.run.path for point in before if point.is_broken)
+        if len(newest) >= FEWEST_TO_GATE <= len(before) - len(broken):
+            now = frozenset(point.run.path for point in newest)
+            sides = Occurrences(broken, len(before)), Occurrences(now, len(now))
+            wanted.append((trend, sides))
+    sure = surely_more_often((sides for _, sides in wanted), confidence)
+    return [trend for trend, sides in wanted if sides in sure]

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
     from vnetperf.cli.tables import Out
 
-#: Where `--fail-if-worse` cannot say anything.
+#: Where `--fail-if-worse` cannot say anything, and how it could.
+_IN_TURN = "`pytest ... -k 'a or b' --repeat 5` measures both in turn: compare RUN:A RUN:B"
 NO_GATE = (
-    "--fail-if-worse judges nothing here: a gate needs 3 deployments or more of each side; "
-    "`pytest ... --repeat 5` makes them"
+    "--fail-if-worse judges nothing here: a gate needs 3 deployments or more of each side, in turn "
+    f"or of several runs (RUN+RUN+RUN); {_IN_TURN}"
+)
+ONE_RUN = (
+    "--fail-if-worse judges no difference here: of {}, one run, it is not known what differs "
+    f"between runs, and unchanged machines would fail. {_IN_TURN}; or give 3 runs or more of each "
+    "side, RUN+RUN+RUN; --single-run judges all the same"
 )
 #: Differences of the environment that are shown without `--all`.
 _SHOWN = 20
@@ -34,10 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confidence", type=float, default=0.95, help="level of intervals (default: 0.95)"
     )
+    parser.add_argument(
+        "--single-run",
+        action="store_true",
+        help="let --fail-if-worse take rounds of a side's only run for replicates, too: it then "
+        "fails without a cause where runs differ",
+    )
     add_output_options(
         parser,
         "secondary numbers and every difference of environment",
-        "anything is worse in 3 deployments or more of each side, all numbers considered (Holm)",
+        "a main number is worse in 3 deployments or more of each side, in turn or of several runs, "
+        "or deployments of B lack it more often, all numbers considered (Holm)",
     )
 
 
@@ -58,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         confidence=arguments.confidence,
         least=share_of(arguments.least, "--least"),
         across=arguments.across,
+        single_run=arguments.single_run,
     )
     if arguments.json:
         print(json.dumps(_as_json(found), indent=2, allow_nan=False))
@@ -65,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
         print_compared(found, Out(), everything=arguments.all)
     if arguments.fail_if_worse:
         if not found.gated:
-            print(f"vnetperf: {NO_GATE}", file=sys.stderr)
+            enough = any(row.is_enough for row in found.rows)
+            why = ONE_RUN.format(found.one_run_each) if enough else NO_GATE
+            print(f"vnetperf: {why}", file=sys.stderr)
         for one in (one for one in found.ungated if found.gated or one.lost):
             judged = "fails" if one.lost else "does not judge"
             print(f"vnetperf: --fail-if-worse {judged}: {one.name}: {one.why}", file=sys.stderr)
@@ -189,8 +205,8 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
             "all main numbers together (Holm); intervals are of each alone."
         )
     if found.by_run:
-        notes.append("Each run is one observation: the mean of its rounds.")
-    elif sides := found.one_run_each:
+        notes.append(f"Each run of {found.by_run} is one observation: the mean of its rounds.")
+    if sides := found.one_run_each:
         notes.append(
             f"One run of {sides}: what changes between runs (a day, a boot, a build) is not known, "
             "and is in no interval. Several runs of each side, RUN+RUN+RUN, show it."
@@ -252,7 +268,8 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
 
     whole = {
         **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
-        "by_run": found.by_run,
+        "by_run": bool(found.by_run),
+        **{"gated": found.gated, "fails_gate": found.fails_gate},
         "rows": [row(one) for one in found.rows],
         "not_compared": found.not_compared,
         "not_gated": [asdict(one) for one in found.ungated],

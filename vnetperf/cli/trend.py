@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatch
@@ -35,13 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_options(
         parser,
         "secondary numbers, and every difference at a change",
-        "the last level of a number is a worse one, all numbers considered (Holm)",
+        "the last level of a number is a worse one, or the newest 3 runs or more have no stable "
+        "number, all numbers considered (Holm)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Follow and print."""
-    from vnetperf.analysis.trend import read_runs, trends, worse_for_sure
+    from vnetperf.analysis.trend import lost_for_sure, read_runs, trends, worse_for_sure
     from vnetperf.cli.tables import Out
     from vnetperf.model.errors import LogError
 
@@ -53,9 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
         for trend in trends(
             selected, everything=arguments.all, least=least, across=arguments.across
         )
-        if fnmatch(trend.scenario, arguments.scenario)
-        and fnmatch(trend.test, arguments.test)
-        and fnmatch(trend.size, arguments.size)
+        if fnmatch(trend.metric.scenario, arguments.scenario)
+        and fnmatch(trend.metric.test, arguments.test)
+        and fnmatch(trend.metric.size, arguments.size)
         and len(trend.points) >= arguments.runs
     ]
     if not found:
@@ -72,26 +74,34 @@ def run(arguments: argparse.Namespace) -> int:
         for trend in found:
             _print(trend, out, everything=arguments.all)
         _print_sources(unread, notes, out, everything=arguments.all)
-    return int(arguments.fail_if_worse and bool(worse_for_sure(found)))
+    if not arguments.fail_if_worse:
+        return 0
+    worse = [
+        (one, f"worse from {one.changes[-1].after.run.name} on") for one in worse_for_sure(found)
+    ]
+    worse += [
+        (one, f"no stable number in the newest {len(one.newest_broken)} runs")
+        for one in lost_for_sure(found)
+    ]
+    for one, why in worse:
+        print(f"vnetperf: --fail-if-worse fails: {one.title}: {why}", file=sys.stderr)
+    return int(bool(worse))
 
 
 def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     out.line()
-    size = f", {trend.size} octets" if trend.size.isdecimal() else f", {trend.size}"
-    out.line(f"{trend.scenario}, {trend.test}{size}, {trend.name}", "bold")
+    one = trend.metric
+    size = f", {one.size} octets" if one.size.isdecimal() else f", {one.size}"
+    out.line(f"{one.scenario}, {one.test}{size}, {one.label}", "bold")
     if trend.apart:
         out.line(f"  {trend.apart}")
     out.table(("", "run", ">number", ">of level", ">n", "tool", "marks"), _rows(trend))
     for change in trend.changes:
         _print_change(change, out, everything=everything)
     if not trend.changes:
-        enough = len(trend.points) >= 10
-        out.line(
-            "  no change seen"
-            if enough
-            else f"  no change seen; {len(trend.points)} runs show none yet: a change needs about "
-            "five on either side"
-        )
+        n = sum(not point.is_open for point in trend.points)
+        few = f"; {n} runs show none yet: a change needs about five on either side"
+        out.line("  no change seen" + (few if n < 10 else ""))
 
 
 def _rows(trend: Trend) -> list[Sequence[str]]:
@@ -102,13 +112,13 @@ def _rows(trend: Trend) -> list[Sequence[str]]:
     begins = {level.begin for level in trend.levels[1:]}
     for n, point in enumerate(trend.points):
         level = level_of[n].median if n in level_of and not point.is_open else 0.0
-        run, metric = point.results.run, point.metric
+        run, unit = point.results.run, trend.metric.unit
         marks = [*point.marks, *(["far from its level"] if n in trend.far else [])]
         rows.append(
             (
                 ">" if n in begins else "",
                 point.run.name,
-                number(point.number, metric.unit),
+                number(point.number, unit),
                 percent((point.value - level) / abs(level)) if level else "-",
                 str(len(point.rounds)),
                 run.git.replace("-dirty", "+") if not run.git.startswith("unknown") else "unknown",
@@ -152,17 +162,16 @@ def _as_json(trend: Trend) -> dict[str, Any]:
     from vnetperf.cli.tables import unit_name
 
     return {
-        **{"scenario": trend.scenario, "test": trend.test, "size": trend.size},
-        **{
-            "number": trend.name,
-            "apart": trend.apart,
-            "unit": unit_name(trend.points[0].metric.unit),
-        },
+        **{"scenario": trend.metric.scenario, "test": trend.metric.test},
+        **{"size": trend.metric.size, "number": trend.metric.label},
+        **{"apart": trend.apart, "unit": unit_name(trend.metric.unit)},
+        "newest_broken": len(trend.newest_broken),
         "points": [
             {
                 **{"run": str(p.run.path), "began": p.results.run.started},
                 **{"tool": p.results.run.tool, "git": p.results.run.git},
                 **{"value": p.number, "deployments": len(p.rounds), "marks": p.marks},
+                **{"failures": p.failures, "broken": p.is_broken},
             }
             for p in trend.points
         ],

@@ -238,6 +238,10 @@ class LossStep(Frozen):
     trials: tuple[int, ...] = ()
 
 
+#: Share of the longest burst that is tried, from which on a burst is no result (RFC 9004).
+NEAR_LONGEST = 0.9
+
+
 class BackToBack(Frozen):
     """Back-to-back frames (RFC 9004, which updates RFC 2544 section 26.4).
 
@@ -254,8 +258,8 @@ class BackToBack(Frozen):
             never sent at the calibrated gap.
         throughput_fps: Throughput that the correction uses, aggregate frames/s.
         implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds; None where
-            it is capped.
-        corrected_s: Corrected DUT buffer time, seconds; None without a throughput, or capped.
+            `frames` is a limit.
+        corrected_s: Corrected DUT buffer time, seconds; None without a throughput, or of a limit.
         max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
             of the calibrated gap; None where that is not recorded.
         capped: True when every burst up to `max_burst_frames` came through in a search: `frames`
@@ -278,6 +282,11 @@ class BackToBack(Frozen):
     capped: bool = False
     note: str = ""
     trials: tuple[int, ...] = ()
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether a search came near the longest burst: how long one may be is not known then."""
+        return self.capped or self.frames.maximum >= NEAR_LONGEST * self.max_burst_frames
 
     @property
     def at_longest(self) -> int:

@@ -120,6 +120,8 @@ class StandardTest:
         estimate: The most that it requests at one frame size of a preset, at a rate; None for as
             many trials as it takes.
         needs_throughput: True when its inputs must have one: it is searched if need be.
+        on_grid: Whether the largest load, which its loads are shares of, is a preferred number, so
+            that runs on an unchanged machine have the same loads.
     """
 
     run: Callable[[Any], Procedure[Any]]
@@ -127,6 +129,7 @@ class StandardTest:
     fills: str
     estimate: Callable[[Preset, float], DurationEstimate] | None = None
     needs_throughput: bool = False
+    on_grid: bool = False
 
     @property
     def inputs(self) -> type[ProcedureInputs[Any]]:
@@ -151,7 +154,9 @@ def _after_throughput(
 #: Test to how it is run; "throughput" is a search, and not among them.
 PROCEDURES: dict[str, StandardTest] = {
     "latency": _after_throughput(latency, "latency", "latency_at", _estimate_latency),
-    "frame_loss": StandardTest(frame_loss, "frame_loss", "loss_steps", _estimate_frame_loss),
+    "frame_loss": StandardTest(
+        frame_loss, "frame_loss", "loss_steps", _estimate_frame_loss, on_grid=True
+    ),
     "back_to_back": _after_throughput(
         back_to_back, "back_to_back", "back_to_back", _estimate_back_to_back
     ),

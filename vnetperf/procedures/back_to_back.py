@@ -8,7 +8,7 @@ generator's calibration: while a tester is kept from running, the DUT empties it
 one count that the tester did not send whole, or whose loss may be the tester's own.
 
 A search that reached the longest burst has a lower limit only. Without it the mean would be that
-of the shorter bursts, so with one of them there is a limit and no mean.
+of the shorter bursts, so with one of them there is a limit and no mean; nor is there one near it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import Enum
 from math import inf
 
 from vnetperf.model.errors import NoResultError
-from vnetperf.model.outcomes import BackToBack
+from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack
 from vnetperf.model.parameters import BackToBackTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import ProcedureInputs
@@ -38,8 +38,6 @@ SLOWEST = 1.05
 ATTEMPTS = 5
 #: Searches without a value that end the test where none before them had one.
 _HOPELESS = 3
-#: Share of the longest burst that is tried, from which on a burst is no result (RFC 9004).
-NEAR_LONGEST = 0.9
 
 
 class _Burst(Enum):
@@ -217,14 +215,12 @@ def _outcome(
     bursts: _Bursts,
 ) -> BackToBack:
     test, known, times = inputs.parameters, inputs.known, bursts.per_interface
-    capped = _Burst.LONGEST in limits
     frames = spread([n * times for n in found], resolution=test.step_frames * times)
     rate, gap_s = _largest_rate(inputs), bursts.gap_s
     # Without a medium and without a calibrated gap there is no rate that bursts left at.
     has_rate = not inputs.nominal or inputs.burst_gap_ns is not None
-    implied = frames.mean / rate if has_rate and not capped else None
     left = 1 - known.load_fps / rate
-    return BackToBack(
+    result = BackToBack(
         frames=frames,
         step_frames=test.step_frames,
         max_burst_frames=round(longest * times),
@@ -233,13 +229,16 @@ def _outcome(
         slow_bursts=None if bursts.slowest_s is None else bursts.slow,
         undecided=limits.count(_Burst.UNCOUNTED),
         throughput_fps=known.load_fps * inputs.in_sum,
-        implied_s=implied,
-        corrected_s=implied * left if implied is not None and left > 0 else None,
         max_rate_fps=rate if has_rate else None,
-        capped=capped,
-        note="; ".join(_notes(inputs, frames.maximum, longest * times, limits, bursts)),
+        capped=_Burst.LONGEST in limits,
+        note="; ".join(_notes(inputs, frames.maximum, round(longest * times), limits, bursts)),
         trials=tuple(bursts.trials),
     )
+    if result.is_limit or not has_rate:
+        return result
+    implied = frames.mean / rate
+    corrected = implied * left if left > 0 else None
+    return result.model_copy(update={"implied_s": implied, "corrected_s": corrected})
 
 
 def _notes(

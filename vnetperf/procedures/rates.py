@@ -7,7 +7,7 @@ Frame loss rate (RFC 2544 section 26.3), loss profile, MRR, forwarding rate (RFC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, log2
+from math import ceil, floor, log2, log10
 from statistics import fmean
 from typing import Any
 
@@ -59,6 +59,23 @@ def loss_at(inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome], share:
         per_direction={name: fmean(ratios) for name, ratios in by_direction.items()},
         trials=tuple(outcome.number for outcome in trials),
     )
+
+
+#: Preferred numbers of a decade (ISO 3, R20): one is up to 13 % larger than the one before.
+_PREFERRED = (
+    *(1.0, 1.12, 1.25, 1.4, 1.6, 1.8, 2.0, 2.24, 2.5, 2.8),
+    *(3.15, 3.55, 4.0, 4.5, 5.0, 5.6, 6.3, 7.1, 8.0, 9.0),
+)
+
+
+def preferred_below(number: float) -> float:
+    """The largest preferred number that is not above one: two that differ little mostly share it.
+
+    A calibration differs from the next by some percent, and numbers at different loads cannot be
+    compared.
+    """
+    decade: float = 10.0 ** floor(log10(number))
+    return decade * max((one for one in _PREFERRED if one * decade <= number), default=0.9)
 
 
 #: Successive trials without loss that end the test.

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import (
+    NEAR_LONGEST,
     AddressTable,
     BackToBack,
     DelayVariation,
@@ -502,7 +503,7 @@ def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
 
 def _burst_text(found: BackToBack) -> str:
     """The benchmark: the mean, or why there is none."""
-    if found.capped:
+    if found.is_limit:
         return f"at least {single(found.frames.minimum, 'frames')} frames"
     return text.mean_interval(found.frames, "frames")
 
@@ -510,7 +511,7 @@ def _burst_text(found: BackToBack) -> str:
 def _burst_end(found: BackToBack) -> str:
     """The longest burst of all searches."""
     most = single(found.frames.maximum, "frames")
-    return f"{most} or more" if found.capped else most
+    return f"{most} or more" if found.is_limit else most
 
 
 def _capped_text(found: BackToBack) -> str:
@@ -541,7 +542,7 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     Column("most", lambda e: _burst_end(e.found)),
     Column(
         "std. dev.",
-        lambda e: None if e.found.capped else text.stdev(e.found.frames, "frames"),
+        lambda e: None if e.found.is_limit else text.stdev(e.found.frames, "frames"),
     ),
     Column("corrected buffer time", lambda e: _if_known(e.found.corrected_s, "s")),
     Column("N", lambda e: _searches(e.found)),
@@ -564,7 +565,7 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
 
 def _back_to_back_tables(group: Group) -> Iterator[Table]:
     known = _entries(group, lambda r: [r.back_to_back])
-    decided = [e for e in known if not e.found.capped]
+    decided = [e for e in known if not e.found.is_limit]
     notes = [
         text.interval_note([e.found.frames for e in decided]),
         "Implied buffer time: mean frames / theoretical rate; corrected: implied x (1 - throughput "
@@ -577,9 +578,10 @@ def _back_to_back_tables(group: Group) -> Iterator[Table]:
 
 
 def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
-    if found.capped:
+    if found.is_limit:
         reached = f"{found.at_longest} of {found.frames.n} searches reached the longest burst"
-        return _burst_text(found), f"no result: {reached}"
+        near = f"within {1 - NEAR_LONGEST:.0%} of the longest burst"
+        return _burst_text(found), f"no result: {reached if found.capped else near}"
     buffer = "" if found.corrected_s is None else f"buffer {units.time_s(found.corrected_s)}, "
     return _burst_text(found), f"{buffer}N {_searches(found)}"
 

@@ -226,16 +226,16 @@ def _loss_strips(group: Group) -> Strips:
 
 def _back_to_back_strips(group: Group) -> Strips:
     known = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
-    series = {"mean": {r.frame_size: found.frames for r, found in known if not found.capped}}
+    series = {"mean": {r.frame_size: found.frames for r, found in known if not found.is_limit}}
     title = "Longest burst without loss against frame size"
     main = plots.by_size_plot(title, "frames, each interface", group.results, series, "frames")
     each = [
         plots.spread_plot(
             r.size_text,
             "frames without loss",
-            [("at least" if found.capped else "searches", found.frames)],
+            [("at least" if found.is_limit else "searches", found.frames)],
             "frames",
-            least=found.capped,
+            least=found.is_limit,
         )
         for r, found in known
     ]

@@ -376,8 +376,8 @@ def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[
     yield make("load", "fps", at.load_fps, at.of)
     lost = {"less": f"loss at {at.of}", **about} if curve else {}
     if at.trials:
-        yield make("loss_ratio", "ratio", at.loss_ratio, at.of, **lost)
-    elif curve:
+        yield make("loss_ratio", "ratio", at.loss_ratio, at.of, main=curve, **lost)
+    elif curve:  # the tester cannot offer it: that is no failure of the DUT
         why = at.note.removeprefix("not measured: ")
         yield make("loss_ratio", "ratio", None, at.of, why=why, **lost)
     if at.forwarded_fps is not None:
@@ -469,7 +469,7 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
         of = f"{found.at_longest} of {found.frames.n} searches"
         capped = f"every burst up to the longest one tried came through in {of}"
     note = "; ".join(filter(None, (capped, found.note)))
-    about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
+    about = {"qualifiers": ("at least",) if found.is_limit else (), "note": note}
     burst: dict[str, Any] = {
         "more": "burst",
         "main": True,
@@ -480,10 +480,10 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     }
     if found.undecided:  # the mean of those that were decided is that of the shorter bursts
         why = f"not compared: {found.undecided} searches were not decided; {found.note}"
-        yield make("", "frames", None, more="burst", why=why, given=burst.pop("given"))
-        del burst["more"]
-    # With a search that reached the longest burst the mean is that of no burst: a limit is left.
-    frames = found.frames.minimum if found.capped else found.frames
+        given = burst.pop("given")
+        yield make("", "frames", None, more=burst.pop("more"), main=True, why=why, given=given)
+    # With a search that came near the longest burst the mean is that of no burst: a limit is left.
+    frames = found.frames.minimum if found.is_limit else found.frames
     yield make("back_to_back_frames", "frames", frames, **burst, **about)
     yield make("searches_at_longest_burst", "", float(found.at_longest))
     yield make("searches_undecided", "", float(found.undecided))

@@ -40,6 +40,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import KnownThroughput
+from vnetperf.procedures.rates import preferred_below
 from vnetperf.procedures.reset import ResetInputs, events_of
 from vnetperf.report.flame import top_functions, write_flame_graph
 from vnetperf.results.records import (
@@ -161,6 +162,13 @@ def begin_test(
             limits = replace(limits, start_fps=max(hint, limits.min_load_fps))
         return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
     kind = standard_test(test)
+    media_fps = LinkSpeed(media.bits_per_second).max_frame_rate(
+        (common["mean_size"] or frame_size) + common["overhead"]
+    )
+    if kind.on_grid and (media.nominal or max_load < media_fps):
+        max_load = max(preset.min_load_fps, preferred_below(max_load))
+        reason += ", rounded down to a preferred number (ISO 3, R20)"
+        common["limit_reason"] = f"limited by {reason}"
     inputs = kind.inputs(
         parameters=kind.parameters(preset),
         frame_size=frame_size,
@@ -170,9 +178,7 @@ def begin_test(
         min_load_fps=preset.min_load_fps,
         ceiling_fps=max_load,
         ceiling_reason=reason,
-        media_fps=LinkSpeed(media.bits_per_second).max_frame_rate(
-            (common["mean_size"] or frame_size) + common["overhead"]
-        ),
+        media_fps=media_fps,
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,
         burst_gap_ns=point.smallest_burst_gap_ns if point else None,

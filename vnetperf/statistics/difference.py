@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -135,6 +135,67 @@ def difference(
         _probability(found, error, degrees, open_),
         _towards(found),
     )
+
+
+def least_by_ranks(n: int, m: int) -> float:
+    """The smallest probability that a test by ranks can give for so many of each side."""
+    return min(1.0, 2.0 / comb(n + m, n))
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """Observations of a side in which something happened.
+
+    Attributes:
+        where: Which.
+        n: Of how many.
+    """
+
+    where: frozenset[Hashable]
+    n: int
+
+    @property
+    def share(self) -> float:
+        """Their share; 0 of none."""
+        return len(self.where) / self.n if self.n else 0.0
+
+
+def more_often(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
+    """Whether something happens more often on the second side (Fisher's exact test, one-sided).
+
+    Args:
+        first: How often it happened on the first side, and of how many.
+        second: The same of the second.
+
+    Returns:
+        Probability that of equal sides the second has it so often or more often; and the smallest
+        one that any division of as many cases can have.
+    """
+    (before, n), (now, m) = first, second
+    most = min(m, before + now)
+    ways = [comb(m, k) * comb(n, before + now - k) for k in range(now, most + 1)]
+    divisions = comb(n + m, before + now)
+    return sum(ways) / divisions, ways[-1] / divisions
+
+
+def surely_more_often(
+    pairs: Iterable[tuple[Occurrences, Occurrences]], confidence: float = 0.95
+) -> set[tuple[Occurrences, Occurrences]]:
+    """Pairs whose second side has it more often, all of them considered (Holm).
+
+    What happened in the same observations is one event. What nothing could show, so seldom did it
+    happen, makes the others no less sure (Tarone, Biometrics 46, 1990).
+    """
+    allowed = 1.0 - confidence + _SAME
+    found = {
+        (a, b): more_often((len(a.where), a.n), (len(b.where), b.n))
+        for a, b in dict.fromkeys(pairs)
+    }
+    among = 1
+    while sum(least <= allowed / among for _, least in found.values()) > among:
+        among += 1
+    able = {pair: p for pair, (p, least) in found.items() if least <= allowed / among}
+    return {pair for pair, p in zip(able, holm([*able.values()]), strict=True) if p <= allowed}
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:

@@ -20,11 +20,11 @@ from vnetperf.analysis.compliance.clause import (
 )
 from vnetperf.analysis.logged_tests import Case, is_valid
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
+from vnetperf.model.outcomes import NEAR_LONGEST
 from vnetperf.model.result import GoalResult, LedgerEntry, Result, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import Verdict
 from vnetperf.model.units import frames, time_s
-from vnetperf.procedures.back_to_back import NEAR_LONGEST
 from vnetperf.results.records import RunRecord, TrialRecord
 
 
@@ -577,7 +577,6 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     why_slower = f"the medium's is {least:.4g} ns"
     if looked.nominal:
         why_slower = "virtual wires have no rate of their own: the generator's, by its calibration"
-    near = found.capped or found.frames.maximum >= NEAR_LONGEST * longest
     corrected = "not known" if found.corrected_s is None else f"{found.corrected_s:.3g} s"
     yield from looked.entries(
         "RFC 9004",
@@ -610,7 +609,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
         (
             "longest burst",
             "a burst near the longest that was tried is no result",
-            not near,
+            not found.is_limit,
             f"up to {longest} frames, the longest that came through {found.frames.maximum:g}",
             f"{found.at_longest} of {n} searches reached it: set back_to_back.max_burst_s higher"
             if found.capped
