@@ -119,6 +119,22 @@ def test_frames_of_another_length_are_said_first(tmp_path: Path) -> None:
         assert "Frames not as they were sent" in report
 
 
+def test_a_ring_that_was_assumed_is_named(tmp_path: Path) -> None:
+    def late(_: int, result: TrialResult) -> TrialResult:
+        send = Gaps(max_s=0.0005, hold_s=0.001, assumed=True)
+        gaps = TrialGaps(poll=Gaps(max_s=0.0, hold_s=1.0), send=send, catch_up_frames=1024)
+        return result.model_copy(update={"gaps": gaps})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=late))
+    bench.throughput()
+    results = bench.derived()
+    (said,) = (w for w in results.warnings if "receive ring" in w)
+    assert said.startswith("pvp_dpdk: it is not known what the DUT's receive ring holds")
+    assert "as if that were 1024 frames" in said
+    (clause,) = (e for e in results.ledger if e.clause == "RFC 1242 section 3.4")
+    assert (clause.status, "is not known" in clause.reason) == ("deviated", True)
+
+
 def test_trials_that_a_test_takes_as_they_are_are_not_called_unused(tmp_path: Path) -> None:
     def stalled(number: int, result: TrialResult) -> TrialResult:
         gaps = Gaps(max_s=0.5, hold_s=0.001, over_s=0.5)

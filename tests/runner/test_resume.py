@@ -285,6 +285,6 @@ def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Pat
 
 def whole_soak(folder: Path) -> tuple[Result, ...]:
     """That of a run that was not interrupted."""
-    bench = Bench(folder / "whole", FakeAgent(duts=duts(700e3)))
+    bench = Bench(folder, FakeAgent(duts=duts(700e3)), name="whole.jsonl")
     bench.measure("soak")
     return tuple(r for r in bench.derived().results if r.soak)

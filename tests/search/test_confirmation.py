@@ -20,7 +20,7 @@ from vnetperf.search import (
     make_search,
     replay,
 )
-from vnetperf.search.confirmation import confirmed_by_trials
+from vnetperf.search.confirmation import confirmed_by_trials, confirming_trials
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import LIMITS, MAX_FPS, NDR, PDR, STEPPED, STRICT, Whimsical, duts, goals, lower_fps
@@ -299,7 +299,7 @@ def test_the_trials_of_a_log_say_what_the_search_said(
 
 @settings(max_examples=100)
 @given(ALGORITHM, st.sampled_from([STRICT, NDR, PDR, QUICK]), st.one_of(TWO_MODES, ANY_DUT))
-def test_a_log_that_names_no_visits_is_read_by_its_loads(
+def test_a_log_that_names_no_visits_replays_and_confirms_nothing_by_itself(
     algorithm: str, goal: SearchGoal, dut: SimulatedDut
 ) -> None:
     limits = replace(SMALL, confirm=CONFIRM)
@@ -307,8 +307,9 @@ def test_a_log_that_names_no_visits_is_read_by_its_loads(
     older = [replace(one, request=one.request.model_copy(update={"visit": None})) for one in log]
     assert replay(make_search(algorithm, [goal], limits), older).found is not None
     [result], [again] = outcome.results, as_logged([goal], limits, older, algorithm=algorithm)
-    assert confirmation(again).status == confirmation(result).status
-    assert again.regular == result.regular
+    assert again.relevant_lower_bound == result.relevant_lower_bound
+    assert confirmation(again).status == "not confirmed"
+    assert confirmation(again).reason
 
 
 GOALS = pytest.mark.parametrize("goal", [STRICT, CSIT, QUICK], ids=["strict", "csit", "quick"])
@@ -408,6 +409,21 @@ def test_a_maximum_load_that_is_not_carried_again_is_no_at_least(goal: SearchGoa
     assert confirmation(result).modes == pytest.approx((0.7 * MAX_FPS, MAX_FPS), rel=0.01)
     assert (result.regular, result.at_least) == (False, False)
     assert "the lower bound was not carried again" in result.reason
+
+
+def test_goals_far_apart_are_confirmed_within_the_forecast() -> None:
+    """Each goal has loads of its own below its bound, where the bounds are not near each other."""
+    lossy = SimulatedDut(5e6, lossy_loads_fps=(1.5e6, 1e9), lossy_ratio=0.001)
+    goals = [NDR, PDR]
+    outcome, log = run(make_search("mlr", goals, CONFIRMED), lossy)
+    assert [confirmation(result).status for result in outcome.results] == ["confirmed"] * 2
+    after = [trial for trial in log if trial.request.phase]
+    sweep = [trial for trial in after if trial.request.phase == "sweep"]
+    inputs = CONFIRMED.confirm
+    assert inputs is not None
+    assert len(sweep) == 2 * inputs.sweep_loads
+    trials, seconds = confirming_trials(goals, inputs)
+    assert (len(after), sum(trial.duration_s for trial in after)) <= (trials, seconds)
 
 
 def test_bounds_that_are_not_final_are_not_confirmed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,8 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.trial import LoadStep, TrialSpec
+from vnetperf.model.trial import DirectionCounts, LoadStep, TrialResult, TrialSpec, Verdict
+from vnetperf.runner.verdict import judge
 from vnetperf.traffic.loadgen import trials
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
@@ -51,6 +53,50 @@ class Double:
         self.neighbours.append(len(entries))
         if self.raises is not None:
             raise self.raises
+
+
+class StoodStill:
+    """An engine each of whose queues stood still for 5 ms, twice."""
+
+    def __init__(self) -> None:
+        self.queues: list[Any] = []
+
+    def gaps(self) -> tuple[Any, Any]:
+        longest = SimpleNamespace(max_ns=5e6, p50_ns=0.0, p99_ns=0.0, p999_ns=5e6)
+        return longest, longest
+
+    def queue_gaps(self, queues: Any) -> list[Any]:
+        self.queues += queues
+        found = []
+        for queue in queues:
+            hold_ns = 0.0 if queue.ring is None else 1e9 * queue.ring / queue.rate
+            over_ns = 10e6 if 0 < hold_ns < 5e6 else 0.0
+            about = {"worker": 0, "share_ppm": 1_000_000, "max_ns": 5e6}
+            found.append(SimpleNamespace(**about, hold_ns=hold_ns, over_ns=over_ns))
+        return found
+
+
+def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> None:
+    """Where a NIC or the kernel has it, a gap beyond that is judged by its own length."""
+    counts = DirectionCounts(
+        direction=0,
+        intended=1_000_000,
+        sent=1_000_000,
+        refused=0,
+        unsent=0,
+        received=999_000,
+        tx_seconds=1.0,
+    )
+    for dut, assumed, hold_s in ((None, True, 0.001024), (2048, False, 0.002048)):
+        rings = (trials.PortRings(4096, dut), trials.PortRings(4096, dut))
+        gaps = trials._gaps(cast("Engine", StoodStill()), replace(PREPARED, rings=rings), [counts])
+        assert gaps.send.hold_s == pytest.approx(hold_s)
+        assert (gaps.send.assumed, gaps.poll.assumed) == (assumed, False)
+        assert [one.assumed for one in gaps.of_direction(0) if one.kind == "send"] == [assumed]
+        result = TrialResult(directions=(counts,), gaps=gaps)
+        verdict, why = judge(result, 0.001, [0.0])
+        assert verdict is Verdict.TESTER_STALLED
+        assert ("is taken to hold 1.02 ms" in why) is assumed
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorError("no answer")])

@@ -275,21 +275,29 @@ _RINGS = {"sending": "the DUT's receive ring", "polling": "the tester's receive 
 
 
 def _unjudged_warnings(tests: Sequence[LoggedTest]) -> list[str]:
-    """Where lost frames may be the tester's, and no verdict can tell."""
-    found: dict[str, dict[str, None]] = {kind: {} for kind in _RINGS}
+    """Where lost frames may be the tester's, and no verdict can tell, or only by assuming."""
+    unknown: dict[str, dict[str, None]] = {kind: {} for kind in _RINGS}
+    assumed: dict[int, dict[str, None]] = {}
     for test in tests:
         for trial in test.trials:
             gaps, lossy = trial.result.gaps, trial.result.worst_loss_ratio() > 0
             if gaps is None or not lossy:
                 continue
+            if gaps.send.assumed and gaps.send.max_s > 0:
+                assumed.setdefault(gaps.catch_up_frames, {})[test.begin.scenario] = None
             for kind, one in (("sending", gaps.send), ("polling", gaps.poll)):
                 if one.hold_s is None and one.max_s > 0:
-                    found[kind][test.begin.scenario] = None
+                    unknown[kind][test.begin.scenario] = None
     return [
+        f"{', '.join(names)}: it is not known what the DUT's receive ring holds: stalls of the "
+        f"tester's sending were judged as if that were {count} frames, which is what is sent after "
+        "one at most; what a smaller ring lost counts as the DUT's loss"
+        for count, names in assumed.items()
+    ] + [
         f"{', '.join(names)}: stalls of the tester's {kind} could not be judged, since it is not "
         f"known what {_RINGS[kind]} holds: frames lost after one count as the DUT's loss (the "
         "longest gaps stand with each trial)"
-        for kind, names in found.items()
+        for kind, names in unknown.items()
         if names
     ]
 

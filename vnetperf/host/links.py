@@ -84,6 +84,7 @@ class Link:
         carrier: The other end is there.
         promiscuous: Takes frames for all addresses.
         carrier_changes: Times that its carrier has come or gone; None: the kernel keeps no count.
+        queue_length: Frames that its transmit queue holds; 0: it has none, or it is not known.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Link:
     carrier: bool
     promiscuous: bool
     carrier_changes: int | None = None
+    queue_length: int = 0
 
 
 def links(netns: Path | None = None) -> tuple[Link, ...]:
@@ -267,6 +269,7 @@ def _read_links() -> tuple[Link, ...]:
             carrier=bool(message.get_attr("IFLA_CARRIER")),
             promiscuous=bool(message["flags"] & IFF_PROMISC),
             carrier_changes=message.get_attr("IFLA_CARRIER_CHANGES"),
+            queue_length=message.get_attr("IFLA_TXQLEN") or 0,
         )
         for message in messages
     )

@@ -591,12 +591,14 @@ class Gaps(Frozen):
             receive ring holds. None: the ring's size is not known. Of several rings the one that
             gaps overflow for the longest time, else the one that is full first.
         over_s: Time in gaps longer than that, seconds.
+        assumed: Whether the ring's size is not known, and was taken for `catch_up_frames`.
     """
 
     max_s: float
     percentiles: dict[str, float] = Field(default_factory=dict)
     hold_s: float | None = None
     over_s: float = 0.0
+    assumed: bool = False
 
 
 class QueueGaps(Frozen):
@@ -613,6 +615,7 @@ class QueueGaps(Frozen):
         hold_s: The longest that the queue's ring bridges at its share of the load, seconds; None:
             the ring's size is not known.
         over_s: Time in gaps longer than that, seconds.
+        assumed: As of `Gaps`.
     """
 
     direction: int
@@ -624,6 +627,7 @@ class QueueGaps(Frozen):
     max_s: float
     hold_s: float | None = None
     over_s: float = 0.0
+    assumed: bool = False
 
 
 #: A latency is bound by the tester where its gap of polling at the same percentile is at least this

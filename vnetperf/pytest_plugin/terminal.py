@@ -279,7 +279,9 @@ def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpee
         seconds = preset.time_budget_s or preset.max_trial_seconds
         count, traffic_s = confirming_trials(preset.goals, preset.confirm)
         after = DurationEstimate(count, traffic_s).wall_s(preset) + preset.confirm.idle_s
-        confirming = f"; confirming bounds that hold {duration_text(after)}" if count else ""
+        confirming = (
+            f"; confirming bounds that hold at most {duration_text(after)}" if count else ""
+        )
         if seconds is None:
             return f"{test}: not limited by the preset (max_trial_seconds){confirming}"
         if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides

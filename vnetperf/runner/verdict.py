@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.model.trial import DirectionCounts, QueueGaps, TrialGaps, TrialResult, Verdict
+from vnetperf.model.trial import DirectionCounts, Gaps, QueueGaps, TrialGaps, TrialResult, Verdict
 
 _VERDICT_OF_FAILURE = {
     "dut": Verdict.DUT_FAILED,
@@ -105,12 +105,12 @@ def _own_loss(
     return f"{lost} frames lost, and {' and '.join(whys)}"
 
 
-_RINGS = {"poll": "the tester's receive ring holds", "send": "the DUT's receive ring holds"}
+_RINGS = {"poll": "the tester's receive ring", "send": "the DUT's receive ring"}
 
 
 def _stalls(gaps: TrialGaps) -> list[str]:
     kinds = (("poll", gaps.poll), ("send", gaps.send))
-    return [_stall_text(kind, "", one.max_s, one.hold_s) for kind, one in kinds if one.over_s > 0]
+    return [_stall_text(kind, "", one) for kind, one in kinds if one.over_s > 0]
 
 
 def _queue_stalls(queues: Sequence[QueueGaps]) -> list[str]:
@@ -120,15 +120,15 @@ def _queue_stalls(queues: Sequence[QueueGaps]) -> list[str]:
         mine = [one for one in queues if one.kind == kind]
         if mine:
             worst = max(mine, key=lambda one: one.share * one.over_s)
-            at = f" queue {worst.queue} of port {worst.port}"
-            found.append(_stall_text(kind, at, worst.max_s, worst.hold_s))
+            found.append(_stall_text(kind, f" queue {worst.queue} of port {worst.port}", worst))
     return found
 
 
-def _stall_text(kind: str, at: str, longest_s: float, hold_s: float | None) -> str:
+def _stall_text(kind: str, at: str, gaps: Gaps | QueueGaps) -> str:
+    holds = "is taken to hold" if gaps.assumed else "holds"
     return (
-        f"the tester did not {kind}{at} for {longest_s * 1e3:.3g} ms ({_RINGS[kind]} "
-        f"{(hold_s or 0.0) * 1e3:.3g} ms of this load)"
+        f"the tester did not {kind}{at} for {gaps.max_s * 1e3:.3g} ms ({_RINGS[kind]} {holds} "
+        f"{(gaps.hold_s or 0.0) * 1e3:.3g} ms of this load)"
     )
 
 

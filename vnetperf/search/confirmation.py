@@ -13,7 +13,7 @@ So is what lies within that by which the DUT's rate varies between trials under 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import ceil, isclose, sqrt
@@ -85,15 +85,18 @@ def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimit
 
 
 def confirming_trials(goals: Sequence[SearchGoal], inputs: ConfirmInputs) -> tuple[int, float]:
-    """Trials, and seconds of traffic, that confirm bounds where all of them agree."""
+    """Trials, and seconds of traffic, that confirm bounds where all of them agree, at most.
+
+    Goals whose bounds are near to each other share visits and loads below; these share none.
+    """
     trials, seconds = 0, 0.0
-    for goal in goals if inputs.bounds else ():
+    for goal in goals:
         needed = goal.duration_sum_s * (1.0 - goal.exceed_ratio) / goal.final_trial_s
-        visits = 3 * min(AGREEING, ceil(round(needed, 9)))
-        trials, seconds = trials + visits, seconds + visits * goal.final_trial_s
-    shortest = min(goal.final_trial_s for goal in goals)
-    sweep = inputs.sweep_loads * min(inputs.sweep_trial_s, shortest)
-    return trials + inputs.sweep_loads, seconds + sweep
+        visits = 3 * min(AGREEING, ceil(round(needed, 9))) if inputs.bounds else 0
+        sweep = inputs.sweep_loads * min(inputs.sweep_trial_s, goal.final_trial_s)
+        trials += visits + inputs.sweep_loads
+        seconds += visits * goal.final_trial_s + sweep
+    return trials, seconds
 
 
 def confirmed_by_trials(
@@ -354,7 +357,7 @@ class _Retried:
         """Visits that object to the bounds, and are not followed by the one that decides."""
         return [
             visit
-            for visit, after in zip(self.visits, [*self.visits[1:], None], strict=True)
+            for visit, after in zip(self.visits, [*self.visits, None][1:], strict=True)
             if visit.role in roles
             and (wanted := self.decider(visit)) is not None
             and not (after is not None and after.role == wanted[0] and after.ended)
@@ -390,7 +393,7 @@ class _Retried:
         for visit in self.open_visits("lower", "upper"):
             verb = "not carried again" if visit.carried else "carried"
             return f"the {visit.role} bound was {verb}; one width beyond it was not tried"
-        return "the log confirms other bounds"
+        return "the log names no visits that confirm these bounds"
 
     def swept(self) -> tuple[float, ...]:
         """Loads below that were tried."""
@@ -433,61 +436,31 @@ class _Retried:
     def read(self, after: Sequence[TrialOutcome], *, own: bool) -> None:
         """Take the visits of a log that were made for this goal.
 
-        A goal that the search did not have, and one of a log that names no visits, has those at its
-        own bounds, and what decides for it.
+        A goal that the search did not have has those at its own bounds, and what decides for it.
         """
-        for trials in _parted(after):
-            first = trials[0].request
-            if first.visit is None:
-                self._add_unnamed(trials)
-            elif own and self.goal.name in first.visit.roles:
-                self._add(first.visit.roles[self.goal.name], trials, first.visit.agreeing)
-            elif not own:
-                kinds = set(first.visit.roles.values())
-                below: VisitRole = "glance" if "glance" in kinds else "below"
-                if kinds != {"rate"}:
-                    self._add_by_load(trials, below, first.visit.agreeing)
+        for visit, grouped in groupby(after, lambda trial: trial.request.visit):
+            trials = [*grouped]
+            if visit is None:  # of a version that did not name them
+                continue
+            if own and self.goal.name in visit.roles:
+                self._add(visit.roles[self.goal.name], trials, visit)
+            elif not own and (kinds := {*visit.roles.values()}) != {"rate"}:
+                self._add_by_load(trials, "glance" if "glance" in kinds else "below", visit)
 
-    def _add(
-        self, role: VisitRole, trials: Sequence[TrialOutcome], agreeing: int = AGREEING
-    ) -> _Visited:
-        visit = _Visited(role, self.goal, trials[0].load_fps, trials, agreeing)
-        self.visits.append(visit)
-        return visit
+    def _add(self, role: VisitRole, trials: Sequence[TrialOutcome], visit: Visit) -> None:
+        made = _Visited(role, self.goal, trials[0].load_fps, trials, visit.agreeing)
+        self.visits.append(made)
 
-    def _add_unnamed(self, trials: Sequence[TrialOutcome]) -> None:
-        """Successive trials at a load, in a log that does not name their visit."""
-        if trials[0].request.phase == "sweep":
-            # The first trial only decides whether there are others.
-            self._add_by_load(trials[:1], "glance")
-            if trials[1:]:
-                self._add_by_load(trials[1:], "below")
-            return
-        # Nothing is tried between two visits of a maximum load that is carried.
-        while self.result.at_least and self.is_at("lower", trials[0].load_fps):
-            parts = (n for n in range(1, len(trials)) if self._ends(trials[:n]))
-            end = next(parts, len(trials))
-            self._add_by_load(trials[:end], "below")
-            trials = trials[end:]
-            if not trials:
-                return
-        self._add_by_load(trials, "below")
-
-    def _ends(self, trials: Sequence[TrialOutcome]) -> bool:
-        return _Visited("lower", self.goal, trials[0].load_fps, trials).ended
-
-    def _add_by_load(
-        self, trials: Sequence[TrialOutcome], below: VisitRole, agreeing: int = AGREEING
-    ) -> None:
+    def _add_by_load(self, trials: Sequence[TrialOutcome], below: VisitRole, visit: Visit) -> None:
         load = trials[0].load_fps
         wanted = self.decider(self.visits[-1]) if self.visits else None
         if trials[0].request.phase == "sweep":
             if load < (self.load("lower") or 0.0):
-                self._add(below, trials, agreeing)
+                self._add(below, trials, visit)
         elif roles := self.roles_at(load):
-            self._add(roles[0], trials, agreeing)
+            self._add(roles[0], trials, visit)
         elif wanted is not None and isclose(load, wanted[1], rel_tol=SAME_RTOL):
-            self._add(wanted[0], trials, agreeing)
+            self._add(wanted[0], trials, visit)
 
 
 #: A goal, and what it takes a load for.
@@ -683,14 +656,3 @@ def _steps(finals: Sequence[_Retried]) -> list[tuple[float, list[_Retried]]]:
 
 def _seconds(trials: Sequence[TrialOutcome]) -> float:
     return sum(trial.duration_s for trial in trials)
-
-
-def _parted(trials: Sequence[TrialOutcome]) -> Iterator[list[TrialOutcome]]:
-    """The trials of each visit; of a log that names none, those at a load."""
-
-    def key(trial: TrialOutcome) -> tuple[object, ...]:
-        visit = trial.request.visit
-        return (trial.request.phase, trial.load_fps) if visit is None else (visit.number,)
-
-    for _, visit in groupby(trials, key):
-        yield [*visit]

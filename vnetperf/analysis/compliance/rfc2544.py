@@ -50,7 +50,7 @@ def constant_load(
     if not known:
         return []
     unsent = sum(counts.unsent for _, directions in known for counts in directions)
-    rings_known = all(gaps.send.hold_s is not None for gaps, _ in known)
+    rings_known = not any(g.send.hold_s is None or g.send.assumed for g, _ in known)
     bridged = rings_known and all(gaps.send.over_s == 0 for gaps, _ in known)
     longest = max(gaps.send.max_s for gaps, _ in known)
     late = max(gaps.catch_up_frames for gaps, _ in known)

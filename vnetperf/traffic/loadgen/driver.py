@@ -234,7 +234,7 @@ def engine_facts(
         f"{BURST} of them back to back, the others at up to twice its load; the rest is unsent",
         "receive rings (frames)": [p.tester or "unknown: its driver's" for p in rings],
         "receive rings of the DUT (frames)": [
-            p.dut or "unknown: not the tester's to see" for p in rings
+            p.dut or f"unknown: not the tester's to see, taken for {catch_up}" for p in rings
         ],
         "sleep when idle (us)": config.sleep_us if config else 0,
     }
@@ -520,11 +520,20 @@ class Loadgen(TrafficGenerator):
         self._meet_neighbours(streams, profile, frame_size)
 
     def _rings(self) -> tuple[PortRings, ...]:
-        """What the rings at each port hold; a NIC's driver may give fewer descriptors."""
+        """What the rings at each port hold; a NIC's driver may give fewer descriptors.
+
+        What the DUT sends to a tap waits in the queue of its kernel interface.
+        """
         rings = [
             replace(port.rings, rx_queues=port.rx_queues, tx_queues=port.tx_queues)
             for port in self._ports
         ]
+        if any(port.resets for port in self._ports):
+            held = {link.name: link.queue_length for link in self.machine.all_links()}
+            rings = [
+                replace(ring, tester=held.get(port.netdev) or None) if port.resets else ring
+                for port, ring in zip(self._ports, rings, strict=True)
+            ]
         if not any(port.pci for port in self._ports):
             return tuple(rings)
         found = self._running().info().ports

@@ -304,6 +304,10 @@ class PreparedStreams:
         """
         return min((ring.dut or CATCH_UP for ring in self.rings), default=CATCH_UP)
 
+    def ring(self, port: int) -> PortRings:
+        """The rings at a port of the tester."""
+        return self.rings[port] if port < len(self.rings) else PortRings()
+
     def loads(self, trial: TrialSpec) -> dict[int, StreamLoad]:
         """What each part sends, so that each direction has the load of the trial or its burst."""
         streams: dict[int, list[StreamPart]] = {}
@@ -389,6 +393,7 @@ def _gaps(
             max_s=gaps.max_ns / 1e9,
             hold_s=None if queue.ring is None else round(gaps.hold_ns / 1e9, 9),
             over_s=gaps.over_ns / 1e9,
+            assumed=queue.way == "tx" and prepared.ring(queue.port).dut is None,
         )
         for (direction, queue), gaps in zip(asked, found, strict=True)
     ]
@@ -403,7 +408,11 @@ def _gaps(
 def _queues_of(
     prepared: PreparedStreams, directions: Sequence[DirectionCounts]
 ) -> list[tuple[int, EngineQueue]]:
-    """The queues that each direction's frames leave by and come back to, with their load."""
+    """The queues that each direction's frames leave by and come back to, with their load.
+
+    A ring of the DUT whose size is not known is taken to hold what is sent after a stall at most:
+    of a longer one the rest is given up.
+    """
     rates = {d.direction: (d.sent + d.refused) / d.tx_seconds for d in directions if d.tx_seconds}
     sides = {
         p.stream.direction: (p.stream.tx_port, p.stream.rx_port)
@@ -413,12 +422,14 @@ def _queues_of(
     comes: dict[int, float] = {}
     for direction, (_, rx) in sides.items():
         comes[rx] = comes.get(rx, 0.0) + rates[direction]
-    rings = dict(enumerate(prepared.rings))
     found = []
     for direction, (tx, rx) in sides.items():
-        near, far = rings.get(tx, PortRings()), rings.get(rx, PortRings())
+        near, far = prepared.ring(tx), prepared.ring(rx)
         found += [
-            (direction, EngineQueue("tx", tx, queue, rates[direction], near.dut))
+            (
+                direction,
+                EngineQueue("tx", tx, queue, rates[direction], near.dut or prepared.catch_up),
+            )
             for queue in range(near.tx_queues)
         ]
         found += [
@@ -441,6 +452,7 @@ def _worst_gaps(found: GapTimes, queues: Sequence[QueueGaps]) -> Gaps:
         },
         hold_s=None if worst is None else worst.hold_s,
         over_s=0.0 if worst is None else worst.over_s,
+        assumed=worst is not None and worst.assumed,
     )
 
 
