@@ -39,7 +39,7 @@ from vnetperf.model.parameters import (
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
-from vnetperf.results.folder import merge_worker_logs, worker_log
+from vnetperf.results.folder import log_path, merge_worker_logs
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     NotMeasuredRecord,
@@ -429,7 +429,7 @@ def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path)
 
 def test_logs_of_workers_become_one_with_the_searches_that_tests_name(tmp_path: Path) -> None:
     for worker, scenario in (("gw0", "phy2phy_dpdk"), ("gw1", "pvp_dpdk")):
-        bench = Bench(tmp_path, None, configuration(SHORT), worker_log(tmp_path, worker).name)
+        bench = Bench(tmp_path, None, configuration(SHORT), log_path(tmp_path, worker).name)
         bench.measure("back_to_back", 64, scenario)
         bench.run.close()
     merge_worker_logs(tmp_path)
