@@ -1,4 +1,4 @@
-"""Wires between tester and DUT: the contract, and memif, veth and nic."""
+"""Wires between tester and DUT: the contract, memif, veth, nic, and the way to an external DUT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ExternalDut, MachineFacts, Testbed
+
+#: What a VLAN tag adds to a frame, octets (IEEE 802.1Q).
+VLAN_OCTETS = 4
 
 
 class Wire(Requirements, ABC):
@@ -29,6 +32,9 @@ class Wire(Requirements, ABC):
     refusal_is_loss: ClassVar[bool]
     #: True when its ends are the testbed's NICs: the planner then chooses their drivers.
     takes_nics: ClassVar[bool] = False
+    #: Kind of wire whose tester's end its own is like: generators know that one, and are calibrated
+    #: on it. "" for its own kind.
+    like: ClassVar[str] = ""
 
     def __init__(self, machine: Machine, plan: Plan, index: int) -> None:
         self.machine = machine
@@ -102,6 +108,36 @@ class Veth(Wire):
         return (
             WireEnd(wire=self.index, kind=self.name, side="tester", netdev=tester),
             WireEnd(wire=self.index, kind=self.name, side="dut", netdev=dut),
+        )
+
+
+class ToExternal(Wire):
+    """The tester's interface that is cabled to a DUT which somebody else runs."""
+
+    name: ClassVar[str] = "external"
+    refusal_is_loss: ClassVar[bool] = False
+    like: ClassVar[str] = "veth"
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
+        """Needs `[external]` of the testbed file."""
+        del scenario
+        problem = ExternalDut.model_validate(testbed.sections.get(cls.name, {})).problem
+        return problem or ("" if facts.is_root else "interfaces need root to be taken; use sudo")
+
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Take the tester's interface into the run's namespace; it is back with the run's end."""
+        testbed = self.plan.testbed
+        section = ExternalDut.model_validate(testbed.sections.get(self.name, {}))
+        port = section.ports[self.index]
+        self.machine.borrow_interface(
+            port.tester,
+            mtu=self.plan.scenario.mtu + (VLAN_OCTETS if port.vlan else 0),
+            isolated=testbed.isolated,
+        )
+        return (
+            WireEnd(wire=self.index, kind=self.like, side="tester", netdev=port.tester),
+            WireEnd(wire=self.index, kind=self.name, side="dut", netdev=port.dut or None),
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -230,16 +231,29 @@ class EnvironmentAgent(FakeAgent):
         self, testbed: Testbed | None = None, on_event: Any = None, *, read_only: bool = False
     ) -> None:
         wishes = json.loads(os.environ.get("FAKE_AGENT", "{}"))
+        name = testbed.name if testbed is not None else ""
+        wishes |= wishes.pop("testbeds", {}).get(name, {})
+        self.lost_after = wishes.get("lost_after")
+        self.waits = {kind: wishes.get(f"{kind}_s", 0.0) for kind in ("deploy", "trial")}
         changes: dict[str, Any] = {"programs": {}} if wishes.get("no_programs") else {}
         if "programs" in wishes:
             changes["programs"] = PROGRAMS | wishes["programs"]
         if "kernel" in wishes:
             changes["record"] = {"cpu": "a processor", "kernel": {"release": wishes["kernel"]}}
         super().__init__(testbed, on_event, facts=machine_facts(wishes.get("cores", 8), **changes))
-        self._note("start")
+        FakeAgent._note(self, "start")
         self.fail_deploy = wishes.get("fail_deploy", "")
         if "duts" in wishes:
             self.duts = tuple(SimulatedDut(fps) for fps in wishes["duts"])
+
+    def _note(self, call: str) -> None:
+        """A call takes its time; with `lost_after`, the host is gone after so many trials."""
+        super()._note(call)
+        kind = call.partition(" ")[0]
+        time.sleep(self.waits.get(kind, 0.0))
+        gone = self.lost_after is not None and len(self.trials) >= self.lost_after
+        if gone and kind not in ("teardown", "close"):
+            raise HostError("the host cannot be reached", where="ssh=lab")
 
 
 def install() -> None:

@@ -8,11 +8,11 @@ from tests.runner.support import Bench
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import LogError
 from vnetperf.results.folder import (
+    log_path,
     merge_worker_logs,
     new_folder,
     point_latest,
     read_run,
-    worker_log,
 )
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.records import SearchRecord, TrialRecord
@@ -44,7 +44,7 @@ def workers(folder: Path) -> list[Bench]:
     """Two workers, each with two cases of its own scenario."""
     done = []
     for worker, scenario in (("gw0", "phy2phy_dpdk"), ("gw1", "pvp_dpdk")):
-        bench = Bench(folder, name=worker_log(folder, worker).name)
+        bench = Bench(folder, name=log_path(folder, worker).name)
         for size in (64, 1518):
             bench.throughput(size, scenario)
         bench.run.close()

@@ -23,7 +23,7 @@ from vnetperf.analysis.results_from_log import derive
 from vnetperf.host.log import RunLog
 from vnetperf.model.errors import LogError, VnetperfError
 from vnetperf.report import write_all
-from vnetperf.results.folder import merge_worker_logs, read_up_to_damage, worker_log
+from vnetperf.results.folder import log_path, merge_worker_logs, read_up_to_damage
 from vnetperf.results.log import LOG_NAME, TrialLog, digest_of, read_log, unseal
 from vnetperf.results.records import Record, SkippedRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
@@ -262,7 +262,7 @@ def test_a_live_run_is_not_resumed_and_not_changed(tmp_path: Path, run: Bench) -
 
 
 def test_logs_of_workers_that_still_run_are_not_merged(tmp_path: Path, run: Bench) -> None:
-    bench = Bench(tmp_path, name=worker_log(tmp_path, "gw0").name)
+    bench = Bench(tmp_path, name=log_path(tmp_path, "gw0").name)
     bench.throughput(64)
     with pytest.raises(LogError, match="still going on"):
         merge_worker_logs(tmp_path)

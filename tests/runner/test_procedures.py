@@ -46,7 +46,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     Verdict,
 )
-from vnetperf.results.folder import merge_worker_logs, worker_log
+from vnetperf.results.folder import log_path, merge_worker_logs
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     NotMeasuredRecord,
@@ -504,7 +504,7 @@ def test_a_burst_lost_beyond_what_a_stall_costs_is_lost_by_the_dut(tmp_path: Pat
 
 def test_logs_of_workers_become_one_with_the_searches_that_tests_name(tmp_path: Path) -> None:
     for worker, scenario in (("gw0", "phy2phy_dpdk"), ("gw1", "pvp_dpdk")):
-        bench = Bench(tmp_path, None, configuration(SHORT), worker_log(tmp_path, worker).name)
+        bench = Bench(tmp_path, None, configuration(SHORT), log_path(tmp_path, worker).name)
         bench.measure("back_to_back", 64, scenario)
         bench.run.close()
     merge_worker_logs(tmp_path)

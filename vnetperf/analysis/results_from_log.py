@@ -34,12 +34,13 @@ from vnetperf.model.result import (
     ComparisonResult,
     FrameFaults,
     GoalResult,
+    LedgerEntry,
     Redaction,
     Result,
     RunResults,
     TrialPoint,
 )
-from vnetperf.model.scenario import Variant, variant_id
+from vnetperf.model.scenario import Variant, on_testbed, variant_id
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
@@ -567,7 +568,153 @@ def _results_of_round(
 def derive(records: Sequence[Record]) -> RunResults:
     """Everything in a report, from a log; `LogError` where its records do not fit together."""
     with foreign_log("deriving results"):
-        return _derive(records)
+        testbeds = by_testbed(records)
+        first = next((r for r in records if isinstance(r, RunRecord)), None)
+        named = first.settings.get("testbed", {}).get("value", "") if first else ""
+        if len(testbeds) < 2 and "," not in named:
+            return _derive(records)
+        named = {name: [_at(r, name) for r in part] for name, part in testbeds.items()}
+        found = {name: _derive(part) for name, part in named.items()}
+        lost = {
+            name: [r.lost for r in part if isinstance(r, EndRecord) and r.lost]
+            for name, part in named.items()
+        }
+        return _together(found, lost, _redaction(records))
+
+
+def by_testbed(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Name of a testbed -> what was measured on it: all that follows the record of a run there."""
+    found: dict[str, list[Record]] = {}
+    name = ""
+    for record in records:
+        name = record.identity.testbed if isinstance(record, RunRecord) else name
+        found.setdefault(name, []).append(record)
+    return found
+
+
+def _at(record: Record, testbed: str) -> Record:
+    """A record whose scenario has the testbed in its name, so that nothing is mixed by name."""
+    change: dict[str, Any] = {}
+    match record:
+        case ScenarioRecord():
+            variant = on_testbed(record.scenario.variant, testbed).removeprefix(",")
+            name = on_testbed(record.facts.scenario, testbed)
+            change["scenario"] = record.scenario.model_copy(update={"variant": variant})
+            change["facts"] = record.facts.model_copy(update={"scenario": name})
+        case BeginRecord() | NotMeasuredRecord() | SkippedRecord():
+            change["scenario"] = on_testbed(record.scenario, testbed)
+        case RestoredRecord() if record.scenario:
+            change["scenario"] = on_testbed(record.scenario, testbed)
+        case TransfersRecord():
+            name = on_testbed(record.result.scenario, testbed)
+            change["result"] = record.result.model_copy(update={"scenario": name})
+        case ProfileRecord():
+            name = on_testbed(record.profile.scenario, testbed)
+            change["profile"] = record.profile.model_copy(update={"scenario": name})
+        case CalibrationRecord():
+            change["calibration"] = record.calibration.model_copy(update={"testbed": testbed})
+        case ComparisonRecord():
+            variants = tuple(
+                v.model_copy(update={"id": on_testbed(v.id, testbed).removeprefix(",")})
+                for v in record.comparison.variants
+            )
+            change["comparison"] = record.comparison.model_copy(update={"variants": variants})
+        case _:
+            return record
+    return record.model_copy(update=change)
+
+
+def _together(
+    found: dict[str, RunResults], lost: dict[str, list[str]], redacted: Redaction | None
+) -> RunResults:
+    """The results of several testbeds side by side; no number is of two of them."""
+    every = list(found.values())
+    first = every[0]
+    measured = {
+        _anywhere(r, n) for n, one in found.items() for r in one.results if r.status == "measured"
+    }
+    elsewhere = {
+        name: [
+            r for r in one.results if r.status == "not measured" and _anywhere(r, name) in measured
+        ]
+        for name, one in found.items()
+    }
+    results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
+    there = {r.scenario for r in results}
+    comparisons = [
+        c
+        for one in every
+        for c in one.comparisons
+        if any(v.scenario in there or v.skipped for v in c.variants)
+    ]
+    place = reading_order(comparisons)
+    ledger = _ledger_of_all(found)
+    warnings: dict[str, list[str]] = {}
+    for name, one in found.items():
+        for text in (*(f"the testbed was lost: {why}" for why in lost[name]), *one.warnings):
+            warnings.setdefault(text, []).append(name)
+    return first.model_copy(
+        update={
+            "run": first.run.model_copy(
+                update={
+                    "testbed": ", ".join(found),
+                    "started": min(one.run.started for one in every),
+                    "ended": max(one.run.ended for one in every),
+                    "isolation": "; ".join(
+                        f"{name}: {one.run.isolation}" for name, one in found.items()
+                    ),
+                }
+            ),
+            "warnings": (
+                f"measured on {len(found)} testbeds at once, {', '.join(found)}: each number is "
+                "of the one that its scenario names, and a difference between two of them is one "
+                "between their machines too",
+                *(
+                    text if len(names) == len(found) else f"{', '.join(names)}: {text}"
+                    for text, names in warnings.items()
+                ),
+                *(
+                    f"{r.scenario}, {r.test}, {r.size_name}: not measured there ({r.why}), but on "
+                    "another testbed"
+                    for missing in elsewhere.values()
+                    for r in missing
+                ),
+            ),
+            "environment": {name: one.environment for name, one in found.items()},
+            "testbeds": tuple(found),
+            **{
+                field: tuple(item for one in every for item in getattr(one, field))
+                for field in ("calibrations", "scenarios", "transfers", "profiles")
+            },
+            "comparisons": tuple(comparisons),
+            "trials": tuple(
+                sorted((t for one in every for t in one.trials), key=lambda trial: trial.number)
+            ),
+            "results": tuple(sorted(results, key=lambda r: _order(r, place))),
+            "ledger": ledger,
+            "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
+            "redacted": redacted,
+        }
+    )
+
+
+def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
+    """The clauses of all testbeds: what holds for each of them once, else with its name."""
+    held: dict[LedgerEntry, list[str]] = {}
+    for name, one in found.items():
+        for entry in one.ledger:
+            held.setdefault(entry, []).append(name)
+    return tuple(
+        entry
+        if entry.scenario or len(names) == len(found)
+        else entry.model_copy(update={"value": f"{', '.join(names)}: {entry.value}"})
+        for entry, names in held.items()
+    )
+
+
+def _anywhere(result: Result, testbed: str) -> tuple[str, str, int]:
+    """A case without the testbed that it was measured on."""
+    return result.scenario.removesuffix(on_testbed("", testbed)), result.test, result.frame_size
 
 
 def _derive(records: Sequence[Record]) -> RunResults:

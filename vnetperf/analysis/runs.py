@@ -12,7 +12,7 @@ from vnetperf.analysis.logged_tests import by_round
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import LogError
 from vnetperf.model.result import RunResults
-from vnetperf.results.folder import read_run
+from vnetperf.results.folder import holds_run, read_run
 from vnetperf.results.log import LOG_NAME, read_log
 
 RESULTS_NAME = "results.json"
@@ -47,7 +47,7 @@ class StoredRun:
 def find_run(text: str, results_dir: Path = Path("results")) -> Path:
     """The folder, or log, that a user means."""
     for path in (Path(text), results_dir / text):
-        if path.is_file() or (path.is_dir() and _holds_run(path)):
+        if path.is_file() or (path.is_dir() and holds_run(path)):
             return path
     there = Path(text).is_dir() or (results_dir / text).is_dir()
     raise LogError(
@@ -55,10 +55,6 @@ def find_run(text: str, results_dir: Path = Path("results")) -> Path:
         where=text or "the name of a run",
         accepted=f"a folder with a {LOG_NAME}, or the name of one in {results_dir}/",
     )
-
-
-def _holds_run(folder: Path) -> bool:
-    return (folder / LOG_NAME).is_file() or any(folder.glob("trials-*.jsonl"))
 
 
 def load_results(path: Path) -> RunResults:

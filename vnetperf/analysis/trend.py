@@ -25,6 +25,7 @@ from vnetperf.results.environment import (
     comparability,
     environment_differences,
 )
+from vnetperf.results.folder import testbed_logs
 from vnetperf.results.log import LOG_NAME
 from vnetperf.results.metrics import Metric, compared_metrics
 from vnetperf.statistics.changes import Level, levels
@@ -202,13 +203,13 @@ def read_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
     if not folder.is_dir():
         raise LogError("there is no such folder", where=str(folder), accepted="a folder of runs")
     runs, unread = [], []
-    for log in sorted(folder.glob(f"*/{LOG_NAME}")):
-        if log.parent.is_symlink():  # "latest"
+    for one in sorted(folder.iterdir()):
+        if one.is_symlink() or not testbed_logs(one):  # "latest"; a run that was never merged
             continue
         try:
-            runs.append(load_run(log.parent))
+            runs.append(load_run(one))
         except LogError as error:
-            unread.append(f"{log.parent.name}: {error.what}")
+            unread.append(f"{one.name}: {error.what}")
     if not runs:
         raise LogError(
             "no run in it can be read" if unread else "there is no run in it",

@@ -68,7 +68,7 @@ class Configuration:
     Attributes:
         settings: Effective settings.
         sources: Key -> "default", "vnetperf.toml", "environment VNETPERF_X", "command line".
-        testbed: The testbed file.
+        testbed: The testbed file; of several that are named, the one that is measured on.
         preset: The preset file, with the settings' frame sizes and tests applied.
         traffic: The traffic file.
         switch: The options of the vSwitch, with the settings' single ones applied.
@@ -149,10 +149,12 @@ def load(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
     resumed: tuple[str, Mapping[str, Any]] = ("", {}),
+    number: int | None = None,
 ) -> Configuration:
     """Merge all layers and read the files they name.
 
-    `resumed` is a log and the settings of its run: only the command line is above them.
+    `resumed` is a log and the settings of its run: only the command line is above them. `number`
+    is that of the testbed, from 0, where several may be named; None: one must be.
     """
     user_file = (directory or Path.cwd()) / USER_FILE
     layers: list[tuple[str, Mapping[str, Any]]] = [
@@ -173,7 +175,16 @@ def load(
             via = f" {variable_name(key)}" if source == "environment" else ""
             sources[key] = source + via
         _log.debug("%s: %s", source, dict(values))
-    return _read(validate(Settings, merged, "settings"), sources)
+    settings = validate(Settings, merged, "settings")
+    if number is None and len(settings.testbeds) > 1:
+        count = len(settings.testbeds)
+        raise ConfigError(
+            f"{settings.testbed!r} names {count} testbeds",
+            where=f"testbed ({sources['testbed']})",
+            accepted="one; several are for a run of pytest that gives each a worker of its own",
+            cure=f"name one, or measure on all of them at once with pytest -n {count}",
+        )
+    return _read(settings, sources, testbed=settings.testbeds[number or 0])
 
 
 def _laid_over(held: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
@@ -222,7 +233,11 @@ def _with_flows(traffic: TrafficProfile, flows: int) -> TrafficProfile:
 
 
 def _read(
-    settings: Settings, sources: dict[str, str], known: Configuration | None = None
+    settings: Settings,
+    sources: dict[str, str],
+    known: Configuration | None = None,
+    *,
+    testbed: str = "",
 ) -> Configuration:
     """Read the files that settings name; the run's own are those of `known`, if there is one."""
     if known is None:
@@ -236,9 +251,9 @@ def _read(
             preset = preset.model_copy(update={"time_budget_s": seconds})
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
-        testbed = read_testbed(settings.testbed)
+        bed = read_testbed(testbed)
     else:
-        preset, testbed = known.preset, known.testbed
+        preset, bed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):
         mobile_core(settings.core)  # so that an error in it stops the run before it starts
     traffic = load_model(TrafficProfile, find_file("traffic", settings.traffic))
@@ -252,7 +267,7 @@ def _read(
     return Configuration(
         settings=settings,
         sources=sources,
-        testbed=testbed,
+        testbed=bed,
         preset=preset,
         traffic=traffic,
         switch=switch_options(settings.switch, settings.set),

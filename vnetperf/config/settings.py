@@ -67,15 +67,15 @@ def _tests(text: str, key: str) -> tuple[str, ...]:
     return found
 
 
-def _one_testbed(text: str, key: str) -> str:
-    if "," in text:
+def _testbeds(text: str, key: str) -> str:
+    names = [part.strip() for part in text.split(",")]
+    twice = [name for name in names if names.count(name) > 1]
+    if not all(names) or twice:
+        what = f"names {twice[0]} twice" if all(names) else "names a testbed without a name"
         raise ConfigError(
-            f"{text!r} names several testbeds",
-            where=key,
-            accepted="one, because a run's results are those of one machine",
-            cure="run them separately, each with its own --testbed",
+            f"{text!r} {what}", where=key, accepted="one name, or several: lab1,lab2,lab3"
         )
-    return text
+    return ",".join(names)
 
 
 def _time(text: str, key: str) -> str:
@@ -144,8 +144,11 @@ class Options(Frozen):
 class Settings(Options):
     """What a run is to do, apart from which scenarios."""
 
-    testbed: Annotated[str, Option("NAME", _one_testbed, of_the_run=True)] = "local"
-    """A file under `conf/testbeds/`, or a path ending in `.toml`."""
+    testbed: Annotated[str, Option("NAME", _testbeds, of_the_run=True)] = "local"
+    """A file under `conf/testbeds/`, or a path ending in `.toml`.
+
+    Several with commas, `lab1,lab2,lab3`, are measured on [at once](ci.md#several-testbeds) with
+    `-n 3`."""
     preset: Annotated[str, Option("NAME", of_the_run=True)] = "quick"
     """A file under `conf/presets/`, or a path."""
     tests: Annotated[tuple[TestName, ...], Option("LIST", _tests, of_the_run=True)] = ()
@@ -237,6 +240,11 @@ class Settings(Options):
     """Folder that gets one folder for each run."""
     notes: Annotated[str, Option("TEXT", of_the_run=True)] = ""
     """Notes of the operator, quoted in the report."""
+
+    @property
+    def testbeds(self) -> tuple[str, ...]:
+        """The testbeds that are named."""
+        return tuple(self.testbed.split(","))
 
 
 class CommandLine(Options):

@@ -242,6 +242,11 @@ class LiveDeployment:
         self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
         self._connect()
 
+    @property
+    def tester_ends(self) -> tuple[WireEnd, ...]:
+        """Where the tester's ports are plugged in."""
+        return self._tester_ends
+
     def _start_vswitch(self, attachments: Iterable[Attachment]) -> None:
         log.info("starting %s", self.plan.scenario.vswitch)
         self.vswitch.start()

@@ -203,7 +203,8 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
     problem = generator.missing(facts, scenario)
     if problem:
         raise CapabilityError(problem, where=scenario.generator)
-    alone = scenario.model_copy(update={"vswitch": ""})
+    loop = registry.load("wires", scenario.wire).like if scenario.wire != "auto" else ""
+    alone = scenario.model_copy(update={"vswitch": "", "wire": loop or scenario.wire})
     roles = tester_roles(scenario.generator, generator, testbed)
 
     def place(near: int | None) -> tuple[Placement, int]:
@@ -271,14 +272,20 @@ def _choose_wire(
         if needed and kind not in needed:
             return f"{scenario.vnf} needs {' or '.join(needed)}"
         mode = scenario.options.mode
-        if without := [end.name for end in ends if kind not in _wires(end.capabilities, mode)]:
+        like = registry.load("wires", kind).like or kind  # at the tester's end
+        kinds = [like, *[kind] * (len(ends) - 1)]
+        if without := [
+            end.name
+            for end, one in zip(ends, kinds, strict=True)
+            if one not in _wires(end.capabilities, mode)
+        ]:
             return f"{' and '.join(without)} cannot plug it in"
         limit = getattr(ends[-1].capabilities, "wire_frame_sizes", {}).get(kind)
         if limit is not None and scenario.largest_on_wire > limit:
             return f"{ends[-1].name} carries frames of up to {limit} octets over it"
         placement, queues = place(None)
         problem: str = ends[0].cannot_plug(
-            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
+            like, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
         )
         return problem or registry.load("wires", kind).missing(facts, scenario, testbed)
 
@@ -317,7 +324,8 @@ def _memory(
     """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario names others."""
     scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
     graph = scenario.deployment
-    kinds = [plan.wire] if graph.phy_ports else []
+    like = registry.load("wires", plan.wire).like or plan.wire
+    kinds = [like] if graph.phy_ports else []
     if graph.tester_vnf_ports:
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
     pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}

@@ -117,6 +117,8 @@ def _path_error(
     deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
 ) -> DutError:
     counts = f"frames that came back: {_counts_text(result)}"
+    if deployment.vswitch.elsewhere:
+        return _external_path_error(deployment, counts, result)
     after = deployment.counters()
     hops = ", ".join(
         f"{name} rx {now.rx - before[name].rx} tx {now.tx - before[name].tx}"
@@ -130,6 +132,26 @@ def _path_error(
         + "".join(f"; {lines}" for vnf in deployment.vnfs if (lines := vnf.last_output())),
         where=deployment.plan.scenario.id,
         cure=_path_cure(deployment, down),
+    )
+
+
+def _external_path_error(deployment: LiveDeployment, counts: str, result: TrialResult) -> DutError:
+    """A DUT without counters: only the tester knows where frames were seen last."""
+    name = deployment.vswitch.facts().get("name", "")
+    ends = [end.netdev or str(end.wire) for end in deployment.tester_ends]
+    silent = [d.direction for d in result.directions if not d.received]
+    ways = " and ".join(f"{ends[d]} to {ends[1 - d]}" for d in silent)
+    down = deployment.generator.links_down()
+    what = f"nothing came back from the external DUT {name}" if silent else "not all came back"
+    return DutError(
+        f"the path check failed: {what}"
+        + (f" on the way {ways}" if silent else f" from the external DUT {name}")
+        + f"; {counts}; all of them had left the tester"
+        + (f"; links down: {', '.join(down)}" if down else ""),
+        where=deployment.plan.scenario.id,
+        cure="see whether it forwards between the ports that these interfaces are cabled to, "
+        "whether it takes frames with the MAC address and VLAN of [[external.ports]], and its own "
+        "counters",
     )
 
 
@@ -233,6 +255,8 @@ LINKS_S = 5.0
 def why_no_event(plan: Plan, what: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
     graph, kind, _, port = plan.scenario.deployment, *what.partition(" ")
+    if registry.load("vswitches", plan.scenario.vswitch).elsewhere:
+        return f"somebody else runs the external DUT: nothing here can reset its {what}"
     if what == "vswitch":
         return ""
     if kind == "link":

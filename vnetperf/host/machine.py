@@ -204,6 +204,15 @@ class Machine:
             self._borrowed[address] = there
         return self._borrowed[address]
 
+    def borrow_interface(self, name: str, *, mtu: int, isolated: bool = False) -> None:
+        """Move an interface of any kind into the run's namespace under its name: up and quiet.
+
+        It comes back as it was with the run's end. One that the machine uses is refused, where it
+        carries a session even in an isolated environment.
+        """
+        nic.borrow_interface(self.journal, name, self.netns, isolated=isolated)
+        netdev.prepare_interface(name, netns=self.netns, mtu=mtu, promiscuous=True)
+
     def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions without drivers; the earlier number is back with the run's end."""
         return self._made(vfs.create_vfs(self.journal, address, count))

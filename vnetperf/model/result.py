@@ -794,10 +794,12 @@ class Calibration(Frozen):
         cores: Processors the generator used.
         when: UTC time, ISO 8601.
         points: One for each frame size.
+        testbed: Name of the testbed, of a run on several; else "".
     """
 
     generator: str
     wire: str
+    testbed: str = ""
     cores: tuple[int, ...]
     when: str
     points: tuple[CalibrationPoint, ...]
@@ -901,7 +903,10 @@ class RunResults(Frozen):
         preset_note: The preset's own first line for reports.
         warnings: What a reader must know first, e.g. shared cores or an interrupted run.
         settings: Effective settings, key -> {"value", "source"}.
-        environment: Machine facts; values that could not be read are "unknown: why".
+        environment: Machine facts; values that could not be read are "unknown: why". Of a run on
+            several testbeds: name of the testbed -> its facts.
+        testbeds: Names of the testbeds of a run on several at once; empty for one. Scenarios are
+            then called "pvp_dpdk,testbed=lab1".
         calibrations: The generator's calibrations, one for each kind of wire; empty when not done.
         scenarios: What was deployed.
         results: One entry per scenario, test and frame size.
@@ -922,6 +927,7 @@ class RunResults(Frozen):
     warnings: tuple[str, ...] = ()
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)
+    testbeds: tuple[str, ...] = ()
     calibrations: tuple[Calibration, ...] = ()
     scenarios: tuple[ScenarioFacts, ...] = ()
     results: tuple[Result, ...] = ()
@@ -932,6 +938,27 @@ class RunResults(Frozen):
     deviations: tuple[LedgerEntry, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
     redacted: Redaction | None = None
+
+    @property
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """Name of a testbed -> the facts of its machine; of a single one "" -> its facts."""
+        return self.environment if self.testbeds else {"": self.environment}
+
+    @property
+    def virtual_lab(self) -> bool:
+        """Whether a machine was an emulated one, whose speeds mean nothing."""
+        return any(facts.get("virtual_lab") is True for facts in self.machines.values())
+
+    def machine_of(self, scenario: str) -> dict[str, Any]:
+        """The facts of the machine that a scenario was measured on.
+
+        Args:
+            scenario: "pvp_dpdk", or "pvp_dpdk,testbed=lab1".
+
+        Returns:
+            Facts; empty when none were recorded.
+        """
+        return self.machines.get(scenario.rpartition(",testbed=")[2] if self.testbeds else "", {})
 
     @field_validator("schema_version")
     @classmethod

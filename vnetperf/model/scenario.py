@@ -137,6 +137,8 @@ class Scenario(Frozen):
         core: What is asked of a mobile core, where the VNF is one.
         stack: Which core that is; None where the VNF is none.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
+        dut_macs: Of an external DUT: addresses that frames from the tester's ports 0 and 1 carry,
+            "" for the usual one; empty where the deployment gives all of them.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
@@ -157,6 +159,7 @@ class Scenario(Frozen):
     core: MobileCoreOptions = MobileCoreOptions()
     stack: MobileCore | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
+    dut_macs: tuple[str, ...] = ()
     variant: str = ""
 
     @property
@@ -187,12 +190,18 @@ class Scenario(Frozen):
     @property
     def streams(self) -> tuple[Stream, ...]:
         """Streams of the scenario's traffic."""
-        return make_streams(
+        streams = make_streams(
             self.deployment,
             self.traffic,
             addressing=self.addressing,
             routed=self.routed,
             tunnel=self.tunnel,
+        )
+        if not self.dut_macs:
+            return streams
+        return tuple(
+            stream.model_copy(update={"eth_dst": self.dut_macs[stream.direction] or stream.eth_dst})
+            for stream in streams
         )
 
     @property
@@ -286,6 +295,19 @@ def variant_id(scenario_id: str, variant: str) -> str:
         "pvp_dpdk,rx_queues=2".
     """
     return f"{scenario_id},{variant}" if variant else scenario_id
+
+
+def on_testbed(scenario_id: str, testbed: str) -> str:
+    """Name of a scenario in results of a run on several testbeds.
+
+    Args:
+        scenario_id: "pvp_dpdk", or "pvp_dpdk,rx_queues=2".
+        testbed: Name of the testbed; "" for a run on one.
+
+    Returns:
+        "pvp_dpdk,testbed=lab1".
+    """
+    return variant_id(scenario_id, f"testbed={testbed}" if testbed else "")
 
 
 def split_id(scenario_id: str) -> tuple[str, str]:

@@ -252,22 +252,33 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """The scenario under test, deployed for all its cases and taken away after the last."""
     session = session_of(request.config)
-    yield session.bench(request.param)
-    session.run().release()
+    measured = session.bench(request.param)
+    yield measured
+    measured.release()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Skip a test without a result by its own rules, and a size that cannot be had here.
 
-    A size that the user gave is not skipped.
+    A size that the user gave is not skipped. A case whose testbed is lost is run again on another.
     """
     if not _measures(item):
         return (yield)
-    from vnetperf.model.errors import FrameSizeError, NoResultError
+    from vnetperf.model.errors import FrameSizeError, HostError, NoResultError
 
     try:
-        return (yield)
+        try:
+            return (yield)
+        except HostError:
+            if not _moves(item):
+                raise
+        while True:
+            try:
+                return item.runtest()
+            except HostError:
+                if not _moves(item):
+                    raise
     except NoResultError as error:
         pytest.skip(str(error).replace("\n", ";"))
     except FrameSizeError as error:
@@ -277,11 +288,23 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         pytest.skip(str(error).replace("\n", ";"))
 
 
+def _moves(item: pytest.Item) -> bool:
+    """Whether a case that met a `HostError` can go on, on another testbed."""
+    from vnetperf.pytest_plugin.cases import selected_of
+
+    bench, selected = getattr(item, "funcargs", {}).get("bench"), selected_of(item)
+    if bench is None or selected is None:
+        return False
+    return session_of(item.config).moves(bench, selected)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show our own errors as the message they are; `--tb=long` still shows the traceback."""
+    if call.when == "call" and _measures(item):
+        session_of(item.config).note_testbed(item)
     report = yield
     if call.excinfo is None or not report.failed:
         return report
@@ -299,8 +322,9 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Under pytest-xdist: every worker writes into the controller's results folder."""
+    """Under pytest-xdist: workers write into one results folder, each about its own testbed."""
     node.workerinput["vnetperf_run"] = session_of(node.config).reserve_name()
+    node.workerinput["vnetperf_testbed"] = session_of(node.config).takes_testbed(node)
     node.workerinput["vnetperf_cases"] = node.gateway.newchannel()
 
 
@@ -322,6 +346,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Under pytest-xdist: a worker has ended; one that takes its place gets its testbed."""
+    if _SESSION in node.config.stash:
+        session_of(node.config).testbeds.pop(node, None)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
     """Under pytest-xdist: only now the controller knows whether anything will be measured."""
     channel = node.workerinput["vnetperf_cases"]
@@ -337,7 +368,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None  # the user chose another order
     from vnetperf.pytest_plugin.cases import LateScheduling
 
-    return LateScheduling(config, log, session_of(config).outcomes.cases)
+    return LateScheduling(config, log, session_of(config))
 
 
 @pytest.hookimpl(trylast=True)

@@ -13,14 +13,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
+from vnetperf.model.errors import (
+    CapabilityError,
+    ConfigError,
+    HostError,
+    LogError,
+    VnetperfError,
+)
 from vnetperf.pytest_plugin.cases import round_count
 from vnetperf.pytest_plugin.terminal import LiveProgress, duration_text
 
@@ -28,16 +34,26 @@ if TYPE_CHECKING:
     from vnetperf.analysis.thresholds import Expectations, Judgement
     from vnetperf.config import Configuration
     from vnetperf.model.result import RunResults
-    from vnetperf.model.scenario import Comparison
+    from vnetperf.model.scenario import Comparison, Scenario
     from vnetperf.pytest_plugin.cases import Selected
     from vnetperf.runner.bench import Bench
     from vnetperf.runner.run import Run
 
 
+def testbed_number(pytest_config: pytest.Config) -> int | None:
+    """Which of the testbeds a process measures on; None: there may be but one."""
+    worker = getattr(pytest_config, "workerinput", None)
+    if worker is not None:
+        return int(worker.get("vnetperf_testbed", 0))
+    return 0 if pytest_config.pluginmanager.hasplugin("dsession") else None
+
+
 def configuration_of(
-    pytest_config: pytest.Config, test_case: Mapping[str, Any] | None = None
+    pytest_config: pytest.Config,
+    test_case: Mapping[str, Any] | None = None,
+    number: int | None = None,
 ) -> Configuration:
-    """The configuration that options, environment and files add up to."""
+    """The configuration that options, environment and files add up to, on one testbed."""
     from vnetperf import config
     from vnetperf.config.settings import given
     from vnetperf.runner.scenarios import check_backends
@@ -48,6 +64,7 @@ def configuration_of(
             given(pytest_config.option),
             test_case=test_case,
             resumed=(f"run of {resume}", settings_of_run(Path(resume)) if resume else {}),
+            number=testbed_number(pytest_config) if number is None else number,
         )
         check_backends(loaded)
         return loaded
@@ -57,8 +74,10 @@ def configuration_of(
 
 def first_record(folder: Path) -> Mapping[str, Any]:
     """The record that opens a run's log, unchecked; empty where there is none."""
+    from vnetperf.results.folder import testbed_logs
+
     try:
-        with (folder / "trials.jsonl").open() as log:
+        with next(iter(testbed_logs(folder)), folder / "trials.jsonl").open() as log:
             found = json.loads(log.readline())
     except (OSError, ValueError):  # reported where the log is read
         return {}
@@ -78,7 +97,6 @@ def select_cases_of_run(config: pytest.Config) -> None:
     """With --resume and neither paths nor -k nor -m: the cases of the run that is continued."""
     option = config.option
     typed = config.args_source is pytest.Config.ArgsSource.ARGS
-    typed |= getattr(option, "numprocesses", None) is not None  # which is refused later
     record = first_record(Path(option.resume))
     if typed or option.keyword or option.markexpr or not record:
         return
@@ -184,7 +202,9 @@ class OutcomeCounter:
         self._counts: Counter[str] = Counter()
         self._progress = progress
         self._began = time.monotonic()
-        self._last = ("", 0.0)
+        self._last = ("", 0.0, "")
+        #: Testbeds that were given up, and why.
+        self.lost: dict[str, str] = {}
         #: Id of each test of the session that measures, and what is deployed for it.
         self.cases: dict[str, str] = {}
 
@@ -195,7 +215,17 @@ class OutcomeCounter:
             self._progress.stop()
         if report.nodeid in self.cases and (report.when == "call" or not report.passed):
             self._counts[report.outcome] += 1
-            self._last = (report.outcome, report.duration)
+            about = dict(report.user_properties)
+            self._last = (report.outcome, report.duration, str(about.get(TESTBED, "")))
+            told = about.get(LOST)
+            lost = told if isinstance(told, dict) else {}
+            lost = {name: why for name, why in lost.items() if name not in self.lost}
+            self.lost |= lost
+            for name, why in lost.items():
+                if self._progress:
+                    self._progress.line(
+                        f"testbed {name} is lost, others take its cases: {' '.join(why.split())}"
+                    )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
@@ -209,10 +239,11 @@ class OutcomeCounter:
         if self._progress is None or self._progress.live or nodeid not in self.cases:
             return
         done, spent = self._counts.total(), time.monotonic() - self._began
-        outcome, seconds = self._last
+        outcome, seconds, testbed = self._last
         total = len(self.cases)
         left = spent / max(done, 1) * (total - done)
-        case = f"{done}/{total} {nodeid.rpartition('::')[2]}"
+        where = f"{testbed}: " if testbed else ""
+        case = f"{done}/{total} {where}{nodeid.rpartition('::')[2]}"
         to_go = f", about {duration_text(left)} to go" if done < total else ""
         self._progress.line(
             f"{case} {outcome} in {duration_text(seconds)}; {duration_text(spent)} so far{to_go}"
@@ -231,6 +262,9 @@ class OutcomeCounter:
         )
 
 
+#: Properties of a test report under several testbeds: where it was measured, and testbeds that its
+#: process has given up.
+TESTBED, LOST = "testbed", "testbeds lost"
 #: Longest wait of a pytest-xdist worker for its turn on a testbed, seconds.
 WORKER_PATIENCE_S = 86_400.0
 
@@ -244,9 +278,15 @@ class BenchSession:
         self.worker: str = getattr(config, "workerinput", {}).get("workerid", "")
         self._configuration: Configuration | None = None
         self._configurations: dict[str, Configuration] = {}
-        self._run: Run | None = None
+        #: Runs by the number of their testbed; a worker has others than its own where it takes
+        #: cases to another testbed.
+        self._runs: dict[int, Run] = {}
+        #: In the controller of several testbeds: worker -> number of its own.
+        self.testbeds: dict[Any, int] = {}
         self._comparisons: Sequence[Comparison] = ()
         self.expecting = ThresholdCheck(config)
+        #: Of a resumed run on several testbeds: scenario -> number of the testbed it was on.
+        self.measured_on: dict[str, int] = {}
         self.folder: Path | None = None
         self.results: Any = None
         #: Under pytest-xdist: why a worker must not measure.
@@ -256,9 +296,10 @@ class BenchSession:
         self._name = ""
         self._lines: set[str] = set()
         terminal = config.pluginmanager.get_plugin("terminalreporter")
-        # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
-        drawable = terminal is not None and terminal.isatty
-        live = drawable and os.environ.get("TERM", "dumb") != "dumb" and not self.worker
+        # A worker of xdist has no terminal, and its controller no trials; a CI log or `-q` into a
+        # file is no place for a spinner.
+        drawable = terminal is not None and terminal.isatty and testbed_number(config) is None
+        live = drawable and os.environ.get("TERM", "dumb") != "dumb"
         self.progress = LiveProgress(terminal, live=live) if terminal else None
         self.outcomes = OutcomeCounter(self.progress)
         config.pluginmanager.register(self.outcomes, "vnetperf-outcomes")
@@ -267,12 +308,76 @@ class BenchSession:
     def configuration(self) -> Configuration:
         """The configuration, loaded once."""
         if self._configuration is None:
-            loaded = configuration_of(self.config)
-            if self.worker:  # workers that share a testbed take turns, a scenario at a time
-                patient = loaded.testbed.model_copy(update={"lock_timeout_s": WORKER_PATIENCE_S})
-                loaded = replace(loaded, testbed=patient)
-            self._configuration = loaded
+            self._configuration = self._configuration_on(None)
         return self._configuration
+
+    def _configuration_on(self, number: int | None) -> Configuration:
+        """The configuration on a testbed; None: this process's own."""
+        loaded = configuration_of(self.config, number=number)
+        if self.worker:  # workers that share a testbed take turns, a scenario at a time
+            patient = loaded.testbed.model_copy(update={"lock_timeout_s": WORKER_PATIENCE_S})
+            loaded = replace(loaded, testbed=patient)
+        return loaded
+
+    @property
+    def number(self) -> int:
+        """Number of this process's testbed."""
+        return testbed_number(self.config) or 0
+
+    def takes_testbed(self, node: Any) -> int:
+        """Under pytest-xdist: the testbed of a worker, the first that no other has."""
+        with suppress(pytest.UsageError):  # reported when a worker has collected
+            if (count := len(self.configuration.settings.testbeds)) > 1:
+                taken = set(self.testbeds.values())
+                free = (n for n in range(count) if n not in taken)
+                self.testbeds[node] = next(free, count - 1)
+        return self.testbeds.get(node, 0)
+
+    def _check_testbeds(self) -> None:
+        """Refuse testbeds that cannot be measured on at once, before anything is measured."""
+        names = self.configuration.settings.testbeds
+        source = f"testbed ({self.configuration.sources['testbed']})"
+        if len(names) == 1:
+            if self.config.getoption("resume"):
+                raise pytest.UsageError(
+                    "--resume continues a log in the order it was written; leave -n out: one "
+                    "testbed measures one case after the other"
+                )
+            return
+        if len(self.testbeds) > len(names):
+            raise pytest.UsageError(
+                f"-n {len(self.testbeds)}, and {source} names {len(names)}: each worker measures "
+                f"on a testbed of its own; give -n {len(names)}, or name more testbeds"
+            )
+        found = [self._configuration_on(number).testbed.name for number in range(len(names))]
+        if twice := next((name for name in found if found.count(name) > 1), ""):
+            raise pytest.UsageError(
+                f"{source}: two testbeds are called {twice!r}, and results name them so; give one "
+                'another name = "..." in its file'
+            )
+        for number, name in enumerate(found):
+            self._check_resumed(number, name)
+        if self.progress and (unused := found[len(self.testbeds) :]):
+            self.progress.line(
+                f"-n {len(self.testbeds)} leaves {', '.join(unused)} out until another testbed is "
+                "lost"
+            )
+
+    def _check_resumed(self, number: int, name: str) -> None:
+        """Refuse to go on with the log of a testbed that is another one now."""
+        from vnetperf.results.folder import log_path
+        from vnetperf.runner.resume import ResumedRun
+        from vnetperf.runner.run import run_record
+
+        resume = self.config.getoption("resume")
+        log = log_path(Path(resume), testbed=name) if resume else None
+        if log is not None and log.is_file():
+            now = run_record(self._configuration_on(number), "", resumed=True)
+            try:
+                held = ResumedRun.read(log, now)
+            except VnetperfError as error:
+                raise pytest.UsageError(str(error)) from None
+            self.measured_on |= {one.partition(",")[0]: number for one in held.scenarios}
 
     def configuration_for(self, item: pytest.Item) -> Configuration:
         """The configuration of a test case, its own sizes being the lowest layer."""
@@ -296,7 +401,12 @@ class BenchSession:
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one."""
         if self.folder is None:
-            from vnetperf.results.folder import make_folder, merge_worker_logs, new_folder
+            from vnetperf.results.folder import (
+                make_folder,
+                merge_worker_logs,
+                new_folder,
+                testbed_logs,
+            )
 
             given = getattr(self.config, "workerinput", {}).get("vnetperf_run")
             resume = self.config.getoption("resume")
@@ -305,7 +415,12 @@ class BenchSession:
             elif resume:
                 self.folder = Path(resume).resolve()
                 merge_worker_logs(self.folder)  # of a run under pytest-xdist that was killed
-                if not (self.folder / "trials.jsonl").is_file():
+                if len(logs := testbed_logs(self.folder)) > 1 and not self.worker:
+                    raise pytest.UsageError(
+                        f"--resume {resume}: this run is one on {len(logs)} testbeds; add "
+                        f"-n {len(logs)}"
+                    )
+                if not logs:
                     raise pytest.UsageError(
                         str(
                             LogError(
@@ -338,13 +453,12 @@ class BenchSession:
 
     def reserve_name(self) -> str:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""
-        from vnetperf.results.folder import reserve_name
+        from vnetperf.results.folder import merge_worker_logs, reserve_name
 
         self._refuse_rounds(None)
-        if self.config.getoption("resume"):
-            raise pytest.UsageError(
-                "--resume continues a log in the order it was written; leave -n out"
-            )
+        if not self._name and (resume := self.config.getoption("resume")):
+            self._name = str(Path(resume).resolve())
+            merge_worker_logs(Path(resume))  # of a session that was killed
         self._name = self._name or reserve_name()
         return self._name
 
@@ -365,6 +479,7 @@ class BenchSession:
         self.outcomes.cases.update(cases)
         if cases and self.folder is None:
             self._refuse_rounds(self.configuration)
+            self._check_testbeds()
             self.folder = self._named(self._name)
 
     def _named(self, name: str) -> Path:
@@ -372,7 +487,7 @@ class BenchSession:
 
     def check_resume(self) -> None:
         """Refuse a run that cannot be continued before the first case, and not in each."""
-        if self.config.getoption("resume"):
+        if self.config.getoption("resume") and not self.worker:  # its controller has
             try:
                 run = self.run()
             except VnetperfError as error:
@@ -384,24 +499,33 @@ class BenchSession:
             except VnetperfError:
                 pass  # the agent cannot be started: each case reports it
 
-    def run(self) -> Run:
-        """The run, begun on first use."""
-        if self._run is None:
-            from vnetperf.results.folder import worker_log
+    def run(self, number: int | None = None) -> Run:
+        """The run on a testbed, begun on first use; on this process's own without a number."""
+        number = self.number if number is None else number
+        if number not in self._runs:
+            from vnetperf.results.folder import log_path
             from vnetperf.runner.run import Run
 
-            log = worker_log(self.results_folder(), self.worker)
+            own = number == self.number
+            configuration = self.configuration if own else self._configuration_on(number)
+            several = len(configuration.settings.testbeds) > 1
+            # Each testbed has one log; who visits another's writes what is merged into it.
+            worker = "" if several and own else self.worker
+            log = log_path(
+                self.results_folder(), worker, configuration.testbed.name if several else ""
+            )
             # A worker's own arguments are xdist's; those of its controller can be typed again.
             argv = getattr(self.config, "workerinput", {}).get("mainargv")
-            self._run = Run(self.configuration, log, progress=self.progress, argv=argv)
-            self._run.note_comparisons(self._comparisons)
-            self.expecting.attach(self._run)
-        return self._run
+            run = Run(configuration, log, progress=self.progress, argv=argv)
+            run.note_comparisons(self._comparisons)
+            self.expecting.attach(run)
+            self._runs[number] = run
+        return self._runs[number]
 
     @property
     def log_trouble(self) -> str:
         """Why the trial log takes no more records; "" while it does."""
-        return self._run.log.trouble if self._run is not None else ""
+        return next((run.log.trouble for run in self._runs.values() if run.log.trouble), "")
 
     def expect(self, comparisons: Sequence[Comparison]) -> None:
         """Note which comparisons the session's cases belong to."""
@@ -411,28 +535,67 @@ class BenchSession:
         self._comparisons = comparisons
 
     def bench(self, selected: Selected) -> Bench:
-        """A scenario to measure; skips it when the testbed cannot carry it."""
-        from vnetperf.pytest_plugin.cases import scenario_of
+        """A scenario to measure; skips it when no testbed can carry it."""
         from vnetperf.runner.bench import Bench
 
         if self.refused:
             raise ConfigError(self.refused)
-        run = self.run()
-        if selected.round:
-            run.begin_round(selected.round, round_count(self.config, self.configuration))
-        try:
-            scenario = scenario_of(self.configuration, selected, run.facts())
-            run.plan(scenario)
-        except CapabilityError as error:
-            why = str(error).replace("\n", ";")
-            run.note_skipped(selected.id, why)
-            pytest.skip(why)  # it is in the log and in every report
-        except ConfigError as error:
-            if self.worker or selected.variant:
-                raise
-            # As wrong for every other case: reported once.
-            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
-        return Bench(run, scenario)
+        return Bench(*self._carried(selected))
+
+    def _carried(self, selected: Selected) -> tuple[Run, Scenario]:
+        """A scenario on this process's testbed, or on the next one that can carry it."""
+        from vnetperf.pytest_plugin.cases import scenario_of
+
+        names = self.configuration.settings.testbeds
+        lost: HostError | None = None
+        cannot: dict[str, tuple[Run, str]] = {}
+        for step in range(len(names)):
+            number = (self.number + step) % len(names)
+            run = self.run(number)
+            if run.lost:
+                continue
+            if selected.round:
+                run.begin_round(selected.round, round_count(self.config, self.configuration))
+            try:
+                scenario = scenario_of(run.configuration, selected, run.facts())
+                run.plan(scenario)
+            except HostError as error:
+                if len(names) == 1:
+                    raise
+                run.lost = str(error)
+                lost = lost or error
+            except CapabilityError as error:
+                cannot[names[number]] = run, str(error).replace("\n", ";")
+            except ConfigError as error:
+                if self.worker or selected.variant:
+                    raise
+                # As wrong for every other case: reported once.
+                pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+            else:
+                return run, scenario
+        for run, why in cannot.values():
+            run.note_skipped(selected.id, why)  # it is in the log and in every report
+        if cannot:
+            one = len(names) == 1
+            pytest.skip("; ".join(w if one else f"{n}: {w}" for n, (_, w) in cannot.items()))
+        raise lost or HostError(
+            "every testbed is lost: " + "; ".join(run.lost for run in self._runs.values())
+        )
+
+    def moves(self, bench: Bench, selected: Selected) -> bool:
+        """After a `HostError`: take a scenario to another testbed, where this one is lost."""
+        if len(self.configuration.settings.testbeds) == 1 or bench.run.still_answers():
+            return False
+        bench.move(*self._carried(selected))
+        return True
+
+    def note_testbed(self, item: pytest.Item) -> None:
+        """Let the controller know where a case was measured, and which testbeds are lost."""
+        bench = getattr(item, "funcargs", {}).get("bench")
+        if len(self.configuration.settings.testbeds) > 1 and bench is not None:
+            runs = [*self._runs.values()]
+            lost = {run.configuration.testbed.name: run.lost for run in runs if run.lost}
+            item.user_properties += [(TESTBED, bench.testbed), *([(LOST, lost)] if lost else [])]
 
     def finish(self, exit_status: int) -> bool:
         """End the run and write the reports.
@@ -447,9 +610,9 @@ class BenchSession:
         return bool(interrupts)
 
     def _finish(self, exit_status: int) -> None:
-        if self._run is not None:
+        for run in self._runs.values():
             try:
-                self._run.close(exit_status)
+                run.close(exit_status)
             except VnetperfError as error:  # the log is closed, and the reports can be written
                 if self.progress:
                     self.progress.say(str(error))
@@ -468,12 +631,11 @@ class BenchSession:
             return None
         from vnetperf.analysis.results_from_log import derive
         from vnetperf.report import write_all
-        from vnetperf.results.folder import merge_worker_logs
-        from vnetperf.results.log import LOG_NAME, read_log
+        from vnetperf.results.folder import merge_worker_logs, read_run, testbed_logs
 
         merge_worker_logs(self.folder)
-        if not (self.folder / LOG_NAME).exists():
+        if not testbed_logs(self.folder):
             return None
-        results = derive(read_log(self.folder / LOG_NAME))
+        results = derive(read_run(self.folder))
         write_all(results, self.folder)
         return results

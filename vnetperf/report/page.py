@@ -27,6 +27,7 @@ from vnetperf.report.comparison import (
     short_upper_bound,
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
+from vnetperf.report.picture import pictures
 from vnetperf.report.plot import Plot, data, legend, svg, templates
 from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials
 from vnetperf.report.table import Column, Table
@@ -525,6 +526,7 @@ def _contents(
         link = (view.anchor, test_words(view.group.test))
         lines.setdefault(view.group.scenario, []).append(link)
     run = [("overview", "Overview")]
+    run += [("deployment", "Deployment")] if pictures(results) else []
     run += [(anchor, one.title) for anchor, one in comparisons.items()]
     run += [(anchor, table.title) for anchor, table in user_tables.items()]
     run += [
@@ -571,14 +573,21 @@ def _measured_text(found: Sequence[Group]) -> Iterator[str]:
 
 
 def _machine_text(results: RunResults) -> str:
-    facts = results.environment
+    one = len(results.machines) == 1
+    return "; ".join(
+        _one_machine_text(facts, results.run.testbed if one else name)
+        for name, facts in results.machines.items()
+    )
+
+
+def _one_machine_text(facts: Mapping[str, Any], testbed: str) -> str:
     cores = _fact(facts, "cpu.topology.cores", "cpu.cores")
     kernel = _fact(facts, "kernel.release", "os.kernel")
     parts = [
         _fact(facts, "cpu.model") or "CPU unknown",
         f"{cores} core{'s' if cores != '1' else ''}" if cores else "",
         f"Linux {kernel}" if kernel else "",
-        f"testbed {results.run.testbed}" if results.run.testbed else "",
+        f"testbed {testbed}" if testbed else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -724,6 +733,7 @@ def html_report(results: RunResults) -> str:
             (s.scenario, f"not deployed: {s.error}") for s in summary.undeployed(results)
         ],
         comparisons=comparisons,
+        pictures=pictures(results),
         groups=views,
         user_tables=user_tables,
         identity=list(run_tables.identity(results).texts),

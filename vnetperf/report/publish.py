@@ -100,7 +100,7 @@ def _run_samples(families: Mapping[str, MetricFamily], results: RunResults) -> N
         "preset": results.preset,
         "benchmark": "yes" if results.benchmark else "no",
         "testbed": run.testbed,
-        "virtual_lab": "yes" if results.environment.get("virtual_lab") is True else "no",
+        "virtual_lab": "yes" if results.virtual_lab else "no",
         "redacted": "yes" if results.redacted else "no",
     }
     families["run"].add(labels_of_run, 1)
@@ -201,7 +201,7 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
             "details": {
                 "preset": results.preset,
                 "benchmark": results.benchmark,
-                "virtual_lab": results.environment.get("virtual_lab") is True,
+                "virtual_lab": results.virtual_lab,
                 "git": run.git,
                 "warnings": list(results.warnings),
                 "frame_sizes": {result.size_name: _result_details(result) for result in members},

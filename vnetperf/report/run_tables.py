@@ -108,8 +108,10 @@ _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
 def calibration(found: Calibration) -> tuple[str, Table]:
     """What the generator can do over one wire: a sentence, and a table by frame size."""
     cores = ", ".join(map(str, found.cores)) or "none"
+    where = f" on testbed {found.testbed}" if found.testbed else ""
     about = (
-        f"{found.generator} looped to itself over {found.wire}, processors {cores}, {found.when}."
+        f"{found.generator} looped to itself over {found.wire}{where}, processors {cores}, "
+        f"{found.when}."
     )
     return about, Table.of("", _CALIBRATION, found.points)
 

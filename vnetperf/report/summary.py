@@ -111,7 +111,7 @@ LAB = "Virtual lab: its speeds and latencies mean nothing, only that things work
 
 def in_lab(results: RunResults) -> bool:
     """Whether the run was made in the virtual lab."""
-    return results.environment.get("virtual_lab") is True
+    return results.virtual_lab
 
 
 def is_benchmark(results: RunResults) -> bool:

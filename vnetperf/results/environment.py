@@ -95,7 +95,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
             **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
         }
-    return found | {"machine": _machine(results.environment)}
+    return found | {"machine": _machine(results.machine_of(scenario))}
 
 
 #: What is compared as it is, and what only as far as it was set.
@@ -193,7 +193,8 @@ def _environment(results: RunResults) -> dict[str, Any]:
         },
         "environment": results.environment,
         "calibrations": {
-            c.wire: {"generator": c.generator, "cores": list(c.cores)} for c in results.calibrations
+            f"{c.testbed} {c.wire}".strip(): {"generator": c.generator, "cores": list(c.cores)}
+            for c in results.calibrations
         },
         "scenarios": {facts.scenario: _deployed(facts) for facts in results.scenarios},
     }

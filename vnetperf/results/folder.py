@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,9 +78,36 @@ def point_latest(folder: Path) -> None:
     temporary.replace(folder.parent / "latest")
 
 
-def worker_log(folder: Path, worker: str) -> Path:
-    """Log of one pytest-xdist worker, merged into the run's log at the end."""
-    return folder / (f"trials-{worker}.jsonl" if worker else LOG_NAME)
+def log_path(folder: Path, worker: str = "", testbed: str = "") -> Path:
+    """A log of a run.
+
+    Args:
+        folder: The run's folder.
+        worker: A pytest-xdist worker whose log is merged into another at the end: that of its
+            testbed, or the run's.
+        testbed: Of a run on several testbeds, the one: each has a log of its own.
+
+    Returns:
+        "trials.jsonl", "trials-gw0.jsonl", "trials@lab1.jsonl" or "trials-gw0@lab1.jsonl".
+    """
+    name = LOG_NAME.removesuffix(".jsonl") + (f"-{worker}" if worker else "")
+    at = f"@{re.sub(r'[^A-Za-z0-9._-]', '_', testbed)}" if testbed else ""
+    return folder / f"{name}{at}.jsonl"
+
+
+def testbed_logs(folder: Path) -> list[Path]:
+    """The logs of a run that go on when it does: one for each testbed, where it has several."""
+    one = log_path(folder)
+    return [*([one] if one.is_file() else []), *sorted(folder.glob("trials@*.jsonl"))]
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds the log of a run."""
+    return bool(testbed_logs(folder) or _worker_logs(folder))
+
+
+def _worker_logs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("trials-*.jsonl"))
 
 
 def run_log(log: Path) -> Path:
@@ -109,11 +137,15 @@ def read_up_to_damage(run: Path) -> tuple[list[Record], list[LogError]]:
 
 
 def _read_logs(folder: Path, read: Callable[[Path], list[Record]]) -> list[Record]:
-    target = folder / LOG_NAME
-    worker_logs = sorted(folder.glob("trials-*.jsonl"))
-    records = read(target) if target.exists() or not worker_logs else []
-    merged = {name for r in records if isinstance(r, MergedRecord) for name in r.logs}
-    for log in worker_logs:
+    logs = testbed_logs(folder) or ([] if _worker_logs(folder) else [log_path(folder)])
+    return _joined([*logs, *_worker_logs(folder)], read)
+
+
+def _joined(logs: Iterable[Path], read: Callable[[Path], list[Record]]) -> list[Record]:
+    """The records of several logs as those of one, which no number has twice."""
+    records: list[Record] = []
+    for log in logs:
+        merged = {name for r in records if isinstance(r, MergedRecord) for name in r.logs}
         if log.name in merged:  # a merge was killed before it could take the log away
             continue
         trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
@@ -134,24 +166,31 @@ def _locked(logs: Iterable[Path]) -> Iterator[None]:
 
 
 def merge_worker_logs(folder: Path) -> None:
-    """Make one log of those of pytest-xdist workers; killed at any moment, it can be done again."""
-    worker_logs = sorted(folder.glob("trials-*.jsonl"))
-    if worker_logs:
+    """Make one log of those of pytest-xdist workers; killed at any moment, it can be done again.
+
+    Of a run on several testbeds: one for each testbed.
+    """
+    targets: dict[Path, list[Path]] = {}
+    for log in _worker_logs(folder):
+        testbed = log.name.removesuffix(".jsonl").partition("@")[2]
+        targets.setdefault(log_path(folder, testbed=testbed), []).append(log)
+    for target, worker_logs in targets.items():
         with _locked(worker_logs):
-            _merge(folder, worker_logs)
+            _merge(target, worker_logs)
 
 
-def _merge(folder: Path, worker_logs: list[Path]) -> None:
+def _merge(target: Path, worker_logs: list[Path]) -> None:
     # Which logs it holds is in the log itself: the two become true in one step.
     note = MergedRecord(logs=tuple(log.name for log in worker_logs))
-    records = [*read_run(folder), note]
-    temporary = folder / f".{LOG_NAME}.{os.getpid()}"
+    held = [target] if target.exists() else []
+    records = [*_joined([*held, *worker_logs], read_log), note]
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
             file.writelines(lines_of(records))
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(folder / LOG_NAME)
+        temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

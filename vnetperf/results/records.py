@@ -340,12 +340,14 @@ class EndRecord(Frozen):
         ended: UTC, ISO 8601.
         exit_status: pytest's exit status.
         overhead: Seconds by what they were spent on.
+        lost: Why the testbed was given up, and its cases went to another; "".
     """
 
     type: Literal["end"] = "end"
     ended: str
     exit_status: int = 0
     overhead: dict[str, float] = Field(default_factory=dict)
+    lost: str = ""
 
 
 Record = Annotated[

@@ -97,9 +97,27 @@ class Bench:
     """
 
     def __init__(self, run: Run, scenario: Scenario) -> None:
+        self.move(run, scenario)
+
+    def move(self, run: Run, scenario: Scenario) -> None:
+        """Go on with another run: another testbed takes the cases of one that is lost.
+
+        Args:
+            run: The run.
+            scenario: The scenario on its testbed.
+        """
         self.scenario = scenario
-        self._run = run
+        self.run = run
         self._conductor = Conductor(run, scenario)
+
+    @property
+    def testbed(self) -> str:
+        """Name of the testbed."""
+        return self.run.configuration.testbed.name
+
+    def release(self) -> None:
+        """Take what is deployed away."""
+        self.run.release()
 
     def search_throughput(self, frame_size: int) -> CaseResult:
         """RFC 2544 section 26.1 throughput, and the preset's other goals, at one frame size.
@@ -129,7 +147,7 @@ class Bench:
             NoResultError: It has no result here by its own rules.
             VnetperfError: There is no number: the DUT or the generator failed.
         """
-        return CaseResult(self._conductor.measure(test, frame_size), tuple(self._run.checks))
+        return CaseResult(self._conductor.measure(test, frame_size), tuple(self.run.checks))
 
     def with_addresses(self) -> Bench:
         """The same scenario with traffic of many addresses, for what a switch learns of them.
@@ -140,7 +158,7 @@ class Bench:
         Raises:
             NoResultError: Its vSwitch learns none, or a VNF stands between the ports.
         """
-        return Bench(self._run, address_scenario(self.scenario, self._run.configuration.preset))
+        return Bench(self.run, address_scenario(self.scenario, self.run.configuration.preset))
 
     def no_users_traffic(self) -> str:
         """What keeps users' traffic from being measured here, before anything is deployed.
@@ -148,7 +166,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_users_traffic(self._run, self.scenario)
+        return why_no_users_traffic(self.run, self.scenario)
 
     def users_traffic(self) -> TransferResult:
         """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
@@ -159,7 +177,7 @@ class Bench:
         Raises:
             VnetperfError: There is no number: nothing has users here, or something failed.
         """
-        return TransferResult(measure_users_traffic(self._run, self.scenario))
+        return TransferResult(measure_users_traffic(self.run, self.scenario))
 
     def no_endpoints(self, kind: Kind, message_size: int) -> str:
         """What keeps endpoints from talking here, before anything is deployed.
@@ -171,7 +189,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_endpoint_traffic(self._run, self.scenario, kind, message_size)
+        return why_no_endpoint_traffic(self.run, self.scenario, kind, message_size)
 
     def between_endpoints(
         self, kind: Kind, message_size: int, way: Way = "forth"
@@ -189,4 +207,4 @@ class Bench:
         Raises:
             VnetperfError: There is no number: a tool or the DUT failed.
         """
-        return TransferResult(measure_endpoints(self._run, self.scenario, kind, message_size, way))
+        return TransferResult(measure_endpoints(self.run, self.scenario, kind, message_size, way))

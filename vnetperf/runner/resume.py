@@ -56,7 +56,10 @@ def _line(text: str) -> str:
 
 
 #: What a run that is continued may have otherwise: more cases, and where results go.
-NOT_OF_TRIALS = frozenset({"pcap", "results_dir", "notes", "frame_sizes", "tests", "repeat"})
+NOT_OF_TRIALS = frozenset(
+    # Which testbeds there are besides: each has a log of its own, with all of its values.
+    {"pcap", "results_dir", "notes", "frame_sizes", "tests", "repeat", "testbed"}
+)
 #: Nor do these of a testbed: a worker of pytest-xdist waits longer for it.
 TESTBED_NOT_OF_TRIALS = frozenset({"lock_timeout_s"})
 

@@ -26,7 +26,7 @@ from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.host.log import RunLog
-from vnetperf.model.errors import ConfigError, VnetperfError, full_text
+from vnetperf.model.errors import ConfigError, HostError, VnetperfError, full_text
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Plan, Scenario
@@ -268,6 +268,8 @@ class Run:
         self.not_profiled: set[str] = set()
         self._round = 0  # none has begun
         self.deployment = 0  #: Number of the last one of this session.
+        #: Why the testbed was given up: its cases go to another.
+        self.lost = ""
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
@@ -322,6 +324,14 @@ class Run:
                 self._say(f"this machine is not restored after an earlier run: {left}")
                 self._note_restored(RestoredRecord(troubles=self.client.troubles))
         return self._facts
+
+    def still_answers(self) -> bool:
+        """Whether the testbed can be reached; a run that it cannot be is `lost`."""
+        try:
+            self.client.inventory()
+        except HostError as error:
+            self.lost = str(error)
+        return not self.lost
 
     def plan(self, scenario: Scenario) -> Plan:
         """Plan a scenario on this run's testbed."""
@@ -471,7 +481,7 @@ class Run:
         """End the run in order."""
         try:
             self.release()
-            if exit_status in _CHECKED_EXITS and not self.log.trouble:
+            if exit_status in _CHECKED_EXITS and not self.log.trouble and not self.lost:
                 self.check_calibrations()
         finally:
             with contextlib.ExitStack() as at_the_end:
@@ -483,4 +493,6 @@ class Run:
     def _log_end(self, exit_status: int) -> None:
         spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
         log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
-        self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))
+        self.log.append(
+            EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent, lost=self.lost)
+        )

@@ -17,7 +17,8 @@ from vnetperf.vnfs.base import UserPlane
 
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
-    return [f"{d}_{v}" for d in DEPLOYMENTS for v in registry.names("vswitches")]
+    only = {v: registry.load("vswitches", v).deployments for v in registry.names("vswitches")}
+    return [f"{d}_{v}" for d in DEPLOYMENTS for v in only if d in (only[v] or DEPLOYMENTS)]
 
 
 def _mobile_core() -> str:
@@ -35,7 +36,8 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     deployment, vswitch = split_id(scenario_id)
     settings = configuration.settings
     graph = make_deployment(deployment, settings.vnfs)
-    capabilities = registry.load("vswitches", vswitch).capabilities
+    backend = registry.load("vswitches", vswitch)
+    capabilities = backend.capabilities
     # Chains that no port distinguishes are distinguished by address.
     learned = settings.rules == "learning" and graph.chains > 1
     by_port = learned or capabilities.addressing == "port"
@@ -52,7 +54,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     usual_size = STANDARD_FRAME_SIZE - (overhead(GTPU) if graph.gtp else 0)
     mix = configuration.traffic.mix
     sizes = configuration.preset.frame_sizes if mix is None else (mix.largest,)
-    return Scenario(
+    scenario = Scenario(
         deployment=graph,
         vswitch=vswitch,
         vnf=vnf,
@@ -72,6 +74,8 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )
+    adapted: Scenario = backend.adapted(scenario, configuration.testbed)
+    return adapted
 
 
 def check_backends(configuration: Configuration) -> None:

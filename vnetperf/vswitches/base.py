@@ -28,7 +28,7 @@ from vnetperf.model.scenario import (
     Rules,
     Scenario,
 )
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import DatapathWork, HopCounters
 
@@ -83,10 +83,28 @@ class VSwitch(Backend):
         capabilities: What it can do.
         Options: Options that it has beyond the `SwitchOptions` of its capabilities: users give
             them by `--set` and in files under conf/switch/. Each has a default.
+        elsewhere: True when somebody else runs it: nothing of it is started, counted or reset here.
+        deployments: Those that it can be in; empty for all that its capabilities allow.
     """
 
+    elsewhere: ClassVar[bool] = False
+    deployments: ClassVar[tuple[str, ...]] = ()
     capabilities: ClassVar[VSwitchCapabilities]
     Options: ClassVar[type[Frozen]] = Frozen
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """The scenario as a testbed has it for this vSwitch.
+
+        Args:
+            scenario: The scenario.
+            testbed: The testbed.
+
+        Returns:
+            The scenario; unchanged by default.
+        """
+        del testbed
+        return scenario
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:

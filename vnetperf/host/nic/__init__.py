@@ -84,3 +84,18 @@ def borrow_nic(
     moved = netdev.move_interface(address, netns, name=name)
     journal.require_heard(f"interface {moved} of {address} moved away")
     return moved
+
+
+def borrow_interface(journal: Journal, name: str, netns: Path, *, isolated: bool = False) -> None:
+    """Move an interface of any kind into a namespace; undoing brings it back as it was."""
+    use = usage.interface_uses().get(name)
+    if use is not None and (use.session or not isolated):
+        raise HostError(
+            f"{name} is in use: {use.reason}",
+            where=f"interface {name}",
+            cure="name another interface"
+            if use.session
+            else "name an interface that nothing uses, or set isolated = true if it is in an "
+            "isolated test environment",
+        )
+    netdev.take_interface(journal, name, netns)

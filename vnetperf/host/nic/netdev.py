@@ -159,6 +159,21 @@ def journal_interface(
     return journal.intend("netdev", f"interface {name} of {address}", data)
 
 
+def take_interface(journal: Journal, name: str, netns: Path) -> None:
+    """Move an interface that need not be of a device into a namespace; its undo brings it back."""
+    if links.find(name) is None:
+        raise HostError(
+            f"there is no interface {name} in this machine's own namespace",
+            where=f"interface {name}",
+            cure="name one that `ip link` lists",
+        )
+    data = {"pci": "", "netns": str(netns), **read_state(name)}
+    with journal.changing("netdev", f"interface {name}", data), netns.open("rb") as target:
+        index = links.get(name).index
+        request_link("set", index=index, flags=0, change=UP)
+        request_link("set", index=index, net_ns_fd=target.fileno())
+
+
 def interface_of(address: str, *, wait_s: float = 0.0) -> str:
     """The interface of a device in the caller's namespace."""
     what = f"an interface of {address}"
@@ -217,6 +232,10 @@ def prepare_interface(
 def undo_netdev(data: UndoData) -> str:
     """Put an interface back: into this namespace, with its name, settings, addresses, routes."""
     address, wanted = str(data["pci"]), str(data["name"])
+    if not address:  # of no device: it is known by its name
+        if links.find(wanted) is None and Path(data["netns"]).exists():
+            _move_home(address, wanted, Path(data["netns"]))
+        return restore_state(wanted, data) if links.find(wanted) else "gone with its other end"
     if not pci.exists(address):
         return "gone with its device"
     name = interface_of(address)

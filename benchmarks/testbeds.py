@@ -1,0 +1,112 @@
+"""How much sooner cases are done on several testbeds: simulated DUTs whose trials take time.
+
+`python -m benchmarks.testbeds [--testbeds 4] [--cases 200] [--case-s 1.0]`. Each case of the run
+waits as long as one of real traffic would, so that two processors show what many machines have.
+Exits with 1 where the time is more than `LIMIT` of one testbed's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+#: Most that four testbeds may take of one testbed's wall time.
+LIMIT = 0.3
+CONFTEST = """
+from tests.fakes import agent
+agent.install()
+"""
+CASE = """
+import pytest
+
+SIZES = tuple(range(64, 64 + {sizes}))
+
+@pytest.mark.vnetperf(frame_sizes=SIZES)
+def test_throughput(bench, frame_size):
+    bench.search_throughput(frame_size).check_expectations()
+"""
+PRESET = """
+frame_sizes = [64]
+[[goals]]
+name = "ndr"
+loss_ratio = 0.0
+width = 0.2
+initial_trial_s = 0.5
+final_trial_s = 0.5
+duration_sum_s = 0.5
+[trial]
+learning_wait_s = 0
+settle_s = 0
+full_drain = false
+[confirm]
+bounds = false
+idle_s = 0
+sweep_loads = 0
+"""
+#: Scenarios of a vSwitch that the simulated machine carries; the cases are these times the sizes.
+SCENARIOS = (
+    "phy2phy_dpdk", "pvp_dpdk", "pvvp_dpdk", "pvpv_dpdk", "p2v_dpdk",
+    "phy2phy_testpmd", "pvp_testpmd", "pvvp_testpmd",
+)  # fmt: skip
+
+
+def run(folder: Path, testbeds: int, cases: int, case_s: float) -> tuple[float, int]:
+    """Measure all cases; wall time of pytest, s, and cases that passed."""
+    names = [f"lab{n}" for n in range(testbeds)]
+    for name in names:
+        (folder / f"{name}.toml").write_text('isolation = "simulated"\n')
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(testbeds)]
+    argv += ["--testbed", ",".join(f"./{name}.toml" for name in names), "--preset", "./fast.toml"]
+    argv += ["-k", " or ".join(SCENARIOS), f"--results-dir=results{testbeds}"]
+    top = str(Path(__file__).parents[1])
+    wishes = f'{{"deploy_s": {case_s / 2}, "trial_s": {case_s / 10}}}'
+    environment = os.environ | {"PYTHONPATH": top, "FAKE_AGENT": wishes}
+    environment |= {"XDG_CACHE_HOME": str(folder / f"cache{testbeds}")}
+    began = time.monotonic()
+    done = subprocess.run(
+        argv, cwd=folder, env=environment, check=False, capture_output=True, text=True
+    )
+    seconds = time.monotonic() - began
+    last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
+    passed = [word for word in last[0].replace("=", " ").split(",") if "passed" in word]
+    count = int(passed[0].split()[0]) if passed else 0
+    if count != cases:
+        print(f"{testbeds} testbeds: {last[0]}")
+    return seconds, count
+
+
+def main() -> int:
+    """Measure on one and on several.
+
+    Returns:
+        0 where that is fast enough.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--testbeds", type=int, default=4)
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--case-s", type=float, default=1.0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "conftest.py").write_text(CONFTEST)
+        sizes = given.cases // len(SCENARIOS)
+        (folder / "test_cases.py").write_text(CASE.format(sizes=sizes))
+        (folder / "fast.toml").write_text(PRESET)
+        cases = sizes * len(SCENARIOS)
+        several, done = run(folder, given.testbeds, cases, given.case_s)
+        alone, alone_done = run(folder, 1, cases, given.case_s)
+    share = several / alone
+    print(
+        f"{cases} cases: {alone:.1f} s on one testbed, {several:.1f} s on {given.testbeds}: "
+        f"{share:.3f} of it (limit {LIMIT} with 4)"
+    )
+    return int(share > LIMIT or done != cases or alone_done != cases)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

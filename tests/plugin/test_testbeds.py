@@ -1,0 +1,163 @@
+"""Several testbeds at once: `--testbed lab1,lab2 -n 2`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.plugin.conftest import Site
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.results.folder import read_run
+
+LAB = """
+isolation = "simulated"
+"""
+SCENARIOS = ("phy2phy_dpdk", "pvp_dpdk", "pvvp_dpdk", "pvpv_dpdk")
+SELECT = ("-k", " or ".join(SCENARIOS), "--frame-sizes", "64,1518")
+
+
+@pytest.fixture
+def labs(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    for name in ("lab1", "lab2", "lab3"):
+        (site.path / f"{name}.toml").write_text(LAB)
+    speeds = {f"lab{n}": {"duts": [1e5 * n, 1e5 * n], "kernel": f"6.6.{n}"} for n in (1, 2, 3)}
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"testbeds": speeds}))
+    return site
+
+
+def wish(monkeypatch: pytest.MonkeyPatch, name: str, **wishes: Any) -> None:
+    """Shape the host of one testbed."""
+    held = {f"lab{n}": {"kernel": f"6.6.{n}"} for n in (1, 2, 3)}
+    held[name] |= wishes
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"testbeds": held}))
+
+
+def run(labs: Site, *args: str) -> pytest.RunResult:
+    """pytest in processes that import little beside what they need."""
+    return labs.run_apart("-p", "no:hypothesispytest", "-p", "no:randomly", *args)
+
+
+def at(*numbers: int) -> tuple[str, ...]:
+    return ("--testbed", ",".join(f"./lab{n}.toml" for n in numbers), "-n", str(len(numbers)))
+
+
+@pytest.mark.slow
+def test_each_worker_has_a_testbed_and_no_number_is_of_two(labs: Site) -> None:
+    result = run(labs, *at(1, 2), *SELECT)
+    result.assert_outcomes(passed=8)
+    (folder,) = labs.folders
+    assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
+    content = labs.results()
+    assert content["testbeds"] == ["lab1", "lab2"]
+    assert content["run"]["testbed"] == "lab1, lab2"
+    beds: dict[str, set[str]] = {}
+    for one in content["results"]:
+        plain, _, bed = one["scenario"].rpartition(",testbed=")
+        beds.setdefault(plain, set()).add(bed)
+        (ndr,) = (g for g in one["goals"] if g["name"] == "ndr")
+        # each way of the simulated DUT forwards so much
+        limit = 2e5 * int(bed[-1])
+        assert 0.9 * limit < ndr["lower_bound_fps"] <= limit
+    assert sorted(beds) == sorted(SCENARIOS)
+    assert {len(found) for found in beds.values()} == {1}  # a scenario's cases stay together
+    assert set.union(*beds.values()) == {"lab1", "lab2"}
+    assert {name: e["kernel"] for name, e in content["environment"].items()} == {
+        "lab1": {"release": "6.6.1"},
+        "lab2": {"release": "6.6.2"},
+    }
+    assert {c["testbed"] for c in content["calibrations"]} == {"lab1", "lab2"}
+    numbers = [t["number"] for t in content["trials"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert any("measured on 2 testbeds at once" in w for w in content["warnings"])
+    assert not any("interrupted" in w for w in content["warnings"])
+    lines = [line for line in result.outlines if "so far" in line]
+    assert any(" lab1: test_throughput[" in line for line in lines)
+    assert any(" lab2: test_throughput[" in line for line in lines)
+    assert derive(read_run(folder)).model_dump(mode="json") == content
+
+
+@pytest.mark.slow
+def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
+    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    before = labs.results()["results"]
+    (folder,) = labs.folders
+    log = folder / "trials@lab2.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    ends = [n for n, line in enumerate(lines) if b'"type":"search-end"' in line]
+    log.write_bytes(b"".join(lines[: ends[-2] + 1]))
+    labs.calls_file.unlink()
+    result = run(labs, "--resume", "results/latest", "-n", "2")
+    result.assert_outcomes(passed=8)
+    assert len(labs.folders) == 1
+    assert labs.calls("deploy").total() == 1
+    after = labs.results()["results"]
+    assert [(r["scenario"], r["frame_size"]) for r in after] == [
+        (r["scenario"], r["frame_size"]) for r in before
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_after", [0, 3])
+def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
+    labs: Site, monkeypatch: pytest.MonkeyPatch, lost_after: int
+) -> None:
+    wish(monkeypatch, "lab1", lost_after=lost_after)
+    result = run(labs, *at(1, 2), *SELECT)
+    result.assert_outcomes(passed=8)
+    content = labs.results()
+    measured = [r for r in content["results"] if r["status"] == "measured"]
+    assert len(content["results"]) == len(measured) == 8
+    assert {r["scenario"].rpartition("=")[2] for r in measured} == {"lab2"}
+    assert any(
+        "lab1: the testbed was lost: " in w and "cannot be reached" in w
+        for w in content["warnings"]
+    )
+    assert result.stdout.str().count("testbed lab1 is lost, others take its cases") == 1
+    (folder,) = labs.folders
+    assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
+
+
+@pytest.mark.slow
+def test_what_one_testbed_cannot_carry_another_does(
+    labs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish(monkeypatch, "lab1", no_programs=True)
+    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    assert {r["scenario"].rpartition("=")[2] for r in labs.results()["results"]} == {"lab2"}
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
+    result = run(labs, *at(1, 2), "-k", "pvp_dpdk")
+    result.assert_outcomes(skipped=2)
+    assert "lab1.toml: " in result.stdout.str()
+
+
+@pytest.mark.slow
+def test_testbeds_that_are_all_lost_fail_each_case(
+    labs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"lost_after": 0}))
+    result = run(labs, *at(1, 2), "-k", "pvp_dpdk")
+    result.assert_outcomes(errors=2)
+    assert "the host cannot be reached" in result.stdout.str()
+
+
+@pytest.mark.slow
+def test_wrong_uses_are_one_usage_error_each(labs: Site) -> None:
+    (labs.path / "twin.toml").write_text(LAB + 'name = "lab1"\n')
+    beds = "./lab1.toml,./lab2.toml"
+    for options, message in (
+        (("--testbed", beds), "names 2 testbeds"),
+        (("--testbed", beds, "--plan"), "names 2 testbeds"),
+        (("--testbed", beds, "-n", "3"), "-n 3, and testbed (command line) names 2"),
+        (("--testbed", "./lab1.toml,./twin.toml", "-n", "2"), "two testbeds are called 'lab1'"),
+        (("--testbed", "./lab1.toml,./lab9.toml", "-n", "2"), "lab9"),
+        (("--testbed", "./lab1.toml,./lab1.toml", "-n", "2"), "names ./lab1.toml twice"),
+    ):
+        here = run if "-n" in options else Site.run
+        result = here(labs, *options, "-k", "pvp_dpdk")
+        text = result.stderr.str() + result.stdout.str()
+        assert result.ret == 4, text
+        assert message in text, text
+        assert "INTERNALERROR" not in text
+    assert labs.folders == []

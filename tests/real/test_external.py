@@ -1,0 +1,88 @@
+"""A bridge that somebody else runs, in a namespace of theirs, between two interfaces named here."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
+
+Unchanged = Callable[[], tuple[str, ...]]
+pytestmark = pytest.mark.skipif(
+    bool(module_problem("bridge")), reason=f"no bridge: {module_problem('bridge')}"
+)
+THEIRS = "vpx-theirs"
+TESTBED = """
+isolation = "a bridge in a namespace of this machine"
+[external]
+name = "their bridge"
+version = "of the kernel"
+facts = {{ place = "namespace" }}
+[[external.ports]]
+tester = "vpxt0"
+dut = "port 1"
+{more}
+[[external.ports]]
+tester = "vpxt1"
+dut = "port 2"
+{more}
+"""
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@pytest.fixture
+def their_bridge() -> Iterator[None]:
+    ip("netns", "add", THEIRS)
+    try:
+        ip("-n", THEIRS, "link", "add", "br0", "up", "type", "bridge")
+        for number in (0, 1):
+            mine, theirs = f"vpxt{number}", f"vpxd{number}"
+            ip("link", "add", mine, "type", "veth", "peer", "name", theirs, "netns", THEIRS)
+            ip("-n", THEIRS, "link", "set", theirs, "master", "br0", "up")
+            ip("link", "set", mine, "up")
+        yield
+    finally:
+        ip("netns", "del", THEIRS)  # takes the cables along
+
+
+def measured(start: Callable[..., UserRun], folder: Path, tests: str, more: str = "") -> UserRun:
+    path = folder / "theirs.toml"
+    path.write_text(TESTBED.format(more=more))
+    run = start(
+        *("--testbed", str(path), "-k", "phy2phy_external", "--tests", tests),
+        *("--frame-sizes", "64", "-rs"),
+    )
+    run.finish()
+    return run
+
+
+@pytest.mark.usefixtures("their_bridge", "unchanged")
+def test_what_somebody_else_runs_is_measured_and_given_back(
+    start: Callable[..., UserRun], tmp_path: Path
+) -> None:
+    run = measured(start, tmp_path, "throughput,latency,reset")
+    content = run.json()
+    found = {r["test"]: r for r in content["results"]}
+    assert found["throughput"]["goals"][0]["lower_bound_fps"], run.output
+    assert found["latency"]["status"] == "measured"
+    (scenario,) = content["scenarios"]
+    assert scenario["facts"]["vswitch"]["name"] == "their bridge"
+    assert "somebody else runs the external DUT" in " ".join(run.output.split())
+
+
+@pytest.mark.usefixtures("their_bridge", "unchanged")
+def test_a_dut_that_forwards_nothing_is_named_with_the_way(
+    start: Callable[..., UserRun], tmp_path: Path
+) -> None:
+    ip("-n", THEIRS, "link", "set", "vpxd1", "nomaster")
+    run = measured(start, tmp_path, "throughput")
+    said = " ".join(run.output.split())
+    assert "nothing came back from the external DUT their bridge on the way vpxt0 to vpxt1" in said
+    assert run.process.returncode == 1

@@ -1,0 +1,73 @@
+"""The picture of a deployment: every part, port and cable of the plan is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.result import ScenarioFacts
+from vnetperf.report.picture import MOST, WIDTH, Picture, picture
+
+
+def drawn(name: str, vnfs: int | None = None, **changes: Any) -> Picture:
+    graph = make_deployment(name, vnfs)
+    cores = {"tester": [1], "pmd": [2, 3]} | {f"vnf{n}": [4 + n] for n in range(graph.vnf_count)}
+    plan = {
+        "scenario": {
+            "deployment": graph.model_dump(mode="json"),
+            **{"vswitch": "dpdk", "vnf": "vloop", "generator": "loadgen"},
+        },
+        "testbed": {"name": "lab1"},
+        "wire": "memif",
+        "placement": {"cores": cores},
+        **changes,
+    }
+    found = picture(ScenarioFacts(scenario=f"{name}_dpdk", plan=plan), "host-7")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "vnfs"),
+    [("phy2phy", 0), ("pvp", 1), ("pvvp", 3), ("pvpv", 2), ("pvvp", 64), ("p2v", 0), ("v2v", 0)],
+)
+def test_parts_are_in_their_host_and_ports_in_the_picture(name: str, vnfs: int) -> None:
+    found = drawn(name, vnfs or None)
+    (host,) = found.hosts
+    assert host.name == "lab1 on host-7"
+    for box in found.parts:
+        assert host.x < box.x
+        assert box.x + box.width < host.x + host.width
+        assert host.y < box.y
+        assert box.y + box.height < host.y + host.height < found.height
+    assert len(found.parts) == 2 + min(vnfs, MOST)
+    for pin in found.pins:
+        assert 0 < pin.x < WIDTH
+        assert 0 < pin.y < found.height
+
+
+def test_cores_wires_and_names_are_told() -> None:
+    found = drawn("pvp")
+    assert {box.name: box.lines for box in found.parts} == {
+        "tester: loadgen": ("core 1",),
+        "vSwitch: dpdk": ("cores 2, 3",),
+        "vnf0": ("vloop", "core 4"),
+    }
+    assert {pin.name for pin in found.pins} >= {"port 0", "port 1", "phy0", "phy1", "vnf0.0"}
+    assert [join.label for join in found.joins if join.css == "cable"] == ["memif", "memif"]
+    assert sum(join.css == "forwards" for join in found.joins) == 3  # two hops, and the VNF
+
+
+def test_an_external_dut_has_a_box_of_its_own() -> None:
+    ports = [{"tester": "eth2", "dut": "port 7"}, {"tester": "eth3", "dut": ""}]
+    testbed = {"name": "lab1", "external": {"name": "rack switch", "ports": ports}}
+    found = drawn("phy2phy", testbed=testbed, wire="external")
+    assert [box.name for box in found.hosts] == ["external DUT, run by others", "lab1 on host-7"]
+    assert [join.label for join in found.joins if join.css == "cable"] == ["eth2 - port 7", "eth3"]
+
+
+def test_what_the_log_does_not_have_is_not_drawn() -> None:
+    assert picture(ScenarioFacts(scenario="pvp_dpdk")) is None
+    assert picture(ScenarioFacts(scenario="pvp_dpdk", plan={"scenario": {"vswitch": "x"}})) is None

@@ -1,0 +1,345 @@
+"""A picture of what was deployed: hosts, the parts on them with their ports, what joins these.
+
+From the bottom up: the tester, the vSwitch, the VNFs. A box around parts is a host; parts of
+another host, or of somebody else, are in a box of their own. `picture` of parts.html.j2 draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from pydantic import ValidationError
+
+from vnetperf.model.deployment import Deployment, Port, VnfPort
+from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.report.text import printable
+
+#: Units of the picture: its width, the margins of hosts and parts, heights, a character's width.
+WIDTH, MARGIN, PAD = 480, 6, 14
+PART, SWITCH, TESTER, GAP, NAME, CHARACTER = 74, 104, 50, 46, 26, 6.6
+#: First line of a part below its upper edge: there is room for forwarding between its ports.
+FIRST, FIRST_OF_SWITCH = 21, 46
+#: VNFs that are drawn; of more, the first and the last.
+MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A host or a part.
+
+    Attributes:
+        name: What it is called.
+        lines: What stands below the name.
+        x: Left edge. So do those that follow, in units of the picture.
+        y: Upper edge.
+        width: Width.
+        height: Height.
+        css: Class names.
+        first: Where the name's line stands.
+    """
+
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+    first: float
+    lines: tuple[str, ...] = ()
+    css: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What joins two ports: a cable, an attachment, or forwarding inside of a part.
+
+    Attributes:
+        path: An SVG path.
+        css: Class names.
+        label: What it is; "" for nothing.
+        x: Where the label stands.
+        y: Where the label stands.
+        end: True where it ends there.
+    """
+
+    path: str
+    css: str
+    label: str = ""
+    x: float = 0.0
+    y: float = 0.0
+    end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A port, drawn on the edge of its part.
+
+    Attributes:
+        name: "phy0".
+        x: Its middle.
+        y: Its middle.
+        below: True where its name stands below it.
+    """
+
+    name: str
+    x: float
+    y: float
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture.
+
+    Attributes:
+        title: What is shown, for readers who do not see it.
+        scenarios: What was deployed so.
+        hosts: Hosts.
+        parts: Parts.
+        pins: Ports.
+        joins: Cables, attachments, forwarding.
+        height: Its height; its width is `WIDTH`.
+    """
+
+    title: str
+    scenarios: tuple[str, ...]
+    hosts: tuple[Box, ...]
+    parts: tuple[Box, ...]
+    pins: tuple[Pin, ...]
+    joins: tuple[Join, ...]
+    height: float
+    width: int = WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Parts side by side on one host: name and lines of each."""
+
+    host: str
+    parts: tuple[tuple[str, tuple[str, ...], str], ...]
+
+
+def pictures(results: RunResults) -> list[Picture]:
+    """Every deployment of a run; those that look alike as one."""
+    found: dict[Picture, list[str]] = {}
+    for facts in results.scenarios:
+        host = str(results.machine_of(facts.scenario).get("hostname", ""))
+        if not facts.error and (drawn := picture(facts, host)) is not None:
+            found.setdefault(drawn, []).append(facts.scenario)
+    return [
+        Picture(p.title, tuple(names), p.hosts, p.parts, p.pins, p.joins, p.height)
+        for p, names in found.items()
+    ]
+
+
+def picture(facts: ScenarioFacts, hostname: str = "") -> Picture | None:
+    """A deployment; None where its log does not have the plan."""
+    scenario = facts.plan.get("scenario", {})
+    try:
+        graph = Deployment.model_validate(scenario.get("deployment"))
+    except ValidationError:
+        return None
+    testbed = facts.plan.get("testbed") or {}
+    words = (str(testbed.get("name", "")), hostname)
+    host = " on ".join(dict.fromkeys(word for word in words if word)) or "host"
+    theirs = (testbed.get("external") or {}) if facts.plan.get("wire") == "external" else {}
+    rows = [
+        _Row(host, (_part(facts, "tester", f"tester: {scenario.get('generator', '')}", "tester"),)),
+        _Row(
+            "external DUT, run by others" if theirs else host,
+            (_switch(facts, theirs),),
+        ),
+    ]
+    if graph.vnf_count:
+        rows.append(_Row(host, tuple(_vnfs(facts, graph))))
+    return _Drawing(facts, graph, rows).made()
+
+
+def _part(facts: ScenarioFacts, role: str, name: str, css: str) -> tuple[str, tuple[str, ...], str]:
+    """A part with the processors of its threads."""
+    placement = facts.plan.get("placement") or {}
+    cores = (placement.get("cores") or {}).get(role)
+    loose = (placement.get("unpinned") or {}).get(role)
+    lines = [f"core{'s' * (len(cores) > 1)} {_numbers(cores)}"] if cores else []
+    lines += [f"anywhere on {_numbers(loose)}"] if loose else []
+    return name, tuple(lines), css
+
+
+def _numbers(found: Sequence[int]) -> str:
+    return ", ".join(map(str, found)) if len(found) <= 6 else f"{found[0]} ... {found[-1]}"
+
+
+def _switch(facts: ScenarioFacts, theirs: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
+    name = str(facts.plan["scenario"].get("vswitch", ""))
+    placement = facts.plan.get("placement") or {}
+    told = facts.facts.get("vswitch") or {}
+    version = str(told.get("version", "")) if isinstance(told, Mapping) else ""
+    if theirs:
+        return str(theirs.get("name") or name), ((version,) if version else ()), "switch theirs"
+    roles = [r for r in (placement.get("cores") or {}) if r != "tester" and not r.startswith("vnf")]
+    cores = sorted({cpu for role in roles for cpu in placement["cores"][role]})
+    where = f"core{'s' * (len(cores) > 1)} {_numbers(cores)}" if cores else "in the kernel"
+    lines = (version.partition("\n")[0], where) if version else (where,)
+    return f"vSwitch: {name}", lines, "switch"
+
+
+def _vnfs(facts: ScenarioFacts, graph: Deployment) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    vnf = str(facts.plan["scenario"].get("vnf", ""))
+    numbers = range(graph.vnf_count)
+    for number in numbers if len(numbers) <= MOST else (0, -1, numbers[-1]):
+        if number < 0:
+            yield f"... {len(numbers) - 2} more", (), "vnf more"
+            continue
+        name, lines, css = _part(facts, f"vnf{number}", f"vnf{number}", "vnf")
+        yield name, (vnf, *lines), css
+
+
+class _Drawing:
+    """Places everything.
+
+    Args:
+        facts: The deployment.
+        graph: Its graph.
+        rows: Its parts, from the bottom up.
+    """
+
+    def __init__(self, facts: ScenarioFacts, graph: Deployment, rows: Sequence[_Row]) -> None:
+        self._facts, self._graph, self._rows = facts, graph, rows
+        self._hosts: list[Box] = []
+        self._parts: list[list[Box]] = []
+        self._pins: dict[str, Pin] = {}
+        self._joins: list[Join] = []
+
+    def made(self) -> Picture:
+        """The picture."""
+        height = self._place_boxes()
+        self._place_ports()
+        self._join()
+        name = self._facts.plan["scenario"]["deployment"]["name"]
+        parts = tuple(box for row in self._parts for box in row)
+        return Picture(
+            title=f"{name}: " + ", ".join(box.name for box in parts),
+            scenarios=(),
+            hosts=tuple(self._hosts),
+            parts=parts,
+            pins=tuple(self._pins.values()),
+            joins=tuple(self._joins),
+            height=height,
+        )
+
+    def _place_boxes(self) -> float:
+        """Rows from the top down, in boxes of their hosts; returns the whole height."""
+        self._parts = [[] for _ in self._rows]
+        y = float(MARGIN)
+        numbered = [(number, row) for number, row in enumerate(self._rows)][::-1]
+        for host, held in groupby(numbered, key=lambda one: one[1].host):
+            rows = list(held)
+            top = y
+            y += PAD if self._hosts else NAME  # cables come from above to all but the first
+            for number, row in rows:
+                self._parts[number] = list(self._side_by_side(row, y))
+                y += self._parts[number][0].height + GAP
+            below = bool(self._hosts)
+            y += (NAME if below else PAD) - GAP
+            css = "host theirs" if rows[0][1].parts[0][2] == "switch theirs" else "host"
+            name, width = _short(host, WIDTH - 40), WIDTH - 2 * MARGIN
+            line = y - 9 if below else top + 18
+            self._hosts.append(Box(name, MARGIN, top, width, y - top, line, css=css))
+            y += GAP - PAD
+        return y - GAP + PAD + MARGIN
+
+    def _side_by_side(self, row: _Row, y: float) -> Iterator[Box]:
+        room = WIDTH - 2 * (MARGIN + PAD)
+        width = (room - PAD * (len(row.parts) - 1)) / len(row.parts)
+        for number, (name, lines, css) in enumerate(row.parts):
+            x = MARGIN + PAD + number * (width + PAD)
+            crossed = "switch" in css and len(self._rows) > 2  # forwarding passes between ports
+            text = width * 0.55 if crossed else width - 16
+            short = tuple(_short(line, text) for line in lines[:2])
+            height, first = (SWITCH, FIRST_OF_SWITCH) if crossed else (PART, FIRST)
+            height = TESTER if css == "tester" else height
+            yield Box(_short(name, width - 16), x, y, width, height, y + first, short, css)
+
+    def _place_ports(self) -> None:
+        (tester,), (switch,) = self._parts[0], self._parts[1]
+        for number, end in enumerate(self._graph.ends):
+            x = switch.x + switch.width * (0.2, 0.8)[number]
+            self._pins[f"tester{number}"] = Pin(f"port {number}", x, tester.y, below=True)
+            self._pins[str(end)] = Pin(str(end), x, switch.y + switch.height)
+        for box in self._parts[2] if len(self._parts) > 2 else ():
+            for index in (0, 1) if "more" not in box.css else ():
+                x = box.x + box.width * (0.18, 0.68)[index]
+                port = f"{box.name}.{index}"
+                self._pins[port] = Pin(port, x, switch.y, below=True)
+                self._pins[f"{port} of the VNF"] = Pin(str(index), x, box.y + box.height)
+
+    def _join(self) -> None:
+        kinds = self._kinds()
+        for number, end in enumerate(self._graph.ends):
+            label = kinds[number]
+            self._cable(f"tester{number}", str(end), "cable", label)
+        for port in map(str, self._graph.vnf_ports()):
+            if f"{port} of the VNF" in self._pins:
+                self._cable(port, f"{port} of the VNF", "attached")
+        for a, b in dict.fromkeys(tuple(sorted((h.src, h.dst), key=str)) for h in self._graph.hops):
+            self._inside(a, b)
+        for number in range(self._graph.vnf_count):
+            ends = [self._pins.get(f"vnf{number}.{index} of the VNF") for index in (0, 1)]
+            if ends[0] and ends[1]:
+                self._joins.append(_bow(ends[0], ends[1], -12))
+
+    def _kinds(self) -> tuple[str, str]:
+        """What is between each of the tester's ports and the vSwitch."""
+        plan = self._facts.plan
+        nics = {(n["wire"], n["side"]): n for n in plan.get("nics") or ()}
+        theirs = ((plan.get("testbed") or {}).get("external") or {}).get("ports") or ()
+
+        def kind(number: int, end: Port) -> str:
+            if isinstance(end, VnfPort):
+                return "in a VNF's place"
+            if plan.get("wire") == "external" and number < len(theirs):
+                ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
+                return " - ".join(filter(None, ends))
+            pair = [nics.get((number, side), {}).get("pci", "") for side in ("tester", "dut")]
+            return f"{pair[0]} - {pair[1]}" if all(pair) else str(plan.get("wire", ""))
+
+        first, second = (kind(n, end) for n, end in enumerate(self._graph.ends))
+        return first, second
+
+    def _cable(self, a: str, b: str, css: str, label: str = "") -> None:
+        one, other = self._pins[a], self._pins[b]
+        path = f"M{one.x:.0f} {one.y:.0f}L{other.x:.0f} {other.y:.0f}"
+        middle = (one.y + other.y) / 2 + 4
+        room = WIDTH * 0.3
+        end = one.x > WIDTH / 2
+        at = one.x - 9 if end else one.x + 9
+        self._joins.append(Join(path, css, _short(label, room), at, middle, end))
+
+    def _inside(self, a: Port, b: Port) -> None:
+        """Forwarding of the vSwitch between two of its ports."""
+        one, other = self._pins.get(str(a)), self._pins.get(str(b))
+        if one is None or other is None:
+            return
+        if one.y == other.y:
+            self._joins.append(_bow(one, other, 20 if one.below else -14))
+            return
+        lower, upper = sorted((one, other), key=lambda pin: -pin.y)
+        bend = (lower.y + upper.y) / 2
+        path = f"M{lower.x:.0f} {lower.y:.0f}C{lower.x:.0f} {bend:.0f} {upper.x:.0f} {bend:.0f} "
+        self._joins.append(Join(f"{path}{upper.x:.0f} {upper.y:.0f}", "forwards"))
+
+
+def _bow(one: Pin, other: Pin, depth: float) -> Join:
+    """Forwarding between two ports of one edge."""
+    y = one.y + depth * 1.4
+    path = f"M{one.x:.0f} {one.y:.0f}C{one.x:.0f} {y:.0f} {other.x:.0f} {y:.0f} "
+    return Join(f"{path}{other.x:.0f} {other.y:.0f}", "forwards")
+
+
+def _short(text: str, room: float) -> str:
+    """A text that has room."""
+    most = max(4, int(room / CHARACTER))
+    text = printable(text)
+    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
