@@ -38,6 +38,7 @@ from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
+from vnetperf.deployment.trial import DutWatch, begin_watch, check_path, end_watch, learn
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid
 from vnetperf.host.locks import LockHolder
@@ -97,6 +98,15 @@ CALLS = frozenset(
         "hello",
         "inventory",
         "deploy",
+        "open",
+        "lay_cables",
+        "bring_up",
+        "check_path",
+        "facts",
+        "counters",
+        "learn",
+        "begin_watch",
+        "end_watch",
         "run_trial",
         "captured",
         "users_transfer",
@@ -235,6 +245,7 @@ class Agent:
         self.roots = roots or HostRoots()
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
+        self._watching: DutWatch | None = None
         self._moves = 0
         #: Why directories of the controller's import path were left out.
         self._left_out: list[str] = []
@@ -399,6 +410,74 @@ class Agent:
         )
         return self.deployment.facts.model_dump(mode="json")
 
+    def call_open(self, plan: dict[str, Any]) -> str:
+        """Take this host for its part of a deployment; its network namespace."""
+        self.call_teardown()
+        checked = self._checked(plan, make_plan)
+        facts = self._facts(checked.testbed)
+        self.deployment = LiveDeployment.open(
+            checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
+        )
+        return str(self.deployment.machine.netns)
+
+    def call_lay_cables(self, cables: dict[str, str]) -> dict[str, str]:
+        """Join this host to others' namespaces: number of a cable -> interface at both ends."""
+        machine = self._deployed("lay_cables").machine
+        mtu = self._deployed("lay_cables").plan.scenario.mtu
+        return {
+            number: machine.lay_cable(int(number), Path(far), mtu) for number, far in cables.items()
+        }
+
+    def call_bring_up(self, cables: dict[str, str]) -> None:
+        """Start this host's parts, with the interface of each cable."""
+        named = {int(number): netdev for number, netdev in cables.items()}
+        self._deployed("bring_up").bring_up(named)
+
+    def call_check_path(self) -> dict[str, Any]:
+        """Check, from the tester's host, that frames come through."""
+        return check_path(self._deployed("check_path"))
+
+    def call_facts(self, path_check: dict[str, Any]) -> Any:
+        """What is known of this host's parts."""
+        deployment = self._deployed("facts")
+        deployment.note_facts(path_check)
+        return deployment.facts.model_dump(mode="json")
+
+    def call_counters(self) -> Any:
+        """Counters of the DUT's ports here."""
+        found = self._deployed("counters").counters()
+        return {name: hop.model_dump(mode="json") for name, hop in found.items()}
+
+    def call_learn(self, spec: dict[str, Any]) -> dict[str, str]:
+        """Send a trial's learning frames; how the trial failed by that, or nothing."""
+        deployment = self._deployed("learn")
+        try:
+            learn(deployment, TrialSpec.model_validate(spec))
+        except errors.GeneratorError as error:
+            return {"failed": "generator", "failure": str(error)}
+        except (errors.DutError, errors.HostError) as error:
+            return {"failed": "dut", "failure": str(deployment.cause(error))}
+        return {}
+
+    def call_begin_watch(self) -> str:
+        """Begin to watch the DUT's parts here, for a trial of another host's tester.
+
+        The answer is what of them has died; "" for nothing.
+        """
+        deployment = self._deployed("begin_watch")
+        try:
+            self._watching = begin_watch(deployment)
+        except (errors.DutError, errors.HostError) as error:
+            return str(deployment.cause(error))
+        return ""
+
+    def call_end_watch(self) -> Any:
+        """What they have counted since."""
+        watching, self._watching = self._watching, None
+        if watching is None:
+            raise errors.HostError("nothing is watched", where="end_watch")
+        return end_watch(self._deployed("end_watch"), watching).model_dump(mode="json")
+
     def _on_live(self, counts: LiveCounts) -> None:
         self._send({"event": "live", "counts": counts.model_dump(mode="json")})
 
@@ -468,6 +547,7 @@ class Agent:
     def call_teardown(self) -> list[str]:
         """Take the deployment away, if there is one."""
         deployment, self.deployment = self.deployment, None
+        self._watching = None
         return deployment.teardown() if deployment is not None else []
 
 
@@ -500,8 +580,8 @@ def _restore_patiently(
     return reports[-1]
 
 
-def serve(channel: Any, *, restricted: bool = False) -> None:
-    """Entry point of the agent's process."""
+def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
+    """Entry point of the agent's process, of a host that is namespaces of a machine by its name."""
     os.chdir("/")  # where it was started is the controller's
     # Ctrl-C and Ctrl-Z reach the whole foreground group; the controller decides what the first one
     # means, and while the second one stops it, this process has to see its silence.
@@ -511,7 +591,7 @@ def serve(channel: Any, *, restricted: bool = False) -> None:
     line = Line(channel)
     ROOT.addHandler(ForwardingHandler(_log_to(line)))
     ROOT.setLevel(logging.DEBUG)
-    Agent(line, restricted=restricted).serve()
+    Agent(line, HostRoots.of_host(host), restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
         why = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"

@@ -41,6 +41,12 @@ STOPPED_FAREWELL_S = 0.5
 LOOK_S = 0.5
 #: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of agent.py.
 BEAT_S = 5.0
+#: No question is put to a terminal, no unknown host is trusted, a host that is not there is found
+#: in time, and a connection that is lost ends.
+SSH_OPTIONS = (
+    "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=8 "
+    "-o ServerAliveInterval=5 -o ServerAliveCountMax=6"
+)
 RESTORED = "the machine has been restored"
 Event = Callable[[dict[str, Any]], None]
 
@@ -76,8 +82,8 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
-def _local_program() -> str:
-    """The agent's program on this machine.
+def _local_program(host: str = "") -> str:
+    """The agent's program on this machine, or for a host that is namespaces of it.
 
     Its isolated Python knows neither the user's own packages nor PYTHONPATH, where this package's
     dependencies may be. The package's own directory is what already runs as this user.
@@ -85,7 +91,8 @@ def _local_program() -> str:
     path = [str(Path(p).absolute()) for p in sys.path if p and not why_untrusted(Path(p))]
     path.append(str(Path(__file__).parents[2]))
     extend = f"sys.path += [p for p in {path!r} if p not in sys.path]"
-    return f"import sys; {extend}; {_AGENT_PROGRAM}"
+    serve = f"serve(channel, host={host!r})" if host else "serve(channel)"
+    return f"import sys; {extend}; from vnetperf.agent.agent import serve; {serve}"
 
 
 def _sudo_starts(*argv: str) -> bool:
@@ -130,9 +137,15 @@ class AgentClient:
         self.process: tuple[int, ...] = ()
         self.troubles: tuple[str, ...] = ()
         self.last_restore: dict[str, Any] = {}
+        self._greeted: dict[str, Any] = {}
         self._heartbeat: _Heartbeat | None = None
         self._group: Any = None
         self._channel: Any = None
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether the agent is on this machine, be it for a host within it."""
+        return not self.testbed.agent.transport.startswith("ssh=")
 
     def _connect(self) -> Any:
         if self._channel is not None:
@@ -142,13 +155,13 @@ class AgentClient:
         self._group = execnet.Group()
         try:
             gateway = self._group.makegateway(self._specification())
-            here = self.testbed.agent.transport == "local"
-            self._channel = gateway.remote_exec(_local_program() if here else _AGENT_PROGRAM)
+            program = _local_program(self.testbed.agent.netns_host)
+            self._channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
             self._heartbeat = _Heartbeat(self._channel)
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
             raise self._cannot_start(error) from error
-        path = [p for p in sys.path if p] if self.testbed.agent.transport == "local" else []
+        path = [p for p in sys.path if p] if self._is_here else []
         try:
             hello = {"path": path, "plugins": registry.registered(), "predecessor": self.process}
             hello["version"] = __version__
@@ -159,6 +172,7 @@ class AgentClient:
         for report in answer["restored"]["restored"] if self.process else ():
             found = {key: report[key] for key in ("troubles", "differences")}
             self.on_event({"event": "restored", "scenario": "an agent that died", **found})
+        self._greeted = answer
         self.process = tuple(answer["process"])
         self.troubles = tuple(answer["troubles"])
         self.last_restore = dict(answer["last"])
@@ -168,13 +182,21 @@ class AgentClient:
 
     def _cannot_start(self, error: Exception) -> errors.HostError:
         where = self.testbed.agent.transport
-        if where == "local" and os.geteuid() and not _can_sudo():
+        if self._is_here and os.geteuid() and not _can_sudo():
             return errors.HostError(
                 "the agent cannot be started: it changes this machine as root, you are not root, "
                 "and `sudo -n` does not start it",
                 where=where,
                 cure="run as root, or have `vnetperf launcher --install` allow this user to start "
                 "it (docs/security.md)",
+            )
+        if not self._is_here and type(error).__name__ == "HostNotFound":
+            to = where.removeprefix("ssh=").partition("//")[0]
+            return errors.HostError(
+                "the host cannot be reached by ssh, which states above why",
+                where=where,
+                accepted=f"a host that `ssh -o BatchMode=yes {to} true` reaches without a question",
+                cure="log in once by hand, so that its key is known and yours is accepted there",
             )
         return errors.HostError(
             f"the agent cannot be started: {_last_line(error)}",
@@ -183,14 +205,23 @@ class AgentClient:
         )
 
     def _specification(self) -> str:
-        if self.testbed.agent.transport != "local":
-            return f"{self.testbed.agent.transport}//execmodel=main_thread_only"
+        transport = self.testbed.agent.transport
+        if transport.startswith("ssh="):
+            return f"ssh={SSH_OPTIONS} {transport.removeprefix('ssh=')}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
         own = os.geteuid() == 0 or (self._read_only and not _can_sudo())
+        if self.testbed.agent.netns_host and not own and not _has_general_sudo():
+            raise errors.HostError(
+                "hosts within this machine are made by root, and the launcher makes none",
+                where=self.testbed.agent.transport,
+                cure="run as root, or on a testbed of one host",
+            )
         if not own and LAUNCHER.exists() and not _has_general_sudo():
             return f"popen//python=sudo -n {LAUNCHER}//execmodel=main_thread_only"
         # Isolated: nothing is imported from the current directory or what variables name.
         sudo = "" if own else "sudo -n "
+        if self.testbed.agent.netns_host and (sudo or os.geteuid() == 0):
+            sudo += "unshare --net -- "  # a namespace of the host's own, which ends with the agent
         return f"popen//python={sudo}{sys.executable} -I//execmodel=main_thread_only"
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
@@ -265,6 +296,11 @@ class AgentClient:
             cure="`vnetperf restore` shows whether anything is left; run the case again",
         )
 
+    def hello(self) -> dict[str, Any]:
+        """Start the agent, which restores its machine first; what it found."""
+        self._connect()
+        return self._greeted
+
     def inventory(self) -> MachineFacts:
         """Look at the machine."""
         answer = self.call("inventory", testbed=self.testbed.model_dump(mode="json"))
@@ -314,7 +350,7 @@ class AgentClient:
             self._drop(STOPPED_FAREWELL_S)
             return
         self._drop()
-        if self.testbed.agent.transport == "local" and self.process:
+        if self._is_here and self.process:
             agent = ProcessId(*self.process)
             wait_at_most(lambda: not agent.alive(), FAREWELL_S, "the agent's end", poll_s=0.05)
 

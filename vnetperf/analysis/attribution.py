@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 
@@ -9,11 +11,13 @@ from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 INSIDE_SUFFIX = " (inside)"
 
 
-def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
+def lost_at(
+    deployment: Deployment, result: TrialResult, hosts: Mapping[str, str] | None = None
+) -> dict[str, int]:
     """Follow each direction's frames along its path and note where they become fewer.
 
     Chains of a parallel deployment have paths of equal length; their counters are added up
-    position by position.
+    position by position. Where there are several hosts, `hosts` has that of each port.
     """
     if not result.hops:
         return {}
@@ -22,7 +26,9 @@ def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
     for counts in result.directions:
         if result.lost(counts) <= 0:
             continue
-        for place, frames in _lost_along_path(deployment, by_port, result, counts).items():
+        for place, frames in _lost_along_path(
+            deployment, by_port, result, counts, hosts=hosts or {}
+        ).items():
             places[place] = places.get(place, 0) + frames
     return _split_inside(places, result.hops)
 
@@ -34,7 +40,8 @@ def _split_inside(places: dict[str, int], hops: tuple[HopCounters, ...]) -> dict
         left = frames
         for hop in hops:
             name = hop.port.removesuffix(INSIDE_SUFFIX)
-            if name == hop.port or f"inside {name.partition('.')[0]}" != place:
+            inside = f"inside {name.partition('.')[0]}"
+            if name == hop.port or inside != place.partition(" on ")[0]:
                 continue
             dropped = min(left, hop.rx_dropped + hop.tx_dropped)
             if dropped > 0:
@@ -50,6 +57,8 @@ def _lost_along_path(
     by_port: dict[str, HopCounters],
     result: TrialResult,
     counts: DirectionCounts,
+    *,
+    hosts: Mapping[str, str],
 ) -> dict[str, int]:
     source = deployment.ends[counts.direction]
     paths = [deployment.path(source, chain) for chain in range(deployment.chains)]
@@ -59,7 +68,7 @@ def _lost_along_path(
     # Even positions of a path are where the vSwitch takes frames in, odd ones where it puts out.
     for position, ports in enumerate(zip(*paths, strict=True)):
         here = set(ports)
-        passed.append(_place(position, here))
+        passed.append(_place(position, here, hosts))
         if not all(str(port) in by_port for port in here):
             continue
         field = "rx" if position % 2 == 0 else "tx"
@@ -76,11 +85,13 @@ def _lost_along_path(
     return found
 
 
-def _place(position: int, ports: set[Port]) -> str:
+def _place(position: int, ports: set[Port], hosts: Mapping[str, str]) -> str:
     names = ", ".join(sorted(str(port) for port in ports))
-    if position == 0:
-        return f"tester to {names}"
-    if position % 2:
-        return f"vSwitch to {names}"
     vnfs = sorted({f"vnf{port.vnf}" for port in ports if isinstance(port, VnfPort)})
-    return f"inside {', '.join(vnfs)}"
+    at = sorted({hosts[str(port)] for port in ports if str(port) in hosts})
+    where = f" on {', '.join(at)}" if at else ""
+    if position == 0:
+        return f"tester to {names}{where}"
+    if position % 2:
+        return f"vSwitch to {names}{where}"
+    return f"inside {', '.join(vnfs)}{where}" if vnfs else f"cable to {names}{where}"

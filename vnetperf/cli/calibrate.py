@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Calibrate, store and print."""
     from vnetperf import config
-    from vnetperf.agent.client import AgentClient
+    from vnetperf.agent.hosts import connect
     from vnetperf.deployment.planner import make_loop_plan
     from vnetperf.model.deployment import make_deployment
     from vnetperf.model.scenario import Scenario
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     loaded = config.load(given(arguments))
     check_backends(loaded)
-    client = AgentClient(loaded.testbed, print_event)
+    client = connect(loaded.testbed, print_event)
     try:
         facts = client.inventory()
         scenario = Scenario(

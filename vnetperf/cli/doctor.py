@@ -23,18 +23,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Look at the machine and plan every scenario."""
     from vnetperf import config
-    from vnetperf.agent.client import AgentClient
+    from vnetperf.agent.hosts import HostsClient, connect
     from vnetperf.runner.scenarios import check_backends
 
     loaded = config.load(given(arguments))
     check_backends(loaded)
-    client = AgentClient(loaded.testbed, read_only=True)
+    client = connect(loaded.testbed, read_only=True)
     try:
         facts = client.inventory()
     finally:
         client.close()
-    _print_machine(facts)
-    _print_last_restore(client.last_restore, client.troubles)
+    clients = client.clients if isinstance(client, HostsClient) else {"": client}
+    for number, (host, one) in enumerate(clients.items()):
+        if host:
+            print(("\n" if number else "") + f"host {host} ({one.testbed.agent.transport})")
+        _print_machine(facts.hosts.get(host, facts))
+        _print_last_restore(one.last_restore, one.troubles)
+    for cable in loaded.testbed.cables:
+        print(f"cable {' - '.join(cable.ends)}")
     return 0 if _print_scenarios(loaded, facts) else 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import get_args
 
 from vnetperf import config, registry
-from vnetperf.model.deployment import DEPLOYMENTS
+from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
 
@@ -21,7 +21,7 @@ def _scenarios() -> list[str]:
 #: Kind -> what it is for, and its names.
 KINDS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "scenarios": ("-k, as DEPLOYMENT_VSWITCH", _scenarios),
-    "deployments": ("-k, as part of a scenario", lambda: DEPLOYMENTS),
+    "deployments": ("-k, as part of a scenario", lambda: ALL_DEPLOYMENTS),
     "vswitches": ("-k, as part of a scenario", lambda: registry.names("vswitches")),
     "tests": ("--tests", lambda: get_args(TestName)),
     "presets": ("--preset", lambda: config.available("presets")),

@@ -1,23 +1,31 @@
-"""`vnetperf restore`: undoes what a run that died left on this machine."""
+"""`vnetperf restore`: undoes what runs that died left on this machine, or on a testbed's hosts."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
-from vnetperf.model.errors import HostError
+from vnetperf.model.errors import HostError, VnetperfError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are no options."""
-    del parser
+    """Add the options."""
+    parser.add_argument(
+        "--testbed", default="", help="restore every host of this testbed, by its agents"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Restore."""
+    return _restore_hosts(arguments.testbed) if arguments.testbed else _restore_machine()
+
+
+def _restore_machine() -> int:
     from vnetperf.host.session import is_root, restore
 
-    del arguments
     if not is_root():
         raise HostError(
             "only root can undo changes to this machine",
@@ -26,15 +34,46 @@ def run(arguments: argparse.Namespace) -> int:
     report = restore(on_run=lambda run_id: print(f"run {run_id}:"))
     for live in report.live:
         print(f"left alone: {live.describe()}")
-    for text in report.foreign:
-        print(f"left alone: {text}")
-    for undone in report.restored:
-        for step in undone.undone:
-            print(f"  undone: {step.what} ({step.outcome})")
-        for step in undone.failed:
-            print(f"  NOT undone: {step.what}: {step.outcome}", file=sys.stderr)
-    for text in (*report.unreadable, *report.damaged):
-        print(f"  needs a human: {text}", file=sys.stderr)
-    if not report.restored and report.complete:
-        print("nothing to restore: no dead run has left anything")
+    found = {**asdict(report), "restored": [asdict(one) for one in report.restored]}
+    _print_restored(found)
     return 0 if report.complete else 1
+
+
+def _restore_hosts(name: str) -> int:
+    """Restore each host of a testbed: an agent does it when it begins."""
+    from vnetperf.agent.client import AgentClient
+    from vnetperf.config.settings import read_testbed
+
+    testbed = read_testbed(name)
+    complete = True
+    for host in testbed.host_names:
+        client = AgentClient(testbed.of_host(host))
+        transport = client.testbed.agent.transport
+        print(f"host {host} ({transport}):" if host else f"{transport}:", flush=True)
+        try:
+            found = client.hello()
+            _print_restored(found["restored"])
+            for live in found["restored"]["live"]:
+                print(f"left alone: run {live['run_id']} of {live['user']} (pid {live['pid']})")
+            complete = complete and not found["troubles"]
+        except VnetperfError as error:  # the other hosts all the same
+            print(f"  NOT restored: {error}", file=sys.stderr, flush=True)
+            complete = False
+        finally:
+            client.close()
+    return 0 if complete else 1
+
+
+def _print_restored(found: Mapping[str, Any]) -> None:
+    for text in found["foreign"]:
+        print(f"left alone: {text}")
+    for undone in found["restored"]:
+        for step in undone["undone"]:
+            print(f"  undone: {step['what']} ({step['outcome']})")
+        for step in undone["failed"]:
+            print(f"  NOT undone: {step['what']}: {step['outcome']}", file=sys.stderr)
+    for text in (*found["unreadable"], *found["damaged"]):
+        print(f"  needs a human: {text}", file=sys.stderr)
+    failed = any(undone["failed"] for undone in found["restored"])
+    if not found["restored"] and not found["unreadable"] and not failed:
+        print("nothing to restore: no dead run has left anything")

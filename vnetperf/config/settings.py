@@ -361,13 +361,28 @@ def read_testbed(name: str) -> Testbed:
     path = find_file("testbeds", name)
     content = {"name": path.stem, **read_toml(path)}  # once: what is checked is what is used
     plain = not content.get("programs") and set(content) <= set(Testbed.model_fields)
-    takes = any(content.get(key) for key in ("isolated", "nics"))
+    takes = any(content.get(key) for key in ("isolated", "nics", "hosts"))
     if not plain or takes or content.get("agent", {}) not in ({}, {"transport": "local"}):
         check_trusted(path, "what this testbed file names")
-    if plain:
-        return validate(Testbed, content, str(path))
-    whole = validate(registry.testbed_model(), content, str(path))
-    return Testbed.model_validate(whole.model_dump(exclude_unset=True))
+    model = Testbed if plain else registry.testbed_model()
+    testbed = validate(model, content, str(path))
+    _check_programs_of_hosts(testbed, path)
+    if not plain:
+        testbed = Testbed.model_validate(testbed.model_dump(exclude_unset=True))
+    # One host is the same, whether it has a name or not.
+    return testbed.of_host(testbed.host_names[0]) if len(testbed.hosts) == 1 else testbed
+
+
+def _check_programs_of_hosts(testbed: Testbed, path: Path) -> None:
+    named = {(name, key) for name, host in testbed.hosts.items() for key in host.programs}
+    known = {program.setting for program in registry.programs().values()} if named else set()
+    for name, key in sorted(named):
+        if key not in known:
+            raise ConfigError(
+                f"unknown key{did_you_mean(key, known)}",
+                where=f"{path}: hosts.{name}.programs.{key}",
+                accepted=", ".join(sorted(known)),
+            )
 
 
 def guest_options(given: tuple[str, ...]) -> GuestOptions:

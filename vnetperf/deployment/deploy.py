@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, OnRestored
 from vnetperf.host.wait import wait_at_most
-from vnetperf.model.deployment import Attachment, VnfPort, WireEnd, vnf_mac
+from vnetperf.model.deployment import Attachment, PhyPort, VnfPort, WireEnd, vnf_mac
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -88,6 +88,13 @@ def dedicated_facts(plan: Plan) -> dict[str, Any]:
             "interrupts on pollers": [f"{n} ({users})" for n, users in there.items()] or "none",
         }
     }
+
+
+def _required(end: WireEnd | None, port: PhyPort) -> WireEnd:
+    """The tester's end of a wire, which its own host must have."""
+    if end is None:
+        raise HostError("the tester's end is at another host", where=str(port))
+    return end
 
 
 def _place_of(end: WireEnd | Attachment) -> str:
@@ -166,6 +173,7 @@ class LiveDeployment:
         self._tester_ends: tuple[WireEnd, ...] = ()
         self._attachments: list[Attachment] = []
         self._offers: list[tuple[Attachment, Attachment]] = []
+        self._began = time.monotonic()
 
     @classmethod
     def deploy(
@@ -178,7 +186,34 @@ class LiveDeployment:
         confirm: Confirm | None = None,
         on_restored: OnRestored | None = None,
     ) -> LiveDeployment:
-        """Deploy a plan; when anything fails, the machine is as it was."""
+        """Deploy a plan of one host; when anything fails, the machine is as it was."""
+        deployment = cls.open(
+            plan, facts, roots=roots, on_wait=on_wait, confirm=confirm, on_restored=on_restored
+        )
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(deployment.run.close)
+            on_error.callback(deployment._stop_backends)
+            on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
+            deployment.bring_up()
+            path_check = trial.check_path(deployment)
+            log.info("frames come through: %s", path_check)
+            deployment.note_facts(path_check)
+            on_error.pop_all()
+        return deployment
+
+    @classmethod
+    def open(
+        cls,
+        plan: Plan,
+        facts: MachineFacts,
+        *,
+        roots: HostRoots | None = None,
+        on_wait: OnWait | None = None,
+        confirm: Confirm | None = None,
+        on_restored: OnRestored | None = None,
+    ) -> LiveDeployment:
+        """Take the host, its cores and its memory; nothing runs yet."""
+        began = time.monotonic()
         run = HostRun.open(
             testbed=MACHINE_LOCK,
             roots=roots,
@@ -186,61 +221,83 @@ class LiveDeployment:
             on_wait=on_wait,
             confirm=confirm,
             on_restored=on_restored,
+            follows=plan.follows,
         )
-        began = time.monotonic()
         with contextlib.ExitStack() as on_error:
             on_error.callback(run.close)
             deployment = cls(plan, facts, run)
-            on_error.callback(deployment._stop_backends)
-            on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
-            deployment._build()
-            path_check = trial.check_path(deployment)
-            log.info("frames come through: %s", path_check)
-            deployment.facts = ScenarioFacts(
-                scenario=plan.scenario.id,
-                plan=plan.model_dump(mode="json"),
-                facts=deployment._collect_facts(),
-                path_check=path_check,
-                deploy_s=round(time.monotonic() - began, 3),
-            )
+            deployment._began = began
+            dedicate_cores(deployment.machine, plan)
+            for memory in plan.memory:
+                deployment.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
             on_error.pop_all()
         return deployment
 
-    def _build(self) -> None:
-        """Wires, vSwitch, VNFs, connections, tester; what can start together does."""
-        dedicate_cores(self.machine, self.plan)
-        for memory in self.plan.memory:
-            self.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+    def note_facts(self, path_check: dict[str, Any]) -> None:
+        """Collect what is known of all parts, once frames come through."""
+        self.facts = ScenarioFacts(
+            scenario=self.plan.scenario.id,
+            plan=self.plan.model_dump(mode="json"),
+            facts=self._collect_facts(),
+            path_check=path_check,
+            deploy_s=round(time.monotonic() - self._began, 3),
+        )
+
+    def bring_up(self, cables: Mapping[int, str] | None = None) -> None:
+        """Wires, vSwitch, VNFs, connections, tester; what can start together does.
+
+        `cables` has the interface of each cable to another host, by its number.
+        """
         scenario = self.plan.scenario
         graph = scenario.deployment
-        wire = registry.load("wires", self.plan.wire)
-        wires = {p: wire(self.machine, self.plan, p.index).lay() for p in graph.phy_ports}
-        for port, (tester_end, dut_end) in wires.items():
-            log.info(
-                "wire of %s: tester %s, DUT %s", port, _place_of(tester_end), _place_of(dut_end)
+        ends = {port: self._ends_at(port, cables or {}) for port in graph.phy_ports}
+        self._dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
+        places: dict[VnfPort, Attachment] = {}
+        listening: list[bool] = []
+        if self.plan.has_dut:
+            offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
+            self._offers = offers
+            accepts = type(self.generator).capabilities.attachments
+            places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
+            listening = [all(a.vnf_is_server for a in pair) for pair in offers]
+            self._launch(offers, [n for n, listens in enumerate(listening) if listens])
+            self._attachments = [*places.values(), *(a for pair in offers for a in pair)]
+            # The tester finds nothing to plug into before; where it listens, its driver waits for
+            # the vSwitch, which tries again until somebody does.
+            self._start_vswitch(places.values())
+        if self.plan.has_tester:
+            self._tester_ends = tuple(
+                places[end].as_tester_end(number)
+                if isinstance(end, VnfPort)
+                else _required(ends[end][0], end)
+                for number, end in enumerate(graph.ends)
             )
-        self._dut_ends = [dut_end for _, dut_end in wires.values()]
-        offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
-        self._offers = offers
-        accepts = type(self.generator).capabilities.attachments
-        places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
-        listening = [all(a.vnf_is_server for a in pair) for pair in offers]
-        self._launch(offers, [n for n, listens in enumerate(listening) if listens])
-        self._attachments = [*places.values(), *(a for pair in offers for a in pair)]
-        # The tester finds nothing to plug into before; where it listens, its driver waits for the
-        # vSwitch, which tries again until somebody does.
-        self._start_vswitch(places.values())
-        self._tester_ends = tuple(
-            places[end].as_tester_end(number) if isinstance(end, VnfPort) else wires[end][0]
-            for number, end in enumerate(graph.ends)
-        )
-        log.info("connecting %s", scenario.generator)
-        self.generator.connect(self._tester_ends)
+            log.info("connecting %s", scenario.generator)
+            self.generator.connect(self._tester_ends)
         for core in self._mobile_cores():
             core.tester_ends = self._tester_ends
-        self._add_vnf_ports(attachment for pair in offers for attachment in pair)
-        self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
-        self._connect()
+        if self.plan.has_dut:
+            self._add_vnf_ports(attachment for pair in self._offers for attachment in pair)
+            self._launch(self._offers, [n for n, listens in enumerate(listening) if not listens])
+            self._connect()
+        elif self.plan.has_tester:
+            self.slices = self._cut_slices()
+
+    def _ends_at(
+        self, port: PhyPort, cables: Mapping[int, str]
+    ) -> tuple[WireEnd | None, WireEnd | None]:
+        """The tester's end and the DUT's of the wire at a port; None for one at another host."""
+        use = next((use for use in self.plan.cables if use.port == port.index), None)
+        if use is None:
+            found = registry.load("wires", self.plan.wire)(self.machine, self.plan, port.index)
+            tester_end, dut_end = found.lay()
+            places = f"tester {_place_of(tester_end)}, DUT {_place_of(dut_end)}"
+            log.info("wire of %s: %s", port, places)
+            return tester_end, dut_end
+        netdev = cables[use.cable]
+        end = WireEnd(wire=port.index, kind=self.plan.wire, side=use.side, netdev=netdev)
+        log.info("cable of %s to %s: %s", port, use.far, _place_of(end))
+        return (end, None) if use.side == "tester" else (None, end)
 
     @property
     def tester_ends(self) -> tuple[WireEnd, ...]:
@@ -331,18 +388,23 @@ class LiveDeployment:
         return set_slices_and_nice(self.pollers(), self.plan.placement.slice_us)
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """Busy threads of everything deployed."""
-        return (
-            *self.vswitch.pollers(),
-            *(poller for vnf in self.vnfs for poller in vnf.pollers()),
-            *self.generator.pollers(),
-        )
+        """Busy threads of everything deployed here."""
+        found: list[Pollers] = []
+        if self.plan.has_dut:
+            found += self.vswitch.pollers()
+            found += (poller for vnf in self.vnfs for poller in vnf.pollers())
+        if self.plan.has_tester:
+            found += self.generator.pollers()
+        return tuple(found)
 
     def _collect_facts(self) -> dict[str, Any]:
-        return {
-            "vswitch": self.vswitch.facts(),
-            "vnfs": [vnf.facts() for vnf in self.vnfs],
-            "generator": self.generator.facts(),
+        found: dict[str, Any] = {}
+        if self.plan.has_dut:
+            found["vswitch"] = self.vswitch.facts()
+            found["vnfs"] = [vnf.facts() for vnf in self.vnfs]
+        if self.plan.has_tester:
+            found["generator"] = self.generator.facts()
+        return found | {
             "wire": self.plan.wire,
             "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
@@ -360,14 +422,18 @@ class LiveDeployment:
             self._prepared_size = frame_size
 
     def counters(self) -> dict[str, HopCounters]:
-        """Counters of every port of the DUT, those kept inside VNFs too."""
+        """Counters of every port of the DUT here, those kept inside VNFs too."""
+        if not self.plan.has_dut:
+            return {}
         counters = [*self.vswitch.counters()]
         for vnf in self.vnfs:
             counters += vnf.counters()
         return {c.port: c for c in counters}
 
     def check_alive(self) -> None:
-        """Raise when a part of the DUT has ended."""
+        """Raise when a part of the DUT here has ended."""
+        if not self.plan.has_dut:
+            return
         self.vswitch.check_alive()
         for vnf in self.vnfs:
             vnf.check_alive()
@@ -408,7 +474,10 @@ class LiveDeployment:
     def _stop_backends(self) -> list[str]:
         """Stop everything in the opposite order; what fails is left to the journal."""
         troubles: list[str] = []
-        stages = ([self.generator.close], [v.stop for v in self.vnfs], [self.vswitch.stop])
+        tester = [self.generator.close] if self.plan.has_tester else []
+        vnfs = [v.stop for v in self.vnfs] if self.plan.has_dut else []
+        vswitch = [self.vswitch.stop] if self.plan.has_dut else []
+        stages: tuple[list[Callable[[], object]], ...] = ([*tester], [*vnfs], [*vswitch])
         for parts in stages:
             for error in run_all_to_end(parts):
                 if not isinstance(error, VnetperfError | OSError):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
+from vnetperf.deployment.hosts import HostShare, share_out
 from vnetperf.deployment.placement import place_roles, place_with_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
@@ -116,9 +117,8 @@ def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario; nothing on the machine is touched."""
     vswitch = registry.load("vswitches", scenario.vswitch)
-    vnf = registry.load_vnf(scenario.vnf)
     generator = registry.load("traffic", scenario.generator)
-    _require_root(facts)
+    vnf = registry.load_vnf(scenario.vnf)
     check_capabilities(scenario, vswitch, vnf, generator)
     if problem := generator.cannot_send(scenario, testbed):
         raise CapabilityError(
@@ -126,19 +126,18 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
-    users: list[tuple[str, Any]] = [(scenario.vswitch, vswitch), (scenario.generator, generator)]
-    if scenario.deployment.vnf_count:
-        users.append((scenario.vnf, vnf))
-    for name, backend in users:
-        problem = backend.missing(facts, scenario)
-        if problem:
-            raise CapabilityError(problem, where=f"{scenario.id}, {name}")
-    vnfs = range(scenario.deployment.vnf_count)
-    demands: tuple[RoleDemand, ...] = (
-        *tester_roles(scenario.generator, generator, testbed),
-        *vswitch.roles(scenario),
-        *(role for number in vnfs for role in vnf.roles(scenario, number)),
-    )
+    if testbed.hosts:
+        return _plan_hosts(scenario, testbed, facts)
+    if scenario.deployment.sites:
+        raise CapabilityError(
+            f"{scenario.deployment.name} has a vSwitch on each of "
+            f"{len(scenario.deployment.sites)} hosts, and testbed {testbed.name} is one",
+            where=scenario.id,
+            cure="--testbed two-hosts has two on this machine; docs/hosts.md describes others",
+        )
+    _require_root(facts)
+    _require_backends(scenario, facts, ("tester", "dut"))
+    demands = _demands(scenario, testbed, ("tester", "dut"))
 
     def place(near: int | None) -> tuple[Placement, int]:
         placed = place_with_vnfs(demands, testbed.cores, facts, near, scenario.vnf_placement)
@@ -157,11 +156,220 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
+    return _with_memory_and_commands(plan, facts)
+
+
+def _require_backends(scenario: Scenario, facts: MachineFacts, parts: tuple[str, ...]) -> None:
+    """Refuse what a host lacks for its parts of a deployment."""
+    users: list[tuple[str, Any]] = []
+    if "dut" in parts:
+        users.append((scenario.vswitch, registry.load("vswitches", scenario.vswitch)))
+    if "tester" in parts:
+        users.append((scenario.generator, registry.load("traffic", scenario.generator)))
+    if "dut" in parts and scenario.deployment.vnf_count:
+        users.append((scenario.vnf, registry.load_vnf(scenario.vnf)))
+    for name, backend in users:
+        problem = backend.missing(facts, scenario)
+        if problem:
+            raise CapabilityError(problem, where=f"{scenario.id}, {name}")
+
+
+def _demands(
+    scenario: Scenario, testbed: Testbed, parts: tuple[str, ...]
+) -> tuple[RoleDemand, ...]:
+    """Busy threads of the parts that are on a host."""
+    found: list[RoleDemand] = []
+    if "tester" in parts:
+        generator = registry.load("traffic", scenario.generator)
+        found += tester_roles(scenario.generator, generator, testbed)
+    if "dut" in parts:
+        vnf = registry.load_vnf(scenario.vnf)
+        found += registry.load("vswitches", scenario.vswitch).roles(scenario)
+        for number in range(scenario.deployment.vnf_count):
+            found += vnf.roles(scenario, number)
+    return tuple(found)
+
+
+def _with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
+    scenario = plan.scenario
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    vnf = registry.load_vnf(scenario.vnf)
+    generator = registry.load("traffic", scenario.generator)
     plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
-    commands = {**dedicated_commands(plan, facts), **vswitch.launch_lines(plan, facts)}
-    for number in vnfs:
-        commands |= vnf.launch_lines(plan, facts, number)
+    commands = dict(dedicated_commands(plan, facts))
+    if plan.has_dut:
+        commands |= vswitch.launch_lines(plan, facts)
+        for number in range(scenario.deployment.vnf_count):
+            commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
+
+
+#: What a cable between two hosts of namespaces is.
+CABLE_WIRE = "veth"
+
+
+def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+    """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
+    shares = share_out(scenario, testbed)
+    own = {share.host: scenario for share in shares}
+    for share in shares:
+        _require_root(facts.hosts[share.host])
+        own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
+        _require_backends(own[share.host], facts.hosts[share.host], share.parts)
+    _require_cable_wire(scenario, testbed, facts, shares)
+    placements = _place_hosts(shares, own, testbed, facts)
+    tester = next(share for share in shares if "tester" in share.parts)
+    wire, queues = _wire_of_tester(own[tester.host], testbed, facts, tester, placements)
+    plans: list[Plan] = []
+    for share in shares:
+        plan = Plan(
+            scenario=own[share.host],
+            testbed=registry.completed(testbed.of_host(share.host)),
+            wire=CABLE_WIRE,
+            placement=placements[share.host],
+            tester_rx_queues=queues,
+            memory=(),
+            refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+            host=share.host,
+            parts=share.parts,
+            cables=share.cables,
+            # Hosts of namespaces are of one machine, which the first of them holds.
+            follows=bool(plans),
+        )
+        plan = _with_memory_and_commands(plan, facts.hosts[share.host])
+        plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
+    return Plan(
+        scenario=scenario,
+        testbed=registry.completed(testbed),
+        wire=wire,
+        placement=placements[tester.host],
+        tester_rx_queues=queues,
+        memory=plans[-1].memory,
+        commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
+        refusal_is_loss=plans[0].refusal_is_loss,
+        hosts=tuple(plans),
+    )
+
+
+def _beside(own: tuple[MemoryPlan, ...], before: list[Plan]) -> tuple[MemoryPlan, ...]:
+    """What must be free when a host is the next one of its machine to take memory.
+
+    Those before it have made theirs free, and take it only when all have.
+    """
+    found = {(memory.node, memory.size_kb): memory for memory in own}
+    for plan in before[-1:]:  # which has those of all before it
+        for memory in plan.memory:
+            key = (memory.node, memory.size_kb)
+            mine = found.get(key, memory.model_copy(update={"pages": 0, "users": {}}))
+            others = {
+                user if ":" in user else f"{plan.host}:{user}": mib
+                for user, mib in memory.users.items()
+            }
+            update = {"pages": mine.pages + memory.pages, "users": {**others, **mine.users}}
+            found[key] = mine.model_copy(update=update)
+    return tuple(found[key] for key in sorted(found))
+
+
+def _require_cable_wire(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, shares: tuple[HostShare, ...]
+) -> None:
+    """Refuse parts that cannot plug into what the cables are."""
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    generator = registry.load("traffic", scenario.generator)
+    users = [vswitch]
+    if any(share.parts == ("tester",) for share in shares):
+        users.append(generator)
+    mode = scenario.options.mode
+    without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
+    limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
+    problem = registry.load("wires", CABLE_WIRE).missing(
+        facts.hosts[shares[0].host], scenario, testbed
+    )
+    if without:
+        problem = f"{' and '.join(without)} cannot plug it in"
+    elif limit is not None and scenario.largest_on_wire > limit:
+        problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
+    elif scenario.wire not in ("auto", CABLE_WIRE) and not scenario.deployment.sites:
+        problem = f"--wire {scenario.wire} is no cable between hosts"
+    if problem:
+        raise CapabilityError(
+            f"a cable between hosts of namespaces is {CABLE_WIRE}: {problem}",
+            where=scenario.id,
+            cure="choose another vSwitch or generator, or a testbed of one host",
+        )
+
+
+def _place_hosts(
+    shares: tuple[HostShare, ...],
+    own: dict[str, Scenario],
+    testbed: Testbed,
+    facts: MachineFacts,
+) -> dict[str, Placement]:
+    """Processors for each host: those without any of their own share the machine's.
+
+    In a host's placement others' roles have their host's name before them.
+    """
+    wanted = {
+        share.host: _demands(own[share.host], testbed.of_host(share.host), share.parts)
+        for share in shares
+    }
+    apart = [host for host in wanted if testbed.hosts[host].cores is not None]
+    together = [host for host in wanted if host not in apart]
+    found = {}
+    for group in (together, *([host] for host in apart)):
+        if not group:
+            continue
+        demands = tuple(
+            demand.model_copy(update={"role": f"{host}:{demand.role}"})
+            for host in group
+            for demand in wanted[host]
+        )
+        of, config = own[group[0]], testbed.of_host(group[0]).cores
+        placed = place_with_vnfs(demands, config, facts.hosts[group[0]], None, of.vnf_placement)
+        for host in group:
+            update = {
+                key: {role.removeprefix(f"{host}:"): cpus for role, cpus in roles.items()}
+                for key, roles in (("cores", placed.cores), ("unpinned", placed.unpinned))
+            }
+            found[host] = placed.model_copy(update=update)
+    for share in shares:
+        if "dut" in share.parts:
+            vswitch = registry.load("vswitches", own[share.host].vswitch)
+            roles = vswitch.roles(own[share.host])
+            _require_processors(own[share.host], roles, found[share.host])
+    return found
+
+
+def _wire_of_tester(
+    scenario: Scenario,
+    testbed: Testbed,
+    facts: MachineFacts,
+    tester: HostShare,
+    placements: dict[str, Placement],
+) -> tuple[str, int]:
+    """The kind of wire that the tester is calibrated over, and receive queues that it polls."""
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    generator = registry.load("traffic", scenario.generator)
+    placement, here = placements[tester.host], facts.hosts[tester.host]
+    dut = next(h for h in placements if "dut" in tester.parts or h != tester.host)
+    queues: int = vswitch.tx_queues(scenario, placements[dut])
+    if "dut" in tester.parts:  # in a VNF's place, as on one host
+        local = testbed.of_host(tester.host)
+        wire, _ = _choose_wire(
+            scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
+        )
+        return wire, queues
+    problem = generator.cannot_plug(
+        CABLE_WIRE,
+        queues,
+        scenario=scenario,
+        placement=placement,
+        testbed=testbed.of_host(tester.host),
+        facts=here,
+    )
+    if problem:
+        raise CapabilityError(problem, where=f"{scenario.id}, host {tester.host}")
+    return CABLE_WIRE, queues
 
 
 def _require_processors(
@@ -198,6 +406,10 @@ def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan the generator alone, looped to itself; for calibration without a DUT."""
+    host = ""
+    if testbed.hosts:
+        tester = next(s for s in share_out(scenario, testbed) if "tester" in s.parts)
+        host, testbed, facts = tester.host, testbed.of_host(tester.host), facts.hosts[tester.host]
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)
     problem = generator.missing(facts, scenario)
@@ -222,6 +434,8 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         memory=(),
         refusal_is_loss=False,  # there is no DUT whose ring could be full
         tester_rx_queues=queues,
+        host=host,
+        parts=("tester",),
     )
     users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
     pools = {(node, int(testbed.hugepage_kb)): users for node in _nodes(plan, ("tester", "dut"))}
@@ -329,9 +543,11 @@ def _memory(
     if graph.tester_vnf_ports:
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
     pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
-    mib = generator.hugepage_mib(scenario, tuple(kinds))
+    mib = generator.hugepage_mib(scenario, tuple(kinds)) if plan.has_tester else 0
     for node in _nodes(plan, ("tester",)):
         pools.setdefault((node, size), {})[scenario.generator] = mib
+    if not plan.has_dut:
+        return _memory_of_pools(pools, plan, facts)
     # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
     decided = scenario.model_copy(update={"wire": plan.wire})
     # Rings of a VNF lie in its memory, and a switch may want buffers beside them.

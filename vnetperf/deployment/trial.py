@@ -125,7 +125,8 @@ def _path_error(
         for name, now in after.items()
         if name in before
     )
-    down = (*deployment.generator.links_down(), *deployment.vswitch.links_down())
+    of_dut = deployment.vswitch.links_down() if deployment.plan.has_dut else ()
+    down = (*deployment.generator.links_down(), *of_dut)
     return DutError(
         f"the path check failed: {counts}; counters of the last try: {hops}"
         + (f"; links down: {', '.join(down)}" if down else "")
@@ -254,13 +255,20 @@ LINKS_S = 5.0
 
 def why_no_event(plan: Plan, what: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
-    graph, kind, _, port = plan.scenario.deployment, *what.partition(" ")
+    kind, _, port = what.partition(" ")
     if registry.load("vswitches", plan.scenario.vswitch).elsewhere:
         return f"somebody else runs the external DUT: nothing here can reset its {what}"
+    if plan.hosts:
+        return "over several hosts nothing is restarted in the middle of a trial by this version"
     if what == "vswitch":
         return ""
     if kind == "link":
         return _why_no_link(plan, port)
+    return _why_no_vnf(plan, what)
+
+
+def _why_no_vnf(plan: Plan, what: str) -> str:
+    graph = plan.scenario.deployment
     if what not in [f"vnf{number}" for number in range(graph.vnf_count)]:
         return f"{graph.name} has no {what}; it has {_parts(graph)}"
     if issubclass(registry.load_vnf(plan.scenario.vnf), UserPlane):
@@ -480,6 +488,81 @@ def _counts_text(result: TrialResult) -> str:
     )
 
 
+class DutWatch:
+    """What the parts of the DUT on a host count over a trial, and what its threads do meanwhile."""
+
+    def __init__(self, deployment: LiveDeployment, *, profile: bool = False) -> None:
+        self._deployment = deployment
+        pollers = deployment.vswitch.pollers() if profile else ()
+        sampler = StackSampler(deployment.machine, pollers) if profile else None
+        self._collecting = CollectorSession(deployment.pollers(), sampler)
+        self._before: dict[str, HopCounters] = {}
+        self._work: dict[str, DatapathWork] = {}
+        self._why_no_work = ""
+
+    def count(self) -> None:
+        """Read counters, once learning frames have come through."""
+        self._before = settled_counters(self._deployment.counters)
+
+    def start(self) -> None:
+        """Begin to look at threads; traffic follows."""
+        if self._deployment.plan.has_dut:
+            self._work, self._why_no_work = _datapath_work(self._deployment)
+        self._collecting.start()
+
+    def stop(self) -> dict[str, Any]:
+        """End it; fields of a result, with what could not be collected."""
+        return self._collecting.stop()
+
+    def datapath(self) -> tuple[tuple[DatapathWork, ...], dict[str, str]]:
+        """What the vSwitch's threads did since, or the entry of `uncollected`."""
+        if not self._deployment.plan.has_dut:
+            return (), {}
+        return _datapath_counted(self._deployment, self._work, self._why_no_work)
+
+    def hops(self) -> tuple[HopCounters, ...]:
+        """What every port has counted since."""
+        self._deployment.check_alive()
+        after = self._deployment.counters()
+        return tuple(counter_difference(self._before.get(name), now) for name, now in after.items())
+
+    def nothing_left(self) -> dict[str, str]:
+        """Why there are no differences when counters began anew, by field."""
+        what = ("hops", "datapath") if self._work else ("hops",)
+        why = "not measured: counters began anew in the middle of the trial"
+        return dict.fromkeys(what, why)
+
+
+def begin_watch(deployment: LiveDeployment) -> DutWatch:
+    """Begin to watch a DUT whose tester is on another host; learning frames have passed."""
+    deployment.check_alive()
+    watch = DutWatch(deployment)
+    watch.count()
+    watch.start()
+    return watch
+
+
+def end_watch(deployment: LiveDeployment, watch: DutWatch) -> TrialResult:
+    """What the DUT's parts here counted; a dead one gives a result that states it."""
+    try:
+        collected = watch.stop()
+        collected["datapath"], missing = watch.datapath()
+        collected["hops"] = watch.hops()
+    except (DutError, HostError) as error:
+        failure = str(deployment.cause(error))
+        return TrialResult(directions=(), failed="dut", failure=failure)
+    collected["uncollected"] |= missing
+    return TrialResult(directions=(), **collected)
+
+
+def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
+    """Send the learning frames of a trial alone: other hosts read their counters after them."""
+    deployment.check_alive()
+    deployment.prepare(spec.frame_size)
+    if spec.learning_frames:
+        deployment.generator.learn(spec.learning_frames)
+
+
 def _send_and_count(
     deployment: LiveDeployment,
     spec: TrialSpec,
@@ -492,25 +575,19 @@ def _send_and_count(
         deployment.check_alive()
         generator.check_alive()
 
-    watch_parts()
-    deployment.prepare(spec.frame_size)
-    if spec.learning_frames:
-        generator.learn(spec.learning_frames)
+    generator.check_alive()
+    learn(deployment, spec)
     learned = time.monotonic()
-    sampler = (
-        StackSampler(deployment.machine, deployment.vswitch.pollers()) if spec.profile else None
-    )
-    collecting = CollectorSession(deployment.pollers(), sampler)
+    dut = DutWatch(deployment, profile=spec.profile)
     sleep_watching(learned + spec.learning_wait_s * LEARNED_SHARE, watch_parts)
-    before = settled_counters(deployment.counters)
+    dut.count()
     sleep_watching(learned + spec.learning_wait_s, watch_parts)
-    work, why_not = _datapath_work(deployment)
     ports = {port.port: port for port in generator.port_counters()}
-    collecting.start()
+    dut.start()
     try:
         result = generator.run(spec, watch)
     finally:
-        collected = collecting.stop()
+        collected = dut.stop()
     counted: dict[str, Any] = {
         "refusal_is_loss": deployment.plan.refusal_is_loss,
         "tester": _tester_counted(result, ports, generator.port_counters()),
@@ -518,20 +595,14 @@ def _send_and_count(
     uncollected = result.uncollected | collected["uncollected"]
     began_anew = happening is not None and happening.resets_counters
     if not began_anew:
-        counted["datapath"], missing = _datapath_counted(deployment, work, why_not)
+        counted["datapath"], missing = dut.datapath()
         uncollected |= missing
     if happening is not None:
         counted["event"] = happening.result()
     if began_anew:
-        what = ("hops", "datapath") if work else ("hops",)
-        why = "not measured: counters began anew in the middle of the trial"
-        uncollected |= dict.fromkeys(what, why)
+        uncollected |= dut.nothing_left()
     else:
-        deployment.check_alive()
-        after = deployment.counters()
-        counted["hops"] = tuple(
-            counter_difference(before.get(name), now) for name, now in after.items()
-        )
+        counted["hops"] = dut.hops()
     return result.model_copy(update={**collected, **counted, "uncollected": uncollected})
 
 

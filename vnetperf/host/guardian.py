@@ -42,10 +42,13 @@ class GuardianClient:
         self.identity = identity
 
     @classmethod
-    def start(cls, journal: Path, lock: TestbedLock) -> GuardianClient:
+    def start(
+        cls, journal: Path, lock: TestbedLock, machine_lock: TestbedLock | None = None
+    ) -> GuardianClient:
         """Start a guardian for the calling process; it is ready when this returns.
 
-        To be called before the journal exists, so that no change is ever unguarded.
+        To be called before the journal exists, so that no change is ever unguarded. It keeps the
+        machine's lock too, where there is one besides, until it ends.
         """
         written = guardian_log(journal)
         pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
@@ -71,7 +74,7 @@ class GuardianClient:
                 stdout=output,
                 stderr=output,
                 cwd="/",
-                pass_fds=tuple(fds.values()),
+                pass_fds=(*fds.values(), *([machine_lock.fd] if machine_lock else [])),
                 start_new_session=True,  # a Ctrl-C at the terminal is not for it
             )
         finally:

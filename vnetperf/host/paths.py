@@ -19,10 +19,24 @@ class HostRoots:
     Attributes:
         state: Survives a reboot: journals and locks.
         run: Parent of the run directories; short, since sockets live below it.
+        machine: The machine's own, where these are those of a host within it.
     """
 
     state: Path = Path("/var/lib/vnetperf")
     run: Path = Path("/run/vnetperf")
+    machine: HostRoots | None = None
+
+    @classmethod
+    def of_host(cls, name: str) -> HostRoots:
+        """Those of a host that is network namespaces of this machine; "" is the machine itself."""
+        whole = cls()
+        if not name:
+            return whole
+        return cls(
+            state=whole.state.with_name(f"{whole.state.name}-{name}"),
+            run=whole.run.with_name(f"{whole.run.name}-{name}"),
+            machine=whole,
+        )
 
     @property
     def journals(self) -> Path:

@@ -236,6 +236,8 @@ class HostRun:
         guard: GuardianClient,
         rundir: RunDir,
         restored: RestoreReport,
+        *,
+        machine_lock: TestbedLock | None = None,
     ) -> None:
         self.run_id = journal.run_id
         self.journal = journal
@@ -243,6 +245,7 @@ class HostRun:
         self.processes = Processes(journal, rundir.logs)
         self.restored = restored
         self._lock = lock
+        self._machine_lock = machine_lock
         self._guard = guard
         self._report: UndoReport | None = None
         self._on_restored: OnRestored | None = None
@@ -258,27 +261,36 @@ class HostRun:
         on_wait: OnWait | None = None,
         confirm: Confirm | None = None,
         on_restored: OnRestored | None = None,
+        follows: bool = False,
     ) -> HostRun:
         """Take the testbed, restore what dead runs left, and begin a guarded run.
 
         `confirm` is called after each change that may cut the controller off, `on_restored` when
-        all is undone.
+        all is undone. A host that is namespaces of a machine takes that machine first, unless it
+        `follows` another of the same deployment, which has taken it; it is compared with what it
+        was only as far as it is its own then.
         """
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
         with contextlib.ExitStack() as undo_on_error:
+            machine_lock = None
+            if roots.machine is not None and not follows:
+                machine_lock = TestbedLock.acquire(
+                    roots.machine, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait
+                )
+                undo_on_error.callback(machine_lock.release)
             lock = TestbedLock.acquire(roots, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait)
             undo_on_error.callback(lock.release)
             restored = restore(roots)
-            guard = GuardianClient.start(roots.journal(run_id), lock)
+            guard = GuardianClient.start(roots.journal(run_id), lock, machine_lock)
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)
             journal.confirm = confirm
             undo_on_error.callback(journal.close)  # what could not be undone is the guardian's
             undo_on_error.callback(journal.undo)
-            snapshot.take_picture(journal, roots.run)
+            snapshot.take_picture(journal, roots.run, whole=not follows)
             rundir = RunDir.create(journal, roots)
-            run = cls(journal, lock, guard, rundir, restored)
+            run = cls(journal, lock, guard, rundir, restored, machine_lock=machine_lock)
             run._on_restored = on_restored
             undo_on_error.pop_all()
         log.info("run %s holds testbed %s", run_id, testbed)
@@ -292,6 +304,8 @@ class HostRun:
         """
         if self._report is None:
             with contextlib.ExitStack() as ends:  # whatever fails: nobody else could end these
+                if self._machine_lock is not None:
+                    ends.callback(self._machine_lock.release)
                 ends.callback(self._lock.release)
                 ends.callback(self._guard.dismiss)
                 ends.callback(self.journal.close)

@@ -107,11 +107,17 @@ def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
 SETTLE_S = 0.5
 
 
-def picture(run: Path) -> Snapshot:
+def picture(run: Path, *, whole: bool = True) -> Snapshot:
     """What a run may change, as far as others do not change it all the time; `run` has its folder.
 
-    Of processes only those that have a file of a run open: a daemon that outlived it does.
+    Of processes only those that have a file of a run open: a daemon that outlived it does. Not
+    whole, it has only processes and files of the run's own: of a host within a machine on which
+    another host of the same deployment changes things meanwhile.
     """
+    if not whole:
+        own = {"processes": lambda: _holders(run)}
+        own["files"] = lambda: dict.fromkeys(_files((run,)), "there")
+        return _taken(own)
     trees = (run, *(tree for tree in MACHINE_TREES if tree.name in ("hugepages", "dpdk")))
     return _taken(
         {
@@ -139,7 +145,7 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
                 for name, value in entries.items()
                 if name in before.areas.get(area, {}) or name not in made.get(area, ())
             }
-            for area, entries in picture(run).areas.items()
+            for area, entries in picture(run, whole="links" in before.areas).areas.items()
         }
         found[:] = compare_snapshots(before, Snapshot(areas))
         return not found
@@ -148,9 +154,9 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
     return tuple(found)
 
 
-def take_picture(journal: Journal, run: Path) -> None:
+def take_picture(journal: Journal, run: Path, *, whole: bool = True) -> None:
     """Write down the machine before a run's first change; `run` is where its folder will be."""
-    areas = picture(run).areas
+    areas = picture(run, whole=whole).areas
     journal.append({"t": "before", "boot": boot_id(), "run": str(run), "areas": areas})
 
 

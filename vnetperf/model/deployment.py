@@ -176,6 +176,9 @@ class Deployment(Frozen):
             in the place of a VNF.
         directions: Tester ports that can send.
         gtp: Ports at which users' packets are in GTP-U; the VNF behind takes them out.
+        trunks: Physical ports that a cable joins to another host's vSwitch.
+        cables: Pairs of trunks: what leaves by one of them enters by the other.
+        sites: Ports of each vSwitch, where there are several; a host each.
     """
 
     name: str
@@ -185,11 +188,47 @@ class Deployment(Frozen):
     ends: tuple[Port, Port] = PHY_PORTS
     directions: tuple[int, ...] = (0, 1)
     gtp: tuple[Port, ...] = ()
+    trunks: tuple[PhyPort, ...] = ()
+    cables: tuple[tuple[PhyPort, PhyPort], ...] = ()
+    sites: tuple[tuple[Port, ...], ...] = ()
 
     @property
     def phy_ports(self) -> tuple[PhyPort, ...]:
         """Physical ports, one wire each."""
-        return tuple(sorted({e for e in self.ends if isinstance(e, PhyPort)}, key=str))
+        found = {*self.trunks, *(e for e in self.ends if isinstance(e, PhyPort))}
+        return tuple(sorted(found, key=str))
+
+    def site(self, number: int) -> Deployment:
+        """What one of several vSwitches has of the deployment, as one of its own.
+
+        Where the tester is not at that vSwitch, its two cabled ports are the ends: from there
+        frames come and go there.
+
+        Args:
+            number: Number of the vSwitch.
+
+        Returns:
+            The graph, its ports named as in the whole.
+
+        Raises:
+            ValueError: When the vSwitch has neither both of the tester's ports nor two cables.
+        """
+        ports = self.sites[number]
+        cabled = tuple(port for port in self.trunks if port in ports)
+        here = tuple(end for end in self.ends if end in ports)
+        if not here and len(cabled) == 2:
+            here, cabled = (cabled[0], cabled[1]), ()
+        if len(here) != 2:
+            raise ValueError(f"{self.name}: vSwitch {number} has {len(here)} ends")
+        launched = [p for p in ports if isinstance(p, VnfPort) and p not in self.ends]
+        return Deployment(
+            name=self.name,
+            vnf_count=len({port.vnf for port in launched}),
+            chains=self.chains,
+            hops=tuple(hop for hop in self.hops if hop.src in ports),
+            ends=(here[0], here[1]),
+            trunks=cabled,
+        )
 
     @property
     def tester_vnf_ports(self) -> tuple[VnfPort, ...]:
@@ -253,11 +292,23 @@ class Deployment(Frozen):
             if hop is None:
                 raise ValueError(f"{self.name}: no hop leads on from {at} for chain {chain}")
             yield hop.dst
-            if isinstance(hop.dst, PhyPort) or hop.dst in self.ends:
+            if hop.dst in self.ends:
                 return
+            if isinstance(hop.dst, PhyPort):
+                far = self._far_end(hop.dst)
+                if far is None:
+                    return
+                at = far
+                yield at
+                continue
             at = VnfPort(vnf=hop.dst.vnf, index=1 - hop.dst.index)  # through the VNF
             yield at
         raise ValueError(f"{self.name}: the hops of chain {chain} form a loop")
+
+    def _far_end(self, port: PhyPort) -> PhyPort | None:
+        """The port at the other end of a trunk's cable; None where that is not the deployment's."""
+        far = {a: b for pair in self.cables for a, b in (pair, pair[::-1])}
+        return far.get(port)
 
 
 def _both_ways(ports: list[tuple[Port, Port]], chain: int | None) -> list[Hop]:
@@ -349,11 +400,42 @@ DIRECT: dict[str, tuple[Hop, ...]] = {
 DEPLOYMENTS: tuple[str, ...] = (*CHAINS, *DIRECT)
 
 
+def _v2p2v(name: str) -> Deployment:
+    """VM to VM over two hosts and back.
+
+    The tester is in the place of a VM with two ports at the first host's vSwitch; a VNF at the
+    second host's sends everything back over a second cable. So the tester has both ends on one
+    clock, whatever the hosts are.
+    """
+    tester = (VnfPort(vnf=1, index=0), VnfPort(vnf=1, index=1))
+    near = PHY_PORTS
+    far = (PhyPort(index=2), PhyPort(index=3))
+    vnf = (VnfPort(vnf=0, index=0), VnfPort(vnf=0, index=1))
+    hops = _both_ways([(tester[0], near[0]), (tester[1], near[1])], None)
+    hops += _both_ways([(far[0], vnf[0]), (vnf[1], far[1])], None)
+    return Deployment(
+        name=name,
+        vnf_count=1,
+        chains=1,
+        hops=tuple(hops),
+        ends=tester,
+        trunks=(*near, *far),
+        cables=((near[0], far[0]), (near[1], far[1])),
+        sites=((*near, *tester), (*far, *vnf)),
+    )
+
+
+#: Name -> graph builder of the deployments with a vSwitch on each of several hosts.
+SPANNING: dict[str, Callable[[str], Deployment]] = {"v2p2v": _v2p2v}
+#: Every deployment that a scenario can name.
+ALL_DEPLOYMENTS: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
+
+
 def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
     """Build a deployment by name.
 
     Args:
-        name: One of DEPLOYMENTS.
+        name: One of ALL_DEPLOYMENTS.
         vnfs: Number of VNFs where the deployment lets it be chosen; None for its default.
 
     Returns:
@@ -362,10 +444,12 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
     Raises:
         ConfigError: Unknown name, or a number of VNFs the deployment cannot have.
     """
-    if name not in DEPLOYMENTS:
+    if name not in ALL_DEPLOYMENTS:
         raise ConfigError(
-            f"unknown deployment {name!r}", where="deployment", accepted=", ".join(DEPLOYMENTS)
+            f"unknown deployment {name!r}", where="deployment", accepted=", ".join(ALL_DEPLOYMENTS)
         )
+    if name in SPANNING:
+        return SPANNING[name](name)
     if name in DIRECT:
         return _direct(name, DIRECT[name])
     build, default, variable = CHAINS[name]
@@ -442,6 +526,8 @@ def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
     if isinstance(port, VnfPort):
         # So has a tester in a VNF's place: a steering NIC knows no other address there.
         return vnf_mac(port)
+    if port in deployment.trunks:  # a cable, and behind it another vSwitch
+        return dut_mac(port)
     if port not in deployment.ends:
         raise ValueError(f"{deployment.name}: nothing is plugged into {port}")
     return tester_mac(deployment.ends.index(port), chain)

@@ -466,11 +466,33 @@ class NicUse(Frozen):
         return f"{what} through {self.driver}{where}" + (f"; {self.note}" if self.note else "")
 
 
-class Plan(Frozen):
-    """A plan.
+class CableUse(Frozen):
+    """The end of a cable between hosts at one of them.
 
     Attributes:
-        scenario: What is deployed.
+        cable: Number of the cable in the testbed file.
+        port: Number of the physical port at this end, or of the one at the tester's wire.
+        side: Who plugs in here.
+        nic: Its name at this host.
+        far: The other end, "HOST:NIC".
+    """
+
+    cable: int
+    port: int
+    side: Literal["tester", "dut"]
+    nic: str
+    far: str
+
+    def __str__(self) -> str:
+        what = f"tester's end of phy{self.port}" if self.side == "tester" else f"phy{self.port}"
+        return f"{what}: {self.nic} to {self.far}"
+
+
+class Plan(Frozen):
+    """A plan; of a deployment over several hosts that of the whole, with one for each host.
+
+    Attributes:
+        scenario: What is deployed; on one of several hosts, what of it is there.
         testbed: Where.
         wire: Kind of wire chosen.
         nics: NICs of the wires, for wires of the kind "nic".
@@ -479,6 +501,11 @@ class Plan(Frozen):
         commands: Launch lines as far as they are known before deployment, with what they are.
         refusal_is_loss: See TrialResult.
         tester_rx_queues: Receive queues the tester must poll: the vSwitch may send on as many.
+        host: Name of the host; "" where the testbed has one.
+        parts: What of the deployment is on this host.
+        cables: Ends of cables at this host that its parts plug into.
+        follows: True when another host of the plan holds the same machine's lock.
+        hosts: Plan of each host, in the order in which they are locked; empty where there is one.
     """
 
     scenario: Scenario
@@ -490,6 +517,39 @@ class Plan(Frozen):
     commands: dict[str, str] = Field(default_factory=dict)
     refusal_is_loss: bool = True
     tester_rx_queues: int = 1
+    host: str = ""
+    parts: tuple[Literal["tester", "dut"], ...] = ("tester", "dut")
+    cables: tuple[CableUse, ...] = ()
+    follows: bool = False
+    hosts: tuple[Plan, ...] = ()
+
+    @property
+    def has_tester(self) -> bool:
+        """Whether the tester is on this host."""
+        return "tester" in self.parts
+
+    @property
+    def has_dut(self) -> bool:
+        """Whether a vSwitch is on this host."""
+        return "dut" in self.parts
+
+    @property
+    def host_of(self) -> dict[str, str]:
+        """Port of the DUT -> the host that it is on; empty where there is one host."""
+        return {
+            str(port): plan.host
+            for plan in self.hosts
+            if plan.has_dut
+            for port in plan.scenario.deployment.ports
+        }
+
+    def of_tester(self) -> Plan:
+        """The plan of the host that the tester is on.
+
+        Returns:
+            The plan; itself where there is one host.
+        """
+        return next((plan for plan in self.hosts if plan.has_tester), self)
 
     def nic(self, wire: int, side: str) -> NicUse | None:
         """The NIC at one end of a wire.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.errors import ConfigError, did_you_mean
 
 
 class Program(Frozen):
@@ -78,12 +79,25 @@ def _check_absolute(value: str) -> str:
 AbsolutePath = Annotated[str, AfterValidator(_check_absolute)]
 
 
+#: A host that is network namespaces of this machine, with an agent of its own.
+NETNS = "netns"
+
+
+def _check_transport(value: str) -> str:
+    if value not in ("local", NETNS) and not value.startswith("ssh="):
+        raise ValueError(
+            'transport is "local", "netns", or an execnet specification starting with ssh='
+        )
+    return value
+
+
 class AgentConfig(Frozen):
     """How the machine side is reached.
 
     Attributes:
-        transport: "local" for this machine, or an execnet specification such as
-            "ssh=root@lab1//python=/opt/vnetperf/bin/python" for another.
+        transport: "local" for this machine, an execnet specification such as
+            "ssh=root@lab1//python=/opt/vnetperf/bin/python" for another, or "netns=NAME" for a
+            host within this machine.
     """
 
     transport: str = "local"
@@ -91,9 +105,15 @@ class AgentConfig(Frozen):
     @field_validator("transport")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value != "local" and not value.startswith("ssh="):
+        if value != "local" and not value.startswith(("ssh=", f"{NETNS}=")):
             raise ValueError('transport is "local" or an execnet specification starting with ssh=')
         return value
+
+    @property
+    def netns_host(self) -> str:
+        """The host's name where it is namespaces of this machine; else ""."""
+        kind, _, name = self.transport.partition("=")
+        return name if kind == NETNS else ""
 
 
 class CoresConfig(Frozen):
@@ -213,6 +233,98 @@ class ExternalDut(Frozen):
         return ""
 
 
+#: What a host has in a deployment.
+HostRole = Literal["tester", "dut"]
+
+
+class HostConfig(Frozen):
+    """A host of a testbed of several; what it leaves out is as in the rest of the file.
+
+    Attributes:
+        transport: "local", "netns" for network namespaces of this machine with an agent of their
+            own, or "ssh=...".
+        role: "tester" or "dut"; "" leaves it to the planner.
+        isolation: RFC 6815 isolation statement of this host, beside the testbed's.
+        cores: Its processors; None for the testbed's. Hosts that are namespaces of this machine
+            and have none of their own are placed on its processors together.
+        programs: Programs to use there instead of the testbed's.
+        hugepage_kb: Page size of poll-mode memory there, KiB; None for the testbed's.
+    """
+
+    transport: Annotated[str, AfterValidator(_check_transport)] = "local"
+    role: Literal["", "tester", "dut"] = ""
+    isolation: str = ""
+    cores: CoresConfig | None = None
+    programs: dict[str, AbsolutePath] = Field(default_factory=dict)
+    hugepage_kb: Literal[2048, 1048576] | None = None
+
+
+class CableEnd(Frozen):
+    """One end of a cable.
+
+    Attributes:
+        host: Name of the host.
+        nic: A PCI address or an interface name; of a host of namespaces any name.
+    """
+
+    host: str
+    nic: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.nic}"
+
+
+class CableConfig(Frozen):
+    """A cable between two hosts.
+
+    Attributes:
+        ends: Both ends, each "HOST:NIC".
+    """
+
+    ends: tuple[str, str]
+
+    @field_validator("ends")
+    @classmethod
+    def _named(cls, ends: tuple[str, str]) -> tuple[str, str]:
+        for end in ends:
+            host, colon, nic = end.partition(":")
+            if not (host and colon and nic) or any(c.isspace() or c == "/" for c in end):
+                raise ValueError(f"an end of a cable is HOST:NIC, and not {end!r}")
+        return ends
+
+    def end(self, number: int) -> CableEnd:
+        """One of its ends.
+
+        Args:
+            number: 0 or 1.
+
+        Returns:
+            Host and NIC.
+        """
+        host, _, nic = self.ends[number].partition(":")
+        return CableEnd(host=host, nic=nic)
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """The hosts that it joins."""
+        return self.end(0).host, self.end(1).host
+
+    def at(self, host: str) -> CableEnd:
+        """Its end at a host.
+
+        Args:
+            host: One of `hosts`.
+
+        Returns:
+            The end.
+        """
+        return self.end(self.hosts.index(host))
+
+
+#: Short, since it is part of names of directories with sockets below them.
+HostName = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,14}$")]
+
+
 class Testbed(Frozen):
     """A testbed file; keys beyond these are the sections that backends declare, by their names.
 
@@ -234,6 +346,8 @@ class Testbed(Frozen):
         nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
             give it; drivers may then receive by a slower path.
         lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
+        hosts: Its hosts, where there are several: name -> host.
+        cables: Cables between them.
     """
 
     __test__ = False
@@ -254,6 +368,43 @@ class Testbed(Frozen):
     tester_sleep_us: int = Field(default=20, ge=0, le=1000)
     nic_timestamps: bool = False
     lock_timeout_s: float = Field(default=60.0, ge=0)
+    hosts: dict[HostName, HostConfig] = Field(default_factory=dict)
+    cables: tuple[CableConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_graph(self) -> Self:
+        check_hosts(self)
+        return self
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Its hosts in the order in which they are locked; ("",) where there is one."""
+        return tuple(sorted(self.hosts)) or ("",)
+
+    def of_host(self, name: str) -> Testbed:
+        """What one of its hosts is, as a testbed of that host alone.
+
+        Args:
+            name: One of `host_names`.
+
+        Returns:
+            The testbed; itself where it has one host.
+        """
+        if not self.hosts:
+            return self
+        host = self.hosts[name]
+        transport = f"{NETNS}={name}" if host.transport == NETNS else host.transport
+        statements = (self.isolation, host.isolation)
+        update = {
+            "agent": AgentConfig(transport=transport),
+            "isolation": "; ".join(text for text in statements if text),
+            "cores": host.cores or self.cores,
+            "programs": {**self.programs, **host.programs},
+            "hugepage_kb": host.hugepage_kb or self.hugepage_kb,
+            "hosts": {},
+            "cables": (),
+        }
+        return self.model_copy(update=update)
 
     @property
     def sections(self) -> dict[str, dict[str, Any]]:
@@ -274,10 +425,119 @@ class Testbed(Frozen):
     @property
     def isolation_statement(self) -> str:
         """The isolation statement, and what was allowed on its strength."""
+        of_hosts = [f"host {n}: {h.isolation}" for n, h in self.hosts.items() if h.isolation]
+        if of_hosts:
+            return "; ".join([*([self.isolation] if self.isolation else []), *of_hosts])
         if not (self.isolated and self.nics):
             return self.isolation
         allowed = "NICs could be taken even with addresses or routes on them (isolated = true)"
         return f"{self.isolation}; {allowed}" if self.isolation else allowed
+
+
+def check_hosts(testbed: Testbed) -> None:
+    """Refuse hosts and cables that make no testbed.
+
+    Args:
+        testbed: The testbed; one without hosts has nothing to refuse but cables.
+
+    Raises:
+        ConfigError: With the key.
+    """
+    hosts, cables = testbed.hosts, testbed.cables
+    if not hosts:
+        if cables:
+            raise ConfigError(
+                "cables join hosts, and this testbed names none",
+                where="cables",
+                accepted="[hosts.NAME] for both hosts of each cable; [[nics]] within one host",
+            )
+        return
+    if set(testbed.model_fields_set) & {"agent"} and testbed.agent != AgentConfig():
+        raise ConfigError(
+            "a testbed with [hosts.NAME] has a transport for each of them",
+            where="agent.transport",
+            cure="move it to [hosts.NAME]",
+        )
+    if testbed.nics:
+        raise ConfigError(
+            "NICs of several hosts are ends of cables", where="nics", accepted="[[cables]]"
+        )
+    local = [name for name, host in hosts.items() if host.transport == "local"]
+    if len(local) > 1:
+        raise ConfigError(
+            f"{' and '.join(local)} are the same machine",
+            where=f"hosts.{local[1]}.transport",
+            accepted='one host with transport = "local"; "netns" for hosts within this machine',
+        )
+    _check_cables(hosts, cables)
+    _check_roles(hosts, cables)
+
+
+def _check_cables(hosts: dict[str, HostConfig], cables: tuple[CableConfig, ...]) -> None:
+    used: dict[str, int] = {}
+    for number, cable in enumerate(cables):
+        where = f"cables.{number}.ends"
+        for end in map(cable.end, (0, 1)):
+            if end.host not in hosts:
+                raise ConfigError(
+                    f"the cable leads to {end.host!r}, which is no host of this testbed"
+                    f"{did_you_mean(end.host, hosts)}",
+                    where=where,
+                    accepted=", ".join(sorted(hosts)),
+                )
+            if str(end) in used:
+                raise ConfigError(
+                    f"{end} has a cable already: cables.{used[str(end)]}",
+                    where=where,
+                    accepted="one cable for each NIC",
+                )
+            used[str(end)] = number
+        a, b = cable.hosts
+        if a == b:
+            raise ConfigError(
+                f"both ends are at {a}: a cable joins two hosts",
+                where=where,
+                cure="on one host wires are named by `wires`, and NICs by [[nics]]",
+            )
+        if (hosts[a].transport == NETNS) != (hosts[b].transport == NETNS):
+            raise ConfigError(
+                f"one of {a} and {b} is namespaces of this machine, and the other is not",
+                where=where,
+                accepted="two netns hosts, or two machines",
+            )
+
+
+def _check_roles(hosts: dict[str, HostConfig], cables: tuple[CableConfig, ...]) -> None:
+    testers = [name for name, host in hosts.items() if host.role == "tester"]
+    if len(testers) > 1:
+        raise ConfigError(
+            f"{' and '.join(testers)} are both the tester: its two ports are on one clock",
+            where=f"hosts.{testers[1]}.role",
+            accepted="one tester",
+        )
+    if testers and len(hosts) > 1 and all(h.role == "tester" for h in hosts.values()):
+        raise ConfigError("no host is left for the DUT", where="hosts", accepted='role = "dut"')
+    if all(host.role == "dut" for host in hosts.values()):
+        raise ConfigError(
+            "every host is a DUT, and none the tester",
+            where=f"hosts.{sorted(hosts)[0]}.role",
+            cure='give one of them role = "tester", or leave role out',
+        )
+    reached = {testers[0] if testers else sorted(hosts)[0]}
+    while more := {
+        host
+        for cable in cables
+        for host in cable.hosts
+        if reached & {*cable.hosts} and host not in reached
+    }:
+        reached |= more
+    if apart := sorted(set(hosts) - reached):
+        raise ConfigError(
+            f"no cable leads from {sorted(reached)[0]} to {', '.join(apart)}",
+            where="cables",
+            accepted="a path of cables from the tester to each host",
+            cure=f"add [[cables]] with an end at {apart[0]}, or leave that host out",
+        )
 
 
 #: The Python package that guests are started with; its version is among `MachineFacts.versions`.
@@ -389,6 +649,7 @@ class MachineFacts(Frozen):
         modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
             that are not named are not known.
         nics: PCI network devices.
+        hosts: Facts of each host of a testbed of several, by name; those beside it are of one.
         images: Name of a guest image built there -> "" when it is whole and for its processors,
             otherwise what is wrong with it.
         record: The whole environment record for results.json.
@@ -407,6 +668,7 @@ class MachineFacts(Frozen):
     modules: dict[str, str] = Field(default_factory=dict)
     nics: tuple[NicFacts, ...] = ()
     images: dict[str, str] = Field(default_factory=dict)
+    hosts: dict[str, MachineFacts] = Field(default_factory=dict)
     record: dict[str, object] = Field(default_factory=dict)
 
     @property

@@ -173,14 +173,14 @@ def print_plans(
     session: BenchSession, wanted: Sequence[tuple[Selected, bool]], terminal: Any
 ) -> None:
     """Plan scenarios and print the plans; nothing on the machine is touched."""
-    from vnetperf.agent.client import AgentClient
+    from vnetperf.agent.hosts import connect
     from vnetperf.deployment.planner import make_plan
     from vnetperf.pytest_plugin.cases import round_count, scenario_of
     from vnetperf.runner.transfers import endpoint_scenario
 
     configuration = session.configuration
     media = LinkSpeed(configuration.testbed.media.bits_per_second)
-    client = AgentClient(configuration.testbed, read_only=True)
+    client = connect(configuration.testbed, read_only=True)
     try:
         try:
             facts = client.inventory()

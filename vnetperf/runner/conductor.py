@@ -597,7 +597,7 @@ class Conductor:
             verdict=verdict,
             reason=reason,
             started=started,
-            lost_at=lost_at(self.scenario.deployment, result),
+            lost_at=lost_at(self.scenario.deployment, result, run.host_of),
             captures=captures,
         )
         run.log.append(trial)

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from vnetperf import __version__
 from vnetperf.agent.client import AgentClient
+from vnetperf.agent.hosts import HostsClient, connect
 from vnetperf.analysis.logged_tests import Case
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
@@ -239,14 +240,14 @@ class Run:
         configuration: Configuration,
         log_path: Path,
         *,
-        client: AgentClient | None = None,
+        client: AgentClient | HostsClient | None = None,
         progress: Progress | None = None,
         calibrations: CalibrationCache | None = None,
         argv: Sequence[str] | None = None,
     ) -> None:
         self.configuration = configuration
         self.progress = progress or NoProgress()
-        self.client = client or AgentClient(configuration.testbed, self._on_event)
+        self.client = client or connect(configuration.testbed, self._on_event)
         self.client.follow = self.progress.follows
         self.store = calibrations or CalibrationCache()
         self.resumed = ResumedRun(log_path)
@@ -270,6 +271,8 @@ class Run:
         self.deployment = 0  #: Number of the last one of this session.
         #: Why the testbed was given up: its cases go to another.
         self.lost = ""
+        #: Port of what is deployed -> its host, where there are several.
+        self.host_of: dict[str, str] = {}
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
@@ -372,6 +375,7 @@ class Run:
         if frame_size > scenario.max_frame_size:  # a size of the test case alone
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
+        self.host_of = plan.host_of
         # On the wire it is deployed with: each has a limit of its own.
         if calibrated:
             self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)

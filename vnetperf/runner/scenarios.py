@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vnetperf import registry
 from vnetperf.config import Configuration, Settings
-from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.errors import ConfigError, NoResultError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
@@ -18,7 +18,7 @@ from vnetperf.vnfs.base import UserPlane
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
     only = {v: registry.load("vswitches", v).deployments for v in registry.names("vswitches")}
-    return [f"{d}_{v}" for d in DEPLOYMENTS for v in only if d in (only[v] or DEPLOYMENTS)]
+    return [f"{d}_{v}" for d in ALL_DEPLOYMENTS for v in only if d in (only[v] or ALL_DEPLOYMENTS)]
 
 
 def _mobile_core() -> str:

@@ -86,7 +86,8 @@ def why_no_endpoint_traffic(run: Run, scenario: Scenario, kind: Kind, message_si
     if not why:
         try:
             _spec(run, deployed, kind, message_size)
-            run.plan(deployed)
+            if run.plan(deployed).hosts:
+                why = "endpoints do not talk over several hosts; choose a testbed of one host"
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
     if why:

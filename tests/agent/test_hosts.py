@@ -1,0 +1,250 @@
+"""Several agents driven as one: order, what becomes of the others when one fails, merged counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config
+from vnetperf.agent import client as agent
+from vnetperf.agent.client import AgentClient
+from vnetperf.agent.hosts import HostsClient, connect, merge_counts
+from vnetperf.deployment.planner import make_plan
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.trial import (
+    DirectionCounts,
+    HopCounters,
+    ThreadLoad,
+    TrialResult,
+    TrialSpec,
+)
+from vnetperf.runner.scenarios import make_scenario
+
+SPEC = TrialSpec(frame_size=64, load_fps=1000, duration_s=0.1, learning_frames=8)
+#: Phases whose calls are made to all hosts at the same time.
+TOGETHER = ("bring_up", "facts", "begin_watch", "end_watch", "inventory")
+
+
+class FakeHost:
+    """An agent's client; what all of them are called for stands in one list."""
+
+    calls: ClassVar[list[tuple[str, str]]] = []
+    answers: ClassVar[dict[tuple[str, str], Any]] = {}
+
+    def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
+        self.testbed, self.read_only = testbed, read_only
+        self.name = testbed.agent.netns_host
+        self.follow = False
+        self.restored: list[Any] = []
+        self.troubles = ("a link",) if self.name == "west" else ()
+        self.deployed = False
+
+    def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
+        del length_s
+        self.calls.append((self.name, name))
+        self.deployed |= name == "open"
+        answer = self.answers.get((self.name, name))
+        if isinstance(answer, BaseException):
+            raise answer
+        usual: dict[str, Callable[[], Any]] = {
+            "open": lambda: f"/run/{self.name}/netns",
+            "lay_cables": lambda: {n: f"{far}#{n}" for n, far in args["cables"].items()},
+            "check_path": lambda: {"sent": [1, 1]},
+            "facts": self.facts,
+            "counters": lambda: {},
+            "learn": lambda: {},
+            "begin_watch": lambda: "",
+            "end_watch": lambda: TrialResult(directions=()).model_dump(mode="json"),
+        }
+        return answer if answer is not None else usual.get(name, lambda: None)()
+
+    def facts(self) -> Any:
+        own = {"vswitch": {"on": self.name}, "vnfs": [{"on": self.name}], "wire": "veth"}
+        return ScenarioFacts(scenario="v2p2v_bridge", facts=own).model_dump(mode="json")
+
+    def inventory(self) -> MachineFacts:
+        self.calls.append((self.name, "inventory"))
+        return facts().model_copy(update={"record": {"of": self.name}})
+
+    def run_trial(self, spec: TrialSpec) -> TrialResult:
+        self.calls.append((self.name, "run_trial"))
+        assert spec.learning_frames == 0
+        return TrialResult(directions=())
+
+    def teardown(self) -> list[str]:
+        if self.deployed:
+            self.calls.append((self.name, "teardown"))
+        self.deployed = False
+        answer = self.answers.get((self.name, "teardown"))
+        if isinstance(answer, BaseException):
+            raise answer
+        return []
+
+    def abort(self) -> None:
+        self.calls.append((self.name, "abort"))
+
+    def close(self) -> None:
+        self.calls.append((self.name, "close"))
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
+    monkeypatch.setattr(agent, "AgentClient", FakeHost)
+    monkeypatch.setattr(FakeHost, "calls", [])
+    monkeypatch.setattr(FakeHost, "answers", {})
+    made = connect(config.load({"testbed": "two-hosts"}).testbed)
+    assert isinstance(made, HostsClient)
+    return made
+
+
+def plan(hosts: HostsClient, name: str = "v2p2v_bridge") -> Plan:
+    loaded = config.load({"testbed": "two-hosts", "preset": "smoke"})
+    found = hosts.inventory()
+    FakeHost.calls.clear()
+    return make_plan(make_scenario(name, loaded), loaded.testbed, found)
+
+
+def called() -> list[tuple[str, str]]:
+    """Calls in their order; those made at the same time by name of the host."""
+    found = FakeHost.calls
+    return [call for _, call in sorted(enumerate(found), key=lambda at: _place(found, *at))]
+
+
+def _place(calls: list[tuple[str, str]], number: int, call: tuple[str, str]) -> tuple[int, str]:
+    if call[1] not in TOGETHER:
+        return number, ""
+    while number and calls[number - 1][1] == call[1]:
+        number -= 1
+    return number, call[0]
+
+
+def test_one_host_has_an_agents_own_client() -> None:
+    assert type(connect(Testbed())) is AgentClient
+
+
+def test_facts_of_every_host_stand_beside_those_of_one(hosts: HostsClient) -> None:
+    found = hosts.inventory()
+    assert set(found.hosts) == {"east", "west"}
+    assert found.record == {"of": "west", "host": "west", "other hosts": {"east": {"of": "east"}}}
+    assert hosts.troubles == ("host west: a link",)
+
+
+def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other(
+    hosts: HostsClient,
+) -> None:
+    deployed = hosts.deploy(plan(hosts))
+    assert called() == [
+        ("east", "open"),
+        ("west", "open"),
+        ("west", "lay_cables"),
+        ("east", "bring_up"),
+        ("west", "bring_up"),
+        ("west", "counters"),
+        ("east", "check_path"),
+        ("east", "facts"),
+        ("west", "facts"),
+    ]
+    assert deployed.facts["vswitch"] == {"on": "east"}
+    assert deployed.facts["vnfs"] == [{"on": "east"}, {"on": "west"}]
+    assert deployed.facts["hosts"]["west"]["parts"] == "dut"
+    FakeHost.calls.clear()
+    hosts.teardown()
+    assert called() == [("west", "teardown"), ("east", "teardown")]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [("west", "open"), ("west", "lay_cables"), ("west", "bring_up"), ("east", "check_path")],
+)
+def test_when_one_host_fails_every_host_is_restored(
+    hosts: HostsClient, where: tuple[str, str]
+) -> None:
+    planned = plan(hosts)
+    FakeHost.answers[where] = DutError("no", where="a place")
+    with pytest.raises(DutError) as failed:
+        hosts.deploy(planned)
+    assert failed.value.where == f"host {where[0]}, a place"
+    assert called()[-2:] == [("west", "teardown"), ("east", "teardown")]
+
+
+def test_one_that_cannot_be_restored_keeps_no_other_from_being(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["west", "teardown"] = HostError("gone")
+    with pytest.raises(HostError, match="gone"):
+        hosts.teardown()
+    assert ("east", "teardown") in called()
+
+
+def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.calls.clear()
+    hosts.run_trial(SPEC)
+    assert called() == [
+        ("east", "learn"),
+        ("west", "begin_watch"),
+        ("east", "run_trial"),
+        ("west", "end_watch"),
+    ]
+
+
+def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.calls.clear()
+    FakeHost.answers["west", "end_watch"] = HostError("the agent ended", where="netns=west")
+    with pytest.raises(HostError, match="the agent ended") as failed:
+        hosts.run_trial(SPEC)
+    assert failed.value.where == "host west, netns=west"
+    assert called()[-2:] == [("west", "teardown"), ("east", "teardown")]
+    with pytest.raises(HostError, match="no scenario is deployed"):
+        hosts.run_trial(SPEC)
+
+
+def test_a_dead_dut_is_seen_before_traffic(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["west", "begin_watch"] = "vnf0 has ended"
+    result = hosts.run_trial(SPEC)
+    assert (result.failed, result.failure) == ("dut", "host west: vnf0 has ended")
+
+
+def test_ctrl_c_has_every_agent_clean_up_now(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.calls.clear()
+    FakeHost.answers["east", "learn"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        hosts.run_trial(SPEC)
+    assert called()[-2:] == [("west", "abort"), ("east", "abort")]
+
+
+def test_all_agents_are_ended(hosts: HostsClient) -> None:
+    hosts.close()
+    assert called() == [("west", "close"), ("east", "close")]
+
+
+def counts(port: str) -> TrialResult:
+    thread = ThreadLoad(role="pmd", thread="pmd-c01", cpu=1, user=0.5, system=0.1)
+    hop = HopCounters(port=port, rx=3)
+    return TrialResult(
+        directions=(), hops=(hop,), threads=(thread,), uncollected={"perf": "no right"}
+    )
+
+
+def test_counts_of_all_hosts_are_one_result() -> None:
+    direction = DirectionCounts(direction=0, intended=3, sent=3, refused=0, unsent=0, received=3)
+    tester = counts("phy0").model_copy(update={"directions": (direction,)})
+    merged = merge_counts(tester, {"west": counts("phy2")})
+    assert merged.directions == (direction,)
+    assert [hop.port for hop in merged.hops] == ["phy0", "phy2"]
+    assert [one.thread for one in merged.threads] == ["pmd-c01", "west: pmd-c01"]
+    assert merged.uncollected == {"perf": "no right", "west: perf": "no right"}
+
+
+def test_a_dut_that_died_at_another_host_is_the_cause() -> None:
+    dead = TrialResult(directions=(), failed="dut", failure="vnf0 has ended")
+    merged = merge_counts(counts("phy0"), {"west": dead})
+    assert (merged.failed, merged.failure) == ("dut", "host west: vnf0 has ended")

@@ -1,0 +1,154 @@
+"""Plans over several hosts: who has what, which cables, cores and memory of one machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config
+from vnetperf.config import Configuration
+from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.model.errors import CapabilityError
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import HostConfig, MachineFacts, Testbed
+from vnetperf.runner.scenarios import make_scenario, scenario_ids
+
+
+def loaded(**settings: str) -> Configuration:
+    return config.load({"testbed": "two-hosts", "preset": "smoke", **settings})
+
+
+def machine(cores: int = 8) -> MachineFacts:
+    one = facts(cores)
+    return one.model_copy(update={"hosts": {"east": one, "west": one}})
+
+
+def plan_of(name: str, cores: int = 8, testbed: Testbed | None = None, **settings: str) -> Plan:
+    configuration = loaded(**settings)
+    scenario = make_scenario(name, configuration)
+    return make_plan(scenario, testbed or configuration.testbed, machine(cores))
+
+
+def by_host(plan: Plan) -> dict[str, Plan]:
+    return {part.host: part for part in plan.hosts}
+
+
+def test_the_tester_is_alone_on_the_first_host_where_all_ends_are_wires() -> None:
+    plan = by_host(plan_of("pvp_dpdk"))
+    east, west = plan["east"], plan["west"]
+    assert (east.parts, west.parts) == (("tester",), ("dut",))
+    assert [(use.port, use.side, use.nic, use.far) for use in east.cables] == [
+        (0, "tester", "c0", "west:c0"),
+        (1, "tester", "c1", "west:c1"),
+    ]
+    assert [(use.port, use.side) for use in west.cables] == [(0, "dut"), (1, "dut")]
+    assert set(east.commands) == set()
+    assert "ovs-vswitchd" in west.commands
+
+
+def test_a_spanning_deployment_has_a_vswitch_on_each_host() -> None:
+    plan = plan_of("v2p2v_bridge")
+    east, west = by_host(plan)["east"], by_host(plan)["west"]
+    assert (east.parts, west.parts) == (("tester", "dut"), ("dut",))
+    assert [use.port for use in east.cables] == [0, 1]
+    assert [use.port for use in west.cables] == [2, 3]
+    assert (east.scenario.deployment.vnf_count, west.scenario.deployment.vnf_count) == (0, 1)
+    assert {plan.host_of[port] for port in ("phy0", "vnf1.1")} == {"east"}
+    assert {plan.host_of[port] for port in ("phy3", "vnf0.0")} == {"west"}
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+def test_hosts_of_one_machine_share_out_its_cores(cores: int) -> None:
+    plan = by_host(plan_of("v2p2v_dpdk", cores))
+    east, west = plan["east"].placement, plan["west"].placement
+    assert east.cores["pmd"] == west.cores["east:pmd"]
+    assert east.mode == west.mode == ("dedicated" if cores == 8 else "shared")
+    mine = [*east.cores["tester"], *east.cores["pmd"], *west.cores["pmd"], *west.cores["vnf0"]]
+    if cores == 8:
+        assert len(set(mine)) == len(mine)
+    else:
+        assert west.takes_turns("pmd")
+
+
+def test_a_host_with_processors_of_its_own_is_placed_on_them() -> None:
+    testbed = loaded().testbed
+    hosts = {
+        name: HostConfig.model_validate({"transport": "netns", "cores": {"allowed": cpus}})
+        for name, cpus in (("east", (0, 1, 2)), ("west", (4, 5, 6)))
+    }
+    own = testbed.model_copy(update={"hosts": hosts})
+    plan = by_host(plan_of("v2p2v_dpdk", testbed=own))
+    assert set(plan["east"].placement.pollers) <= {0, 1, 2}
+    assert set(plan["west"].placement.pollers) <= {4, 5, 6}
+
+
+def test_memory_of_the_next_host_is_beside_that_of_those_before_it() -> None:
+    plan = by_host(plan_of("v2p2v_dpdk"))
+    ((first,), (second,)) = plan["east"].memory, plan["west"].memory
+    assert set(first.users) == {"loadgen", "dpdk"}
+    assert set(second.users) == {"east:loadgen", "east:dpdk", "dpdk", "vnf0"}
+    assert second.pages > first.pages
+
+
+def test_the_machine_is_held_by_the_first_host() -> None:
+    assert [part.follows for part in plan_of("v2p2v_bridge").hosts] == [False, True]
+
+
+def test_the_generator_is_calibrated_on_the_testers_host() -> None:
+    configuration = loaded()
+    scenario = make_scenario("phy2phy_bridge", configuration)
+    plan = make_loop_plan(
+        scenario.model_copy(update={"wire": "veth"}), configuration.testbed, machine()
+    )
+    assert (plan.host, plan.wire, plan.testbed.agent.netns_host) == ("east", "veth", "east")
+
+
+def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:
+    testbed = loaded().testbed
+    west = testbed.hosts["west"].model_copy(update={"role": "tester"})
+    other = testbed.model_copy(update={"hosts": {**testbed.hosts, "west": west}})
+    assert by_host(plan_of("phy2phy_bridge", testbed=other))["west"].parts == ("tester",)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("v2v_bridge", {}, "in a VNF's place"),
+        ("v2p2v_vpp", {"forwarding": "l3"}, "forwarded by port"),
+        ("v2p2v_bridge", {"rules": "learning"}, "forwarded by port"),
+        ("phy2phy_dpdk", {"wire": "memif"}, "is no cable between hosts"),
+    ],
+)
+def test_what_is_not_carried_over_hosts_is_refused(
+    name: str, settings: dict[str, str], says: str
+) -> None:
+    with pytest.raises(CapabilityError, match=says):
+        plan_of(name, **settings)
+
+
+def test_machines_cabled_by_nics_are_refused_with_what_can_be_had() -> None:
+    testbed = Testbed.model_validate(
+        {
+            "name": "lab",
+            "hosts": {"a": {"transport": "ssh=a"}, "b": {"transport": "ssh=b"}},
+            "cables": [{"ends": ["a:eth1", "b:eth1"]}, {"ends": ["a:eth2", "b:eth2"]}],
+        }
+    )
+    one = facts()
+    both = one.model_copy(update={"hosts": {"a": one, "b": one}})
+    with pytest.raises(CapabilityError, match="span hosts with transport"):
+        make_plan(make_scenario("phy2phy_bridge", loaded()), testbed, both)
+
+
+def test_too_few_cables_are_named() -> None:
+    testbed = loaded().testbed
+    one = testbed.model_copy(update={"cables": testbed.cables[:1]})
+    with pytest.raises(CapabilityError, match="needs two hosts with 2 cables"):
+        plan_of("pvp_bridge", testbed=one)
+
+
+def test_one_host_carries_no_deployment_over_two() -> None:
+    configuration = config.load({"preset": "smoke"})
+    with pytest.raises(CapabilityError, match="--testbed two-hosts"):
+        make_plan(make_scenario("v2p2v_bridge", configuration), configuration.testbed, facts())
+    assert "v2p2v_bridge" in scenario_ids()

@@ -1,0 +1,359 @@
+"""The agents of a testbed of several hosts, driven as one.
+
+The controller calls each agent; agents do not know each other. Hosts are taken in the order of
+their names and given back in the opposite one, so that two runs never wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from vnetperf.agent import client as agent
+from vnetperf.agent.client import AgentClient, Event
+from vnetperf.deployment.trial import LEARNED_SHARE
+from vnetperf.model.errors import DutError, HostError, VnetperfError
+from vnetperf.model.result import Calibration, ScenarioFacts
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.trial import TrialResult, TrialSpec
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+#: Longest time that a host needs to start its parts, seconds.
+BRING_UP_S = 120.0
+
+
+def connect(
+    testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
+) -> AgentClient | HostsClient:
+    """The agents of a testbed: one client for one host, else one that drives a client for each."""
+    if not testbed.hosts:
+        return agent.AgentClient(testbed, on_event, read_only=read_only)
+    return HostsClient(testbed, on_event, read_only=read_only)
+
+
+@contextlib.contextmanager
+def _at(host: str) -> Iterator[None]:
+    """Name the host in what goes wrong there."""
+    try:
+        yield
+    except VnetperfError as error:
+        if f"host {host}" not in error.where:
+            error.where = f"host {host}" + (f", {error.where}" if error.where else "")
+        raise
+
+
+class HostsClient:
+    """The agents of a testbed's hosts, with the face of a single one's client.
+
+    Attributes:
+        clients: Host -> client, in the order in which hosts are locked.
+    """
+
+    def __init__(
+        self, testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
+    ) -> None:
+        self.testbed = testbed
+        self.clients = {
+            name: agent.AgentClient(testbed.of_host(name), on_event, read_only=read_only)
+            for name in testbed.host_names
+        }
+        self._plan: Plan | None = None
+
+    @property
+    def follow(self) -> bool:
+        """True requests events "live" with the counts of trials that are going on."""
+        return any(client.follow for client in self.clients.values())
+
+    @follow.setter
+    def follow(self, follow: bool) -> None:
+        for client in self.clients.values():
+            client.follow = follow
+
+    @property
+    def restored(self) -> list[dict[str, Any]]:
+        """What was restored of runs that died, on all hosts."""
+        return [report for client in self.clients.values() for report in client.restored]
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What of dead runs could not be undone, with the host."""
+        return tuple(
+            f"host {name}: {text}"
+            for name, client in self.clients.items()
+            for text in client.troubles
+        )
+
+    def _all(self, calls: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
+        """Make a call to each of some hosts at the same time; the first failure once all ended."""
+        if not calls:
+            return {}
+
+        def named(host: str, call: Callable[[], Answer]) -> Answer:
+            with _at(host):
+                return call()
+
+        pool = ThreadPoolExecutor(len(calls), thread_name_prefix="host")
+        try:
+            futures = {host: pool.submit(named, host, call) for host, call in calls.items()}
+            failures = [f.exception() for f in futures.values()]
+        finally:
+            pool.shutdown(wait=False)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        return {host: future.result() for host, future in futures.items()}
+
+    def inventory(self) -> MachineFacts:
+        """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
+        found = self._all({name: client.inventory for name, client in self.clients.items()})
+        roles = {name: host.role for name, host in self.testbed.hosts.items()}
+        main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
+        others = {name: facts.record for name, facts in found.items() if name != main}
+        record = {**found[main].record, "host": main, "other hosts": others}
+        return found[main].model_copy(update={"hosts": found, "record": record})
+
+    def calibrate(
+        self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
+    ) -> Calibration:
+        """Loop the generator to itself, on the tester's host, and measure it."""
+        self.teardown()
+        with _at(plan.host):
+            return self.clients[plan.host].calibrate(plan, frame_sizes, brief=brief)
+
+    def deploy(self, plan: Plan) -> ScenarioFacts:
+        """Deploy a plan; when anything fails, every host is as it was."""
+        self.teardown()
+        began = time.monotonic()
+        self._plan = plan
+        try:
+            with self._cleaned_up():
+                facts = self._deployed(plan)
+        except VnetperfError:
+            self._take_away()
+            raise
+        return facts.model_copy(update={"deploy_s": round(time.monotonic() - began, 3)})
+
+    def _deployed(self, plan: Plan) -> ScenarioFacts:
+        spaces: dict[str, str] = {}
+        for part in plan.hosts:
+            with _at(part.host):
+                length_s = 60 + self.testbed.lock_timeout_s
+                sent = part.model_dump(mode="json")
+                spaces[part.host] = self.clients[part.host].call(
+                    "open", length_s=length_s, plan=sent
+                )
+        netdevs = self._lay_cables(plan, spaces)
+        self._all(
+            {
+                part.host: partial(
+                    self.clients[part.host].call,
+                    "bring_up",
+                    length_s=BRING_UP_S,
+                    cables={str(use.cable): netdevs[use.cable] for use in part.cables},
+                )
+                for part in plan.hosts
+            }
+        )
+        path_check = self._path_check(plan)
+        found = self._all(
+            {
+                part.host: partial(self.clients[part.host].call, "facts", path_check=path_check)
+                for part in plan.hosts
+            }
+        )
+        of_host = {host: ScenarioFacts.model_validate(one).facts for host, one in found.items()}
+        return ScenarioFacts(
+            scenario=plan.scenario.id,
+            plan=plan.model_dump(mode="json"),
+            facts=_facts_of_all(plan, of_host),
+            path_check=path_check,
+        )
+
+    def _lay_cables(self, plan: Plan, spaces: Mapping[str, str]) -> dict[int, str]:
+        """Have each cable laid by the host that is locked last of its two; its interface there."""
+        netdevs: dict[int, str] = {}
+        for part in plan.hosts:
+            far = {use.cable: spaces[use.far.partition(":")[0]] for use in part.cables}
+            mine = {
+                use.cable: far[use.cable]
+                for use in part.cables
+                if use.far.partition(":")[0] < part.host
+            }
+            if mine:
+                with _at(part.host):
+                    asked = {str(number): space for number, space in mine.items()}
+                    laid = self.clients[part.host].call("lay_cables", cables=asked)
+                netdevs |= {int(number): netdev for number, netdev in laid.items()}
+        return netdevs
+
+    def _path_check(self, plan: Plan) -> dict[str, Any]:
+        tester = plan.of_tester().host
+        others = [part.host for part in plan.hosts if part.host != tester]
+        before = self._counters(others)
+        try:
+            with _at(tester):
+                checked: dict[str, Any] = self.clients[tester].call("check_path", length_s=60)
+                return checked
+        except DutError as error:
+            for host, ports in self._counters(others).items():
+                then = before[host]
+                hops = ", ".join(
+                    f"{name} rx {now['rx'] - then[name]['rx']} tx {now['tx'] - then[name]['tx']}"
+                    for name, now in ports.items()
+                    if name in then
+                )
+                error.add_note(f"  counters of host {host} over all tries: {hops}")
+            raise
+
+    def _counters(self, hosts: Iterable[str]) -> dict[str, dict[str, dict[str, int]]]:
+        return self._all({host: partial(self.clients[host].call, "counters") for host in hosts})
+
+    def run_trial(self, spec: TrialSpec) -> TrialResult:
+        """Run a trial of the deployed scenario: counters and collectors of all hosts around it."""
+        plan = self._plan
+        if plan is None:
+            raise HostError("no scenario is deployed", where="run_trial")
+        try:
+            with self._cleaned_up():
+                return self._trial(plan, spec)
+        except HostError:  # a host is gone: the others have no use without it
+            self._take_away()
+            raise
+
+    def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        tester = self.clients[plan.of_tester().host]
+        watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
+        with _at(plan.of_tester().host):
+            failed = tester.call("learn", length_s=30, spec=spec.model_dump(mode="json"))
+        if failed:
+            return TrialResult(directions=(), **failed)
+        time.sleep(spec.learning_wait_s * LEARNED_SHARE)
+        begun = self._all(
+            {host: partial(self.clients[host].call, "begin_watch") for host in watchers}
+        )
+        if why := [f"host {host}: {why}" for host, why in begun.items() if why]:
+            return TrialResult(directions=(), failed="dut", failure="; ".join(why))
+        rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
+        update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
+        with _at(plan.of_tester().host):
+            result = tester.run_trial(spec.model_copy(update=update))
+        ended = self._all(
+            {host: partial(self.clients[host].call, "end_watch") for host in watchers}
+        )
+        counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
+        return merge_counts(result, counted)
+
+    @contextlib.contextmanager
+    def _cleaned_up(self) -> Iterator[None]:
+        """Have every agent clean up now when something else than an error ends a call: Ctrl-C."""
+        try:
+            yield
+        except VnetperfError:
+            raise
+        except BaseException:
+            self._plan = None
+            self.abort()
+            raise
+
+    def captured(self) -> dict[str, bytes]:
+        """Frames that the last trial kept."""
+        if self._plan is None:
+            return {}
+        return self.clients[self._plan.of_tester().host].captured()
+
+    def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
+        """Nothing else is carried over several hosts."""
+        del length_s, args
+        raise HostError(
+            "this measurement is not carried over several hosts",
+            where=name,
+            cure="choose a testbed of one host",
+        )
+
+    def teardown(self) -> list[str]:
+        """Take the deployment away on all hosts, the first one locked last."""
+        self._plan = None
+        troubles: list[str] = []
+        failure: VnetperfError | None = None
+        for name, client in reversed(self.clients.items()):
+            try:
+                with _at(name):
+                    troubles += [f"host {name}: {text}" for text in client.teardown()]
+            except VnetperfError as error:  # the others are restored all the same
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return troubles
+
+    def _take_away(self) -> None:
+        """Take away what is left of a deployment that failed; what fails here is logged."""
+        try:
+            self.teardown()
+        except VnetperfError as error:
+            log.error("%s", error)
+
+    def abort(self) -> None:
+        """Close all connections in the middle of a call."""
+        for client in reversed(self.clients.values()):
+            client.abort()
+
+    def close(self) -> None:
+        """Take everything away and end the agents. Idempotent."""
+        with contextlib.ExitStack() as every:
+            for client in self.clients.values():  # the last one first
+                every.callback(client.close)
+
+
+def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Facts of a deployment over hosts, as those of one host, with each host's beside them."""
+    found: dict[str, Any] = {**of_host[plan.of_tester().host]}
+    duts = [part.host for part in plan.hosts if part.has_dut]
+    first = plan.of_tester().host if plan.of_tester().has_dut else duts[0]
+    found["vswitch"] = of_host[first]["vswitch"]
+    found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
+    found["hosts"] = {
+        part.host: {
+            "parts": " and ".join(part.parts),
+            "cables": [str(use) for use in part.cables],
+            **of_host[part.host],
+        }
+        for part in plan.hosts
+    }
+    return found
+
+
+def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:
+    """A trial's result with what other hosts than the tester's have counted.
+
+    Threads of other hosts have the host's name before their own.
+    """
+    dead = [f"host {host}: {one.failure}" for host, one in counted.items() if one.failed]
+    if dead:  # whatever the tester found: this is the cause
+        why = "; ".join(dead)
+        return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
+    if result.failed:
+        return result
+    update: dict[str, Any] = {
+        "hops": result.hops + tuple(hop for one in counted.values() for hop in one.hops),
+        "uncollected": result.uncollected
+        | {
+            f"{host}: {key}": why
+            for host, one in counted.items()
+            for key, why in one.uncollected.items()
+        },
+    }
+    for field in ("threads", "events", "datapath"):
+        update[field] = getattr(result, field) + tuple(
+            thread.model_copy(update={"thread": f"{host}: {thread.thread}"})
+            for host, one in counted.items()
+            for thread in getattr(one, field)
+        )
+    return result.model_copy(update=update)
