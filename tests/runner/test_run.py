@@ -677,7 +677,8 @@ def test_a_test_below_a_load_at_which_the_tester_stood_still_names_that(tmp_path
     assert 1e6 < result.max_load_fps <= 1.2e6
     begun = [r for r in read_log(bench.path) if isinstance(r, ProcedureRecord)]
     assert re.fullmatch(
-        r"limited by the tester, which stood still at \d+ frames/s per interface",
+        r"limited by the tester, which stood still at \d+ frames/s per interface, rounded down to "
+        r"a preferred number \(ISO 3, R20\)",
         begun[-1].limit_reason,
     )
     bench.agent.spoil = None
