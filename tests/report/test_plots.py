@@ -30,6 +30,7 @@ from vnetperf.report.plots import (
     hop_css,
     latency_curve,
     loss_plot,
+    service_plot,
     spread_plot,
     throughput_plot,
 )
@@ -252,3 +253,25 @@ def test_bounds_so_far_follow_every_trial(results):
         (20.0, 30.0),
         *[(10.0, 20.0)] * 3,
     ]
+
+
+def test_steps_of_a_service_stand_against_their_limits(every):
+    found = next(r for r in every.results if r.service is not None and not r.service.met)
+    plot = service_plot(found)
+    assert plot is not None
+    assert found.service is not None
+    last = found.service.every_step[-1]
+    lost = next(series for series in plot.series if series.name == "FLR")
+    worst = max(lost.points, key=lambda point: point.x)
+    assert worst.x == pytest.approx(last.flows[0].loss_ratio / found.service.loss_ratio)
+    assert worst.hover == f"{last.of}, {last.flows[0].direction}: FLR 0.002 of 0.0001"
+    assert [rule.value for rule in plot.rules] == [1.0]
+    assert plot.beside[-1] == "not met"
+    assert len(plot.y.names) == 2 * len(found.service.every_step)
+    unknown = [flow.model_copy(update={"variation_ns": None}) for flow in last.flows]
+    step = last.model_copy(update={"flows": tuple(unknown)})
+    service = found.service.model_copy(update={"steps": (step,), "performance": None})
+    plot = service_plot(found.model_copy(update={"service": service}))
+    assert plot is not None
+    assert {note.text for note in plot.notes} == {"FDV not measured"}
+    assert service_plot(found.model_copy(update={"service": None})) is None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 
+from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunIdentity, RunResults
-from vnetperf.report import transfers
+from vnetperf.report import plots, transfers
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
@@ -97,3 +98,42 @@ def test_the_csv_has_sums_and_each_instance() -> None:
     assert rows[0]["round_trip_p99_us"] == "20.25"
     assert rows[0]["client_user_s"] == "0.25"
     assert rows[0]["arrived_bps"] == ""  # not told, and so not 0
+
+
+#: A stream whose mean round trip is twice its least, and one of which nothing of the kind is known.
+STREAMS = (
+    Transfer(
+        spec=TransferSpec(kind="TCP_STREAM", duration_s=2),
+        bits_per_second=8e6,
+        sent_octets=1_000_000.0,
+        segment_octets=1000,
+        retransmits=250,
+        tcp_round_trip_us={"min": 100.0, "mean": 200.0},
+    ),
+    Transfer(spec=TransferSpec(kind="TCP_STREAM", way="back", duration_s=2), bits_per_second=1e6),
+)
+
+
+def test_efficiency_and_buffer_delay_are_plotted_by_stream() -> None:
+    run = results(pvp_bridge=STREAMS)
+    rows = transfers.tcp_streams(run)
+    efficiency, delay = plots.tcp_plots(rows)
+    assert (efficiency.caption, delay.caption) == ("TCP efficiency", "Buffer delay")
+    assert [point.x for point in efficiency.series[0].points] == [0.8]
+    assert [point.x for point in delay.series[0].points] == [1.0]
+    assert delay.y.names == [name for name, _ in rows]
+    assert [(note.text, note.category) for note in delay.notes] == [("not measured", 1)]
+    page = html_report(run)
+    assert all(plot.title in page for plot in (efficiency, delay))
+    assert "<svg" not in html_report(results(pvp_bridge=ENDPOINTS))
+
+
+def test_the_ledger_lists_what_was_done_of_rfc_6349_and_9097() -> None:
+    found = {e.clause: e for e in transport(results(pvp_bridge=(*STREAMS, *USERS)).transfers)}
+    assert all("from a secondary source" in clause for clause in found)
+    metrics = found["RFC 6349 section 4 (from a secondary source)"]
+    assert metrics.status == "deviated"
+    assert "TCP efficiency of 1 of 3 streams, buffer delay of 1 of 3 streams" in metrics.value
+    capacity = found["RFC 9097 sections 5 and 8 (from a secondary source)"]
+    assert (capacity.status, "0 of 1 streams" in capacity.value) == ("deviated", True)
+    assert not transport(results(pvp_bridge=ENDPOINTS).transfers)

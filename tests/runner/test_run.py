@@ -724,6 +724,26 @@ def test_a_stall_ends_no_search_before_its_throughput_has_a_lower_bound(tmp_path
     assert next(r for r in derived.results if r.test == "throughput") == result
 
 
+def test_a_search_from_its_smallest_load_is_begun_again_below_what_was_offered(
+    tmp_path: Path,
+) -> None:
+    """Of the largest load next to nothing comes back: the hint is below the smallest load."""
+
+    def drown(_: int, result: TrialResult) -> TrialResult:
+        if bench.agent.trials[-1].load_fps < GENERATOR_FPS:
+            return result
+        bench.agent.offers_fps = 0.6e6  # from here on: the next maximum is too large as well
+        lost = tuple(d.model_copy(update={"received": 0}) for d in result.directions)
+        return result.model_copy(update={"directions": lost})
+
+    bench = Bench(tmp_path, FakeAgent(duts=duts(1.9e6), offers_fps=1.2e6, spoil=drown))
+    result = bench.throughput()
+    begun = [r.limits for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert begun[1].start_fps == begun[1].min_load_fps
+    assert len(begun) > 2
+    assert all(goal.lower_bound_fps for goal in result.goals)
+
+
 def test_a_search_that_no_load_helps_keeps_the_bounds_of_its_other_goals(tmp_path: Path) -> None:
     """The tester stands still at every load, so that nothing is known of loss-free loads."""
     bench = Bench(tmp_path, DoubtfulAgent(0.0))

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
+from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.goals import cpu_by_role, goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import (
     LoggedTest,
@@ -738,6 +739,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
         *constant_load(
             [t for test in tests for t in test.trials], [r.facts for r in deployed.values()]
         ),
+        *transport(transfers),
     ]
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)

@@ -312,6 +312,11 @@ def _soak_strips(group: Group) -> Strips:
     yield _strip("Frames lost over time", lost, legend=False)
 
 
+def _service_strips(group: Group) -> Strips:
+    made = [plots.service_plot(result) for result in group.measured]
+    yield _strip("Share of the limits at each step", made, legend=False)
+
+
 _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
     _repetition_strips,
     _latency_strips,
@@ -321,6 +326,7 @@ _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
     _reset_strips,
     _rate_strips,
     _soak_strips,
+    _service_strips,
 )
 
 
@@ -711,6 +717,7 @@ def html_report(results: RunResults) -> str:
         "transport": transfers.transport_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
+    quality = _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False)
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
@@ -736,6 +743,7 @@ def html_report(results: RunResults) -> str:
         pictures=pictures(results),
         groups=views,
         user_tables=user_tables,
+        user_strips={"transport": [quality]} if quality else {},
         identity=list(run_tables.identity(results).texts),
         ledger=ledger,
         environment=_environment(results),

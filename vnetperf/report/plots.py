@@ -14,9 +14,15 @@ from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
-from vnetperf.report.outcomes import soak_interval, soak_verdict, whole_load_text
+from vnetperf.report.outcomes import (
+    service_verdict,
+    soak_interval,
+    soak_verdict,
+    whole_load_text,
+)
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
+from vnetperf.results.transport import TcpQuality
 from vnetperf.statistics.histogram import decode_hdr
 
 _SIZES = "frame size, octets with FCS (equal steps)"
@@ -915,3 +921,69 @@ def soak_plot(group: Group) -> Plot | None:
         css="soak",
         key=True,
     )
+
+
+def service_plot(result: Result) -> Plot | None:
+    """What each step of a service came to, as a share of its limits (ITU-T Y.1564)."""
+    found = result.service
+    if found is None:
+        return None
+    rows = [(step, flow) for step in found.every_step for flow in step.flows]
+    limits = (
+        ("FLR", found.loss_ratio, "loss_ratio", 1.0, ""),
+        ("mean FTD", found.delay_ms, "delay_mean_ns", 1e6, " ms"),
+        ("FDV", found.variation_ms, "variation_ns", 1e6, " ms"),
+    )
+    held = [one for one in limits if one[1]]  # a limit of 0 has no shares
+    series, notes = [], []
+    for index, (name, limit, field, unit, of) in enumerate(held):
+        shift, points = _spread_out(index, len(held), _LANE), []
+        for place, (step, flow) in enumerate(rows):
+            value = getattr(flow, field)
+            if value is None or not limit:
+                notes.append(Note(f"{name} not measured", place, shift=shift))
+                continue
+            at = f"{step.of}, {flow.direction}: {name} {value / unit:.4g}{of} of {limit:g}{of}"
+            points.append(Point(value / unit / limit, place, hover=at))
+        series.append(Series(name, points, css=goal_css(index), mark="mean", shift=shift))
+    if not any(one.points for one in series):
+        return None
+    return Plot(
+        title=f"Share of the limits at each step, {result.scenario}, {result.size_text}",
+        caption=result.size_text,
+        x=_axis("share of the limit", "ratio", zero=True, pad=6),
+        y=Axis(name="", names=[f"{step.of}, {flow.direction}" for step, flow in rows]),
+        series=series,
+        rules=[Rule("limit", 1.0, "x", "limit medium")],
+        notes=notes,
+        row=17 + _LANE * len(held),
+        beside=[service_verdict(step.met) for step, _ in rows],
+        key=True,
+    )
+
+
+def tcp_plots(rows: Sequence[tuple[str, TcpQuality]]) -> Iterator[Plot]:
+    """Efficiency and buffer delay of streams of TCP (RFC 6349), a row each."""
+    kinds = (
+        ("TCP efficiency", "share of what was transmitted that was payload", "efficiency"),
+        ("Buffer delay", "mean round-trip time beyond the baseline", "buffer_delay"),
+    )
+    for caption, axis, field in kinds:
+        values = [getattr(quality, field) for _, quality in rows]
+        if not any(value is not None for value in values):
+            continue
+        points = [
+            Point(value, place, hover=f"{rows[place][0]}: {units.percent(value)}")
+            for place, value in enumerate(values)
+            if value is not None
+        ]
+        yield Plot(
+            title=f"{caption}, {axis}",
+            caption=caption,
+            x=_axis(axis, "ratio", pad=6),
+            y=Axis(name="", names=[name for name, _ in rows]),
+            series=[Series(caption, points, mark="mean")],
+            notes=[Note("not measured", n) for n, value in enumerate(values) if value is None],
+            row=30,
+            beside=["" if value is None else units.percent(value) for value in values],
+        )

@@ -178,6 +178,15 @@ def _rows(results: RunResults) -> list[_Row]:
     ]
 
 
+def tcp_streams(results: RunResults) -> list[tuple[str, TcpQuality]]:
+    """Streams of TCP by name, with what is known of their quality."""
+    return [
+        (f"{row.scenario}, {transfer_text(row.transfer)}", row.tcp)
+        for row in _rows(results)
+        if row.transfer.spec.kind == "TCP_STREAM"
+    ]
+
+
 def _capacity_text(row: _Row) -> str | None:
     known = [c.bits_per_second for c in row.capacities.values() if c.bits_per_second is not None]
     return ", ".join(units.significant(rate / 1e6) for rate in known) if known else None

@@ -419,7 +419,7 @@ class Conductor:
                 stalled, why = limited.stalled or stalled, limited.reason
                 if limited.has_bounds and found is None:
                     found = logged
-                if _began_at_least(begin):
+                if limited.limits["lowered_to_fps"] is None and _began_at_least(begin):
                     break
                 log.warning("%s begins anew: %s", test, why)
                 continue

@@ -1,13 +1,17 @@
-"""RFC 8219 and RFC 5481: latency and delay variation, whatever the DUT is; ITU-T Y.1564."""
+"""RFC 8219 and RFC 5481: latency and delay variation, whatever the DUT is.
+
+And services: ITU-T Y.1564, RFC 6349 and RFC 9097.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry
-from vnetperf.model.outcomes import DelayVariation, ServiceStep
+from vnetperf.model.outcomes import DelayVariation, ServiceStep, Transfers
 from vnetperf.model.result import LedgerEntry
 from vnetperf.results.records import TrialRecord
+from vnetperf.results.transport import ip_capacity, tcp_quality
 
 #: Sections 7.2 and 7.3.1: trials, seconds of a stream, seconds before frames count, frames.
 _TRIALS, _STREAM_S, _TAG_S, _FRAMES = 20, 120.0, 60.0, 500
@@ -121,3 +125,56 @@ def y1564_service(looked: ClauseContext) -> Iterator[LedgerEntry]:
 
 def _long(performance: ServiceStep | None) -> bool:
     return performance is not None and performance.seconds >= _PERFORMANCE_S
+
+
+def transport(transfers: Sequence[Transfers]) -> list[LedgerEntry]:
+    """Hold streams against RFC 6349 and RFC 9097, whose texts were not at hand."""
+    streams = [(t, one.transfers) for one in transfers for t in one.transfers]
+    tcp = [tcp_quality(t, beside) for t, beside in streams if t.spec.kind == "TCP_STREAM"]
+    udp = [
+        ip_capacity(t, way)
+        for t, _ in streams
+        if t.spec.kind == "UDP_STREAM"
+        for way in t.spec.ways
+    ]
+    idle = sum(t.spec.kind in ("TCP_RR", "UDP_RR") for t, _ in streams)
+    bound = sum(one.bits_per_second is not None for one in udp)
+    found = []
+    if tcp:
+        metrics = {
+            "TCP transfer time ratio": [one.time_ratio for one in tcp],
+            "TCP efficiency": [one.efficiency for one in tcp],
+            "buffer delay": [one.buffer_delay for one in tcp],
+        }
+        known = {name: sum(v is not None for v in values) for name, values in metrics.items()}
+        whys = dict.fromkeys(one.why for one in tcp if one.why)
+        lacking = "what the tool or transfers beside do not show is no number"
+        found += [
+            entry(
+                "RFC 6349 section 3 (from a secondary source)",
+                "path MTU, baseline round-trip time and bottleneck bandwidth first, then TCP "
+                "throughput by size of the window and number of connections",
+                False,
+                f"round trips without load of {idle} transfers, bandwidth of {bound} streams of "
+                f"UDP; {len(tcp)} streams of TCP with the kernel's own windows",
+                "path MTU and windows are left to the kernel",
+            ),
+            entry(
+                "RFC 6349 section 4 (from a secondary source)",
+                "TCP transfer time ratio, TCP efficiency and buffer delay of each",
+                all(n == len(tcp) for n in known.values()),
+                ", ".join(f"{name} of {n} of {len(tcp)} streams" for name, n in known.items()),
+                "; ".join(whys) or lacking,
+            ),
+        ]
+    if udp:
+        found.append(
+            entry(
+                "RFC 9097 sections 5 and 8 (from a secondary source)",
+                "maximum IP-layer capacity in sub-intervals of 1 s, found by adjusting the rate",
+                False,
+                f"capacity of {bound} of {len(udp)} streams of UDP, in sub-intervals of 1 s",
+                "each stream is sent at one rate, and none was searched",
+            )
+        )
+    return found
