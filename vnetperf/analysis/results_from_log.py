@@ -41,7 +41,7 @@ from vnetperf.model.result import (
     RunResults,
     TrialPoint,
 )
-from vnetperf.model.scenario import Variant, on_testbed, variant_id
+from vnetperf.model.scenario import Variant, on_testbed, variant_id, without_testbed
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
@@ -631,13 +631,9 @@ def _together(
     """The results of several testbeds side by side; no number is of two of them."""
     every = list(found.values())
     first = every[0]
-    measured = {
-        _anywhere(r, n) for n, one in found.items() for r in one.results if r.status == "measured"
-    }
+    measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
     elsewhere = {
-        name: [
-            r for r in one.results if r.status == "not measured" and _anywhere(r, name) in measured
-        ]
+        name: [r for r in one.results if r.status == "not measured" and _anywhere(r) in measured]
         for name, one in found.items()
     }
     results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
@@ -713,9 +709,9 @@ def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     )
 
 
-def _anywhere(result: Result, testbed: str) -> tuple[str, str, int]:
+def _anywhere(result: Result) -> tuple[str, str, int]:
     """A case without the testbed that it was measured on."""
-    return result.scenario.removesuffix(on_testbed("", testbed)), result.test, result.frame_size
+    return without_testbed(result.scenario)[0], result.test, result.frame_size
 
 
 def _derive(records: Sequence[Record]) -> RunResults:

@@ -19,6 +19,7 @@ from vnetperf.model.errors import ConfigError, VnetperfError
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
+from vnetperf.model.scenario import on_testbed, without_testbed
 from vnetperf.model.units import Unit, value_text
 from vnetperf.results.environment import ABSENT, comparability
 from vnetperf.results.metrics import Metric, compared_metrics_of
@@ -369,8 +370,9 @@ def _key_differences(run: RunResults, scenario: str, base: RunResults, other: st
 
 
 def _metrics_for(one: Expectation, result: Result) -> list[Metric]:
-    """The numbers of a result that an expectation is for."""
-    if result.test != one.test or not fnmatchcase(result.scenario, one.scenario):
+    """The numbers of a result that an expectation is for, on any testbed if it names none."""
+    names = (result.scenario, without_testbed(result.scenario)[0])
+    if result.test != one.test or not any(fnmatchcase(n, one.scenario) for n in names):
         return []
     if one.frame_sizes and result.size_name not in map(str, one.frame_sizes):
         return []
@@ -384,7 +386,8 @@ def _metrics_for(one: Expectation, result: Result) -> list[Metric]:
 
 def _base_metric(one: Expectation, found: Metric, among: Iterable[Result]) -> Metric | None:
     """The number that another is to be a multiple of."""
-    scenario = one.of_scenario or found.scenario
+    scenario, testbed = without_testbed(found.scenario)
+    scenario = on_testbed(one.of_scenario or scenario, testbed)  # two testbeds make no ratio
     return next(
         (
             metric

@@ -26,6 +26,7 @@ from vnetperf.model.outcomes import (
     Transfers,
 )
 from vnetperf.model.profile import IMIX
+from vnetperf.model.scenario import without_testbed
 from vnetperf.model.trial import Latency, SearchPhase, TrialGaps, Verdict
 from vnetperf.model.units import Unit
 
@@ -958,7 +959,7 @@ class RunResults(Frozen):
         Returns:
             Facts; empty when none were recorded.
         """
-        return self.machines.get(scenario.rpartition(",testbed=")[2] if self.testbeds else "", {})
+        return self.machines.get(without_testbed(scenario)[1] if self.testbeds else "", {})
 
     @field_validator("schema_version")
     @classmethod

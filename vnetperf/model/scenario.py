@@ -310,6 +310,19 @@ def on_testbed(scenario_id: str, testbed: str) -> str:
     return variant_id(scenario_id, f"testbed={testbed}" if testbed else "")
 
 
+def without_testbed(name: str) -> tuple[str, str]:
+    """Take the testbed out of a name in results again.
+
+    Args:
+        name: "pvp_dpdk,testbed=lab1", or "pvp_dpdk".
+
+    Returns:
+        "pvp_dpdk" and "lab1"; the testbed is "" where there is none.
+    """
+    scenario, _, testbed = name.partition(",testbed=")
+    return scenario, testbed
+
+
 def split_id(scenario_id: str) -> tuple[str, str]:
     """Split "pvp_dpdk" into deployment and vSwitch.
 

@@ -303,7 +303,8 @@ class _Drawing:
                 ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
                 return " - ".join(filter(None, ends))
             pair = [nics.get((number, side), {}).get("pci", "") for side in ("tester", "dut")]
-            return f"{pair[0]} - {pair[1]}" if all(pair) else str(plan.get("wire", ""))
+            short = [address.removeprefix("0000:") for address in pair]  # the first PCI domain
+            return " - ".join(short) if all(pair) else str(plan.get("wire", ""))
 
         first, second = (kind(n, end) for n, end in enumerate(self._graph.ends))
         return first, second
@@ -312,7 +313,7 @@ class _Drawing:
         one, other = self._pins[a], self._pins[b]
         path = f"M{one.x:.0f} {one.y:.0f}L{other.x:.0f} {other.y:.0f}"
         middle = (one.y + other.y) / 2 + 4
-        room = WIDTH * 0.3
+        room = WIDTH * 0.265  # two labels stand between the cables
         end = one.x > WIDTH / 2
         at = one.x - 9 if end else one.x + 9
         self._joins.append(Join(path, css, _short(label, room), at, middle, end))

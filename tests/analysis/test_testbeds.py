@@ -1,0 +1,78 @@
+"""A run on several testbeds: what each measured stands side by side, and nothing is of two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import Bench, configuration
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.thresholds import Expectations
+from vnetperf.config import Configuration
+from vnetperf.model.result import RunResults
+from vnetperf.results.environment import comparability
+from vnetperf.results.folder import log_path, merge_worker_logs, read_run
+from vnetperf.testing.sim import SimulatedDut
+
+
+def at(name: str) -> Configuration:
+    loaded = configuration()
+    object.__setattr__(loaded, "testbed", loaded.testbed.model_copy(update={"name": name}))
+    return loaded
+
+
+def measured(folder: Path, name: str, fps: float, *scenarios: str, worker: str = "") -> None:
+    agent = FakeAgent(duts=(SimulatedDut(fps), SimulatedDut(fps)))
+    log = log_path(folder, worker, name).name
+    bench = Bench(folder, agent, at(name), log)
+    for scenario in scenarios:
+        bench.throughput(scenario_id=scenario)
+    bench.run.close()
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> RunResults:
+    measured(tmp_path, "lab1", 200e3, "pvp_dpdk", "phy2phy_dpdk")
+    measured(tmp_path, "lab2", 400e3, "pvp_dpdk")
+    return derive(read_run(tmp_path))
+
+
+def test_each_number_is_of_the_testbed_in_its_name(both: RunResults) -> None:
+    found = {r.scenario: r.goals[0].lower_bound_fps for r in both.results}
+    assert list(found) == [
+        *("phy2phy_dpdk,testbed=lab1", "pvp_dpdk,testbed=lab1", "pvp_dpdk,testbed=lab2"),
+    ]
+    assert found["pvp_dpdk,testbed=lab1"] == pytest.approx(400e3, rel=0.05)
+    assert found["pvp_dpdk,testbed=lab2"] == pytest.approx(800e3, rel=0.05)
+    assert both.testbeds == ("lab1", "lab2")
+    assert set(both.environment) == {"lab1", "lab2"}
+    assert sorted(c.testbed for c in both.calibrations) == ["lab1", "lab2"]
+    numbers = [t.number for t in both.trials]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert "machine" in comparability(both, "pvp_dpdk,testbed=lab2")
+
+
+def test_a_worker_that_visited_a_testbed_is_merged_into_its_log(tmp_path: Path) -> None:
+    measured(tmp_path, "lab1", 200e3, "pvp_dpdk")
+    measured(tmp_path, "lab1", 200e3, "phy2phy_dpdk", worker="gw1")
+    before = derive(read_run(tmp_path)).results
+    merge_worker_logs(tmp_path)
+    assert [log.name for log in tmp_path.glob("*.jsonl")] == ["trials@lab1.jsonl"]
+    assert derive(read_run(tmp_path)).results == before
+
+
+def test_thresholds_hold_on_each_testbed_and_make_no_ratio_of_two(
+    both: RunResults, tmp_path: Path
+) -> None:
+    file = tmp_path / "limits.toml"
+    file.write_text(
+        '[[expect]]\nscenario = "pvp_dpdk"\ntest = "throughput"\nnumber = "ndr*"\nat_least = 1000\n'
+        '[[expect]]\nscenario = "phy2phy_dpdk"\ntest = "throughput"\nnumber = "ndr*"\n'
+        'of_scenario = "pvp_dpdk"\nat_least = 0.9\n'
+    )
+    judged = Expectations.load(file, ("pvp_dpdk", "phy2phy_dpdk")).of_run(both, cases_too=True)
+    assert {one.met for one in judged} == {True}
+    assert any("testbed=lab1" in str(one) for one in judged)
+    assert any("testbed=lab2" in str(one) for one in judged)
