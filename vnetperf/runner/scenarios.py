@@ -5,7 +5,7 @@ from __future__ import annotations
 from vnetperf import registry
 from vnetperf.config import Configuration, Settings
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
-from vnetperf.model.errors import ConfigError, NoResultError, did_you_mean
+from vnetperf.model.errors import ConfigError, NoResultError, VnetperfError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.preset import Preset
@@ -17,8 +17,15 @@ from vnetperf.vnfs.base import UserPlane
 
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
-    only = {v: registry.load("vswitches", v).deployments for v in registry.names("vswitches")}
-    return [f"{d}_{v}" for d in ALL_DEPLOYMENTS for v in only if d in (only[v] or ALL_DEPLOYMENTS)]
+    possible = {name: _deployments_of(name) for name in registry.names("vswitches")}
+    return [f"{d}_{v}" for d in ALL_DEPLOYMENTS for v in possible if d in possible[v]]
+
+
+def _deployments_of(vswitch: str) -> tuple[str, ...]:
+    try:
+        return registry.load("vswitches", vswitch).deployments or ALL_DEPLOYMENTS
+    except VnetperfError:  # its own cases give the reason
+        return ALL_DEPLOYMENTS
 
 
 def _mobile_core() -> str:
