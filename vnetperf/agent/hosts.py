@@ -113,6 +113,8 @@ class HostsClient:
 
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
+        # All agents first: a host that is not there is one message before anything else is done.
+        self._all({name: client.hello for name, client in self.clients.items()})
         found = self._all({name: client.inventory for name, client in self.clients.items()})
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
         main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
