@@ -21,7 +21,10 @@ Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 HOSTS = ("east", "west")
 #: The kernel forwards in the VNF, so that two cores are left to the tester and everything else.
-TWO_HOSTS = ("--testbed=two-hosts", "--frame-sizes=64", "--vnf=vloop:container")
+TWO_HOSTS = (
+    *("--testbed=two-hosts", "--frame-sizes=64"),
+    *("--vnf=vloop:container", "--vnf-mode=bridge"),
+)
 
 
 def left() -> list[str]:
