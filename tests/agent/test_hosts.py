@@ -198,7 +198,8 @@ def test_one_that_cannot_be_restored_keeps_no_other_from_being(hosts: HostsClien
 def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
-    hosts.run_trial(SPEC)
+    result = hosts.run_trial(SPEC.model_copy(update={"profile": True}))
+    assert "several hosts" in result.uncollected["profile"]
     assert called() == [
         ("east", "learn"),
         ("west", "begin_watch"),

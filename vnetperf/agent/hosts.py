@@ -251,7 +251,11 @@ class HostsClient:
             {host: partial(self.clients[host].call, "end_watch") for host in watchers}
         )
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
-        return merge_counts(result, counted)
+        merged = merge_counts(result, counted)
+        if not spec.profile:
+            return merged
+        why = {"profile": "not measured: call stacks are not sampled over several hosts"}
+        return merged.model_copy(update={"uncollected": merged.uncollected | why})
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:
