@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import TestbedBusyError
 
 MACHINE = "machine"
@@ -57,3 +60,26 @@ def test_the_next_host_is_compared_as_far_as_it_is_its_own(roots: HostRoots) -> 
         first.rundir.subdir("made meanwhile")
         found = run.close()
     assert found.differences == ()
+
+
+#: An agent of a host within a machine that is killed in the middle of its run.
+KILLED = """
+import os, sys
+from pathlib import Path
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+state, run, machine_state, machine_run = map(Path, sys.argv[1:])
+machine = HostRoots(machine_state, machine_run)
+HostRun.open(testbed="machine", roots=HostRoots(state, run, machine))
+assert machine.lock("machine").exists()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
+    east = within(roots, "east")
+    places = [str(path) for path in (east.state, east.run, roots.state, roots.run)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *places], check=False)
+    assert done.returncode == -9
+    left = (east.state, east.run, roots.state)
+    wait_for(lambda: not any(path.exists() for path in left), 60, "the guardian's end")

@@ -254,8 +254,8 @@ class HostsClient:
         merged = merge_counts(result, counted)
         if not spec.profile:
             return merged
-        why = {"profile": "not measured: call stacks are not sampled over several hosts"}
-        return merged.model_copy(update={"uncollected": merged.uncollected | why})
+        why = "not measured: call stacks are not sampled over several hosts"
+        return merged.model_copy(update={"uncollected": {**merged.uncollected, "profile": why}})
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:
