@@ -254,8 +254,10 @@ class HostsClient:
         merged = merge_counts(result, counted)
         if not spec.profile:
             return merged
-        why = "not measured: call stacks are not sampled over several hosts"
-        return merged.model_copy(update={"uncollected": {**merged.uncollected, "profile": why}})
+        no_stacks = "not measured: call stacks are not sampled over several hosts"
+        return merged.model_copy(
+            update={"uncollected": {**merged.uncollected, "profile": no_stacks}}
+        )
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:
