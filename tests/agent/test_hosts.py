@@ -68,6 +68,12 @@ class FakeHost:
         own = {"vswitch": {"on": self.name}, "vnfs": [{"on": self.name}], "wire": "veth"}
         return ScenarioFacts(scenario="v2p2v_bridge", facts=own).model_dump(mode="json")
 
+    def hello(self) -> dict[str, Any]:
+        answer = self.answers.get((self.name, "hello"))
+        if isinstance(answer, BaseException):
+            raise answer
+        return {}
+
     def inventory(self) -> MachineFacts:
         self.calls.append((self.name, "inventory"))
         return facts().model_copy(update={"record": {"of": self.name}})
@@ -135,6 +141,14 @@ def test_facts_of_every_host_stand_beside_those_of_one(hosts: HostsClient) -> No
     assert hosts.troubles == ("host west: a link",)
 
 
+def test_a_host_that_is_not_there_is_named_before_any_is_looked_at(hosts: HostsClient) -> None:
+    FakeHost.answers["west", "hello"] = HostError("cannot be reached", where="ssh=x")
+    with pytest.raises(HostError) as failed:
+        hosts.inventory()
+    assert failed.value.where == "host west, ssh=x"
+    assert called() == []
+
+
 def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other(
     hosts: HostsClient,
 ) -> None:
@@ -184,7 +198,8 @@ def test_one_that_cannot_be_restored_keeps_no_other_from_being(hosts: HostsClien
 def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
-    hosts.run_trial(SPEC)
+    result = hosts.run_trial(SPEC.model_copy(update={"profile": True}))
+    assert "several hosts" in result.uncollected["profile"]
     assert called() == [
         ("east", "learn"),
         ("west", "begin_watch"),

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.analysis.attribution import lost_at
-from vnetperf.model.deployment import DEPLOYMENTS, Deployment, make_deployment
+from vnetperf.model.deployment import ALL_DEPLOYMENTS, Deployment, make_deployment
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 
 
@@ -38,7 +40,9 @@ def drive(
 
 @st.composite
 def lossy(draw: st.DrawFn) -> tuple[Deployment, TrialResult, int]:
-    deployment = make_deployment(draw(st.sampled_from(list(DEPLOYMENTS))), draw(st.integers(1, 5)))
+    deployment = make_deployment(
+        draw(st.sampled_from(list(ALL_DEPLOYMENTS))), draw(st.integers(1, 5))
+    )
     length = len(deployment.path(deployment.ends[0], 0)) + 1
     drops = st.lists(st.integers(0, 500), min_size=length, max_size=length)
     losses = {(d, c): draw(drops) for d in deployment.directions for c in range(deployment.chains)}
@@ -54,12 +58,37 @@ def test_every_lost_frame_has_one_place(drawn: tuple[Deployment, TrialResult, in
     assert all(frames > 0 for frames in places.values())
 
 
-def where(deployment: Deployment, position: int, direction: int = 0) -> dict[str, int]:
+def where(
+    deployment: Deployment,
+    position: int,
+    direction: int = 0,
+    hosts: Mapping[str, str] | None = None,
+) -> dict[str, int]:
     length = len(deployment.path(deployment.ends[0], 0)) + 1
     none = [0] * length
     losses = {(d, c): list(none) for d in deployment.directions for c in range(deployment.chains)}
     losses[direction, 0][position] = 7
-    return lost_at(deployment, drive(deployment, losses, 100)[0])
+    return lost_at(deployment, drive(deployment, losses, 100)[0], hosts)
+
+
+def test_over_two_hosts_a_place_has_its_host() -> None:
+    graph = make_deployment("v2p2v")
+    hosts = {
+        str(port): name
+        for number, name in enumerate(("east", "west"))
+        for port in graph.site(number).ports
+    }
+    assert [where(graph, position, hosts=hosts) for position in range(9)] == [
+        {"tester to vnf1.0 on east": 7},
+        {"vSwitch to phy0 on east": 7},
+        {"cable to phy2 on west": 7},
+        {"vSwitch to vnf0.0 on west": 7},
+        {"inside vnf0 on west": 7},
+        {"vSwitch to phy3 on west": 7},
+        {"cable to phy1 on east": 7},
+        {"vSwitch to vnf1.1 on east": 7},
+        {"vnf1.1 to tester on east": 7},
+    ]
 
 
 def test_places_of_pvp_are_called_what_they_are() -> None:

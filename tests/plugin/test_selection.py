@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.plugin.conftest import REGISTER, Site
 from vnetperf import registry
-from vnetperf.model.deployment import DEPLOYMENTS
+from vnetperf.model.deployment import ALL_DEPLOYMENTS
 
 
 def collected(site: Site, *args: str) -> list[str]:
@@ -15,7 +15,7 @@ def collected(site: Site, *args: str) -> list[str]:
 def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
     wanted = {
         f"test_throughput[{d}_{v}-{size}]"
-        for d in DEPLOYMENTS
+        for d in ALL_DEPLOYMENTS
         for v in registry.names("vswitches")
         for size in (64, 1518)
     }
@@ -63,7 +63,7 @@ def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
 
 def test_a_vswitch_of_a_conftest_appears_in_every_id(site: Site) -> None:
     site.pytester.makeconftest(REGISTER)
-    for deployment in DEPLOYMENTS:
+    for deployment in ALL_DEPLOYMENTS:
         assert f"test_throughput[{deployment}_fake-64]" in collected(site, "-k", "fake")
 
 

@@ -422,6 +422,12 @@ class Agent:
 
     def call_lay_cables(self, cables: dict[str, str]) -> dict[str, str]:
         """Join this host to others' namespaces: number of a cable -> interface at both ends."""
+        if self.restricted:  # the namespaces are the controller's to name
+            raise errors.HostError(
+                "the launcher joins no namespaces",
+                where="lay_cables",
+                cure="run as root, or on a testbed of one host",
+            )
         machine = self._deployed("lay_cables").machine
         mtu = self._deployed("lay_cables").plan.scenario.mtu
         return {

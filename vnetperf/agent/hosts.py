@@ -113,6 +113,8 @@ class HostsClient:
 
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
+        # All agents first: a host that is not there is one message before anything else is done.
+        self._all({name: client.hello for name, client in self.clients.items()})
         found = self._all({name: client.inventory for name, client in self.clients.items()})
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
         main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
@@ -249,7 +251,13 @@ class HostsClient:
             {host: partial(self.clients[host].call, "end_watch") for host in watchers}
         )
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
-        return merge_counts(result, counted)
+        merged = merge_counts(result, counted)
+        if not spec.profile:
+            return merged
+        no_stacks = "not measured: call stacks are not sampled over several hosts"
+        return merged.model_copy(
+            update={"uncollected": {**merged.uncollected, "profile": no_stacks}}
+        )
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:

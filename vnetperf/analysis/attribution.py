@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
@@ -79,7 +79,8 @@ def _lost_along_path(
         if before > after:
             found[" or ".join(passed)] = before - after
         before, passed = after, []
-    passed.append(f"{deployment.ends[1 - counts.direction]} to tester")
+    last = deployment.ends[1 - counts.direction]
+    passed.append(f"{last} to tester{_host_of((last,), hosts)}")
     if before > counts.received:
         found[" or ".join(passed)] = before - counts.received
     return found
@@ -88,10 +89,14 @@ def _lost_along_path(
 def _place(position: int, ports: set[Port], hosts: Mapping[str, str]) -> str:
     names = ", ".join(sorted(str(port) for port in ports))
     vnfs = sorted({f"vnf{port.vnf}" for port in ports if isinstance(port, VnfPort)})
-    at = sorted({hosts[str(port)] for port in ports if str(port) in hosts})
-    where = f" on {', '.join(at)}" if at else ""
+    where = _host_of(ports, hosts)
     if position == 0:
         return f"tester to {names}{where}"
     if position % 2:
         return f"vSwitch to {names}{where}"
     return f"inside {', '.join(vnfs)}{where}" if vnfs else f"cable to {names}{where}"
+
+
+def _host_of(ports: Iterable[Port], hosts: Mapping[str, str]) -> str:
+    at = sorted({hosts[str(port)] for port in ports if str(port) in hosts})
+    return f" on {', '.join(at)}" if at else ""

@@ -62,11 +62,15 @@ class GuardianClient:
             "--agent-fd": agent,
             "--ready-fd": ready_write,
         }
+        paths = {"--journal": journal, "--lock": lock.path}
+        if machine_lock is not None:
+            paths["--machine-lock"] = machine_lock.path
+            fds["--machine-lock-fd"] = machine_lock.fd
         try:
             popen = subprocess.Popen(
                 [
                     *python_argv("vnetperf.host.guardian"),
-                    *("--journal", str(journal), "--lock", str(lock.path)),
+                    *(word for name, path in paths.items() for word in (name, str(path))),
                     *(word for name, fd in fds.items() for word in (name, str(fd))),
                 ],
                 env=_guardian_environment(),
@@ -74,7 +78,7 @@ class GuardianClient:
                 stdout=output,
                 stderr=output,
                 cwd="/",
-                pass_fds=(*fds.values(), *([machine_lock.fd] if machine_lock else [])),
+                pass_fds=tuple(fds.values()),
                 start_new_session=True,  # a Ctrl-C at the terminal is not for it
             )
         finally:
@@ -134,6 +138,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--lock", type=Path, required=True)
     for name in ("--lock-fd", "--pipe-fd", "--agent-fd", "--ready-fd"):
         parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--machine-lock", type=Path)
+    parser.add_argument("--machine-lock-fd", type=int)
     arguments = parser.parse_args(argv)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -158,6 +164,8 @@ def main(argv: list[str] | None = None) -> int:
         remove_if_empty(journal_dir)
     locks.release_testbed_lock(arguments.lock_fd, arguments.lock)
     remove_if_empty(journal_dir.parent)
+    if arguments.machine_lock is not None:
+        locks.release_testbed_lock(arguments.machine_lock_fd, arguments.machine_lock)
     return 0 if clean else 1
 
 

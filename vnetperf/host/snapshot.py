@@ -107,25 +107,34 @@ def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
 SETTLE_S = 0.5
 
 
-def picture(run: Path, *, whole: bool = True) -> Snapshot:
+def picture(run: Path) -> Snapshot:
     """What a run may change, as far as others do not change it all the time; `run` has its folder.
 
-    Of processes only those that have a file of a run open: a daemon that outlived it does. Not
-    whole, it has only processes and files of the run's own: of a host within a machine on which
-    another host of the same deployment changes things meanwhile.
+    Of processes only those that have a file of a run open: a daemon that outlived it does.
     """
-    if not whole:
-        own = {"processes": lambda: _holders(run)}
-        own["files"] = lambda: dict.fromkeys(_files((run,)), "there")
-        return _taken(own)
     trees = (run, *(tree for tree in MACHINE_TREES if tree.name in ("hugepages", "dpdk")))
-    return _taken(
+    taken = _taken(
         {
             **_READERS,
             "processes": lambda: _holders(run),
             "files": lambda: dict.fromkeys(_files(trees), "there"),
         }
     )
+    # Those of other hosts within this machine are in journals of their own.
+    others, mine = f"{HostRoots().run}-", f"{run}/"
+    mounts = taken.areas["mounts"].items()
+    kept = {n: kind for n, kind in mounts if n.startswith(mine) or not n.startswith(others)}
+    return Snapshot({**taken.areas, "mounts": kept})
+
+
+def own_picture(run: Path) -> Snapshot:
+    """Processes and files of a run's own.
+
+    It is of a host within a machine on which another host of the same deployment changes things
+    meanwhile.
+    """
+    files = {"files": lambda: dict.fromkeys(_files((run,)), "there")}
+    return _taken({"processes": lambda: _holders(run), **files})
 
 
 def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> tuple[str, ...]:
@@ -135,6 +144,7 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
     difference: those that are still there were left on purpose (`kernel.undo_modules`).
     """
     found: list[str] = []
+    looked = picture if "links" in before.areas else own_picture
     made = {"modules": set(modules)}
     made["links"] = {link for module in modules for link in FALLBACK_LINKS.get(module, ())}
 
@@ -145,7 +155,7 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
                 for name, value in entries.items()
                 if name in before.areas.get(area, {}) or name not in made.get(area, ())
             }
-            for area, entries in picture(run, whole="links" in before.areas).areas.items()
+            for area, entries in looked(run).areas.items()
         }
         found[:] = compare_snapshots(before, Snapshot(areas))
         return not found
@@ -156,7 +166,7 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
 
 def take_picture(journal: Journal, run: Path, *, whole: bool = True) -> None:
     """Write down the machine before a run's first change; `run` is where its folder will be."""
-    areas = picture(run, whole=whole).areas
+    areas = (picture if whole else own_picture)(run).areas
     journal.append({"t": "before", "boot": boot_id(), "run": str(run), "areas": areas})
 
 

@@ -220,6 +220,7 @@ def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
         f"{' and '.join(str(end) for end in scenario.deployment.ends)}",
         f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
         *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
+        *_hosts(plan),
         f"wires       {plan.wire}, one per physical port"
         if scenario.deployment.phy_ports
         else "wires       none: the tester is in the place of VNFs",
@@ -246,6 +247,19 @@ def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
         )
     lines += [f"command     {name}: {line}" for name, line in plan.commands.items()]
     return [*lines, *_times(preset, scenario.traffic, media)]
+
+
+def _hosts(plan: Plan) -> list[str]:
+    """What each host has, where there are several."""
+    lines = []
+    for part in plan.hosts:
+        lines.append(f"host        {part.host}: {' and '.join(part.parts)}")
+        lines += [f"            {use}" for use in part.cables]
+        own = {role: cpus for role, cpus in part.placement.cores.items() if ":" not in role}
+        lines += [
+            f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in own.items()
+        ]
+    return lines
 
 
 def _times(preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> list[str]:

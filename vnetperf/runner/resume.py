@@ -22,12 +22,19 @@ _ABSENT = "none"
 
 
 def machine_identity(facts: MachineFacts) -> dict[str, str]:
-    """The facts of a machine that its rates depend on."""
-    return {
+    """The facts of a machine that its rates depend on; of other hosts those that differ."""
+    own = {
         "kernel": _fact(facts.record.get("kernel"), "release"),
         "CPU model": _fact(facts.record.get("cpu"), "model"),
         **{f"version of {name}": text for name, text in facts.versions.items()},
     }
+    others = {
+        f"{name} of host {host}": text
+        for host, there in facts.hosts.items()
+        for name, text in machine_identity(there).items()
+        if own.get(name) != text
+    }
+    return own | others
 
 
 def _fact(fact: Any, key: str) -> str:

@@ -1,0 +1,85 @@
+"""Hosts that are namespaces of one machine: directories of their own, and the machine's lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+from vnetperf.host.wait import wait_for
+from vnetperf.model.errors import TestbedBusyError
+
+MACHINE = "machine"
+
+
+def within(roots: HostRoots, name: str) -> HostRoots:
+    state, run = (p.with_name(f"{p.name}-{name}") for p in (roots.state, roots.run))
+    return replace(roots, state=state, run=run, machine=roots)
+
+
+def test_directories_are_beside_the_machines() -> None:
+    east = HostRoots.of_host("east")
+    assert (east.state, east.run) == (Path("/var/lib/vnetperf-east"), Path("/run/vnetperf-east"))
+    assert east.machine == HostRoots() == HostRoots.of_host("")
+    assert east.last.parent == HostRoots().last.parent
+
+
+def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
+    roots: HostRoots,
+) -> None:
+    east, west = within(roots, "east"), within(roots, "west")
+    with HostRun.open(testbed=MACHINE, roots=east):
+        with HostRun.open(testbed=MACHINE, roots=west, follows=True):
+            pass
+        for other in (roots, west):  # a run of the machine itself, and another pair of hosts
+            with pytest.raises(TestbedBusyError):
+                HostRun.open(testbed=MACHINE, roots=other)
+    with HostRun.open(testbed=MACHINE, roots=roots):
+        pass
+    assert not any(path.exists() for one in (east, west) for path in (one.state, one.run))
+
+
+def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> None:
+    east = within(roots, "east")
+    with HostRun.open(testbed=MACHINE, roots=roots), pytest.raises(TestbedBusyError):
+        HostRun.open(testbed=MACHINE, roots=east)
+    assert not east.state.exists()
+    with HostRun.open(testbed=MACHINE, roots=east):
+        pass
+
+
+def test_the_next_host_is_compared_as_far_as_it_is_its_own(roots: HostRoots) -> None:
+    east, west = within(roots, "east"), within(roots, "west")
+    with HostRun.open(testbed=MACHINE, roots=east) as first:
+        run = HostRun.open(testbed=MACHINE, roots=west, follows=True)
+        first.rundir.subdir("made meanwhile")
+        found = run.close()
+    assert found.differences == ()
+
+
+#: An agent of a host within a machine that is killed in the middle of its run.
+KILLED = """
+import os, sys
+from pathlib import Path
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+state, run, machine_state, machine_run = map(Path, sys.argv[1:])
+machine = HostRoots(machine_state, machine_run)
+HostRun.open(testbed="machine", roots=HostRoots(state, run, machine))
+assert machine.lock("machine").exists()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
+    east = within(roots, "east")
+    places = [str(path) for path in (east.state, east.run, roots.state, roots.run)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *places], check=False)
+    assert done.returncode == -9
+    left = (east.state, east.run, roots.state)
+    wait_for(lambda: not any(path.exists() for path in left), 60, "the guardian's end")

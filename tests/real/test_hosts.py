@@ -1,0 +1,124 @@
+"""Deployments over two hosts that are namespaces of this machine, as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.conftest import TOP, UserRun
+from vnetperf.host.journal import header_of, read_journal
+from vnetperf.host.paths import HostRoots
+from vnetperf.report.schema import results_schema
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+HOSTS = ("east", "west")
+#: The kernel forwards in the VNF, so that two cores are left to the tester and everything else.
+TWO_HOSTS = (
+    *("--testbed=two-hosts", "--frame-sizes=64"),
+    *("--vnf=vloop:container", "--vnf-mode=bridge"),
+)
+
+
+def left() -> list[str]:
+    """What hosts within this machine have left, but for what was found after their last run."""
+    roots = [HostRoots.of_host(name) for name in HOSTS]
+    return [str(path) for one in roots for path in (one.run, one.state) if path.exists()]
+
+
+def trials(run: UserRun) -> list[dict[str, Any]]:
+    return [record for record in run.records() if record["type"] == "trial"]
+
+
+def owner(host: str) -> int:
+    """The agent of a host, by the journal of its run."""
+    (journal,) = HostRoots.of_host(host).journals.glob("*.jsonl")
+    pid, _ = header_of(read_journal(journal))["owner"]
+    return int(pid)
+
+
+def vnetperf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "vnetperf.cli", *arguments]
+    return subprocess.run(argv, cwd=TOP, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_vm_to_vm_over_two_hosts(start: Start, unchanged: Unchanged) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    results = run.json()
+    jsonschema.validate(results, results_schema())
+    (result,) = results["results"]
+    assert (result["scenario"], result["test"]) == ("v2p2v_bridge", "throughput")
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    (deployed,) = [s for s in results["scenarios"] if s["scenario"] == "v2p2v_bridge"]
+    assert set(deployed["facts"]["hosts"]) == {*HOSTS}
+    for trial in trials(run):
+        if trial["verdict"] != "VALID":
+            continue
+        hops = {hop["port"]: hop for hop in trial["result"]["hops"]}
+        # East's own ports and west's: a frame that left one end of a cable came in at the other.
+        assert {"phy0", "phy1", "phy2", "phy3", "vnf0.0", "vnf0.1", "vnf1.0"} <= set(hops)
+        sent = {d["direction"]: d["sent"] for d in trial["result"]["directions"]}
+        received = {d["direction"]: d["received"] for d in trial["result"]["directions"]}
+        assert hops["vnf1.0"]["rx"] >= sent[0]
+        assert sent[0] >= hops["phy2"]["rx"] - 64 >= received[0] - 64
+        assert all(" on east" in place or " on west" in place for place in trial["lost_at"])
+
+
+def test_the_tester_has_a_host_of_its_own(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "phy2phy_bridge and test_throughput", *TWO_HOSTS)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    assert {hop["port"] for hop in trials(run)[0]["result"]["hops"]} == {"phy0", "phy1"}
+
+
+@pytest.mark.parametrize("victim", ["east", "west", "controller"])
+def test_whoever_is_killed_leaves_nothing_on_either_host(
+    victim: str, start: Start, unchanged: Unchanged
+) -> None:
+    run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS)
+    run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    pid = run.process.pid if victim == "controller" else owner(victim)
+    os.kill(pid, signal.SIGKILL)
+    run.finish(300)
+    if victim != "controller":
+        assert f"host {victim}" in run.output
+        assert "the agent ended" in run.output
+    assert unchanged() == ()
+    assert left() == []
+    found = vnetperf("restore", "--testbed", "two-hosts")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("nothing to restore") == len(HOSTS)
+
+
+def test_doctor_looks_at_all_hosts(unchanged: Unchanged) -> None:
+    found = vnetperf("doctor", "--testbed", "two-hosts")
+    assert found.returncode == 0, found.stderr
+    for host in HOSTS:
+        assert f"host {host} (netns={host})" in found.stdout
+    assert "cable east:c0 - west:c0" in found.stdout
+    assert any("v2p2v" in line and ": yes" in line for line in found.stdout.splitlines())
+    assert unchanged() == ()
+    assert left() == []
+
+
+def test_the_plan_is_shown_host_by_host(start: Start, tmp_path: Path) -> None:
+    run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS, "--plan")
+    assert run.finish() == 0, run.output
+    assert "host        east: tester and dut" in run.output
+    assert "host        west: dut" in run.output
+    assert "phy2: c0 to east:c0" in run.output
+    assert list(tmp_path.glob("results*/*")) == []

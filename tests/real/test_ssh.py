@@ -1,0 +1,135 @@
+"""An agent behind a real sshd on this machine: own port on loopback, own keys, own known hosts."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.real.conftest import UserRun
+from vnetperf.agent.client import AgentClient
+from vnetperf.config.settings import read_testbed
+from vnetperf.model.errors import HostError
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+SSHD = Path("/usr/sbin/sshd")
+PRIVSEP = Path("/run/sshd")
+pytestmark = pytest.mark.skipif(
+    not SSHD.exists() or not shutil.which("ssh-keygen"),
+    reason="no sshd: `scripts/install-deps test` installs it",
+)
+
+
+@dataclass
+class Sshd:
+    """A running sshd.
+
+    Attributes:
+        port: Its port on loopback.
+        folder: Keys and known hosts.
+    """
+
+    port: int
+    folder: Path
+
+    def testbed(self, *, known: bool = True) -> str:
+        """A testbed file with this machine as a host behind ssh."""
+        hosts = self.folder / ("known_hosts" if known else "nobody")
+        hosts.touch()
+        options = f"-p {self.port} -i {self.folder}/key -o UserKnownHostsFile={hosts}"
+        python = f"{sys.executable} -I"
+        path = self.folder / ("lab.toml" if known else "unknown.toml")
+        path.write_text(
+            f'[hosts.lab]\ntransport = "ssh={options} root@127.0.0.1//python={python}"\n'
+        )
+        return str(path)
+
+
+def keygen(path: Path) -> str:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+    subprocess.run(argv, check=True)
+    return path.with_suffix(".pub").read_text()
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[Sshd]:
+    folder = tmp_path / "ssh"
+    folder.mkdir(mode=0o700)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    host_key = keygen(folder / "host")
+    (folder / "authorized").write_text(keygen(folder / "key"))
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
+    (folder / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
+        f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
+        "PasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+    )
+    made = not PRIVSEP.exists()
+    PRIVSEP.mkdir(exist_ok=True)
+    process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(folder / "config")])
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield Sshd(port, folder)
+    finally:
+        process.terminate()
+        process.wait(20)
+        if made:
+            PRIVSEP.rmdir()
+
+
+def test_a_run_over_ssh_has_the_form_of_a_local_one(
+    start: Start, sshd: Sshd, unchanged: Unchanged
+) -> None:
+    case = ("-k", "phy2phy_bridge and test_throughput", "--frame-sizes=64")
+    far = start(*case, f"--testbed={sshd.testbed()}")
+    assert far.finish(300) == 0, far.output
+    near = start(*case)
+    assert near.finish(300) == 0, near.output
+    there, here = far.json(), near.json()
+    assert there.keys() == here.keys()
+    assert there["results"][0].keys() == here["results"][0].keys()
+    assert there["scenarios"][0]["facts"].keys() == here["scenarios"][0]["facts"].keys()
+    assert unchanged() == ()
+
+
+def test_a_call_over_ssh_is_quick(sshd: Sshd) -> None:
+    client = AgentClient(read_testbed(sshd.testbed()))
+    try:
+        client.hello()
+        times = []
+        for _ in range(50):
+            began = time.monotonic()
+            client.call("teardown")
+            times.append(time.monotonic() - began)
+    finally:
+        client.close()
+    assert median(times) < 0.02
+
+
+def test_an_unknown_host_key_is_refused_without_a_question(sshd: Sshd) -> None:
+    client = AgentClient(read_testbed(sshd.testbed(known=False)))
+    began = time.monotonic()
+    with pytest.raises(HostError, match="cannot be reached by ssh") as refused:
+        client.hello()
+    client.close()
+    assert time.monotonic() - began < 10
+    assert "without a question" in refused.value.accepted
+    assert not (sshd.folder / "nobody").read_text()
