@@ -22,6 +22,7 @@ import json
 import os
 import queue
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -113,22 +114,38 @@ class Outcome:
     load: float = 0.0
 
 
-def run_processes() -> dict[int, str]:
-    """Processes of runs, by the mark in their environment: pid -> command line."""
+@dataclass(frozen=True)
+class RunProcess:
+    """A process of a run: the run's id, its parent, and its command line."""
+
+    run: str
+    parent: int
+    line: str
+
+
+def run_processes() -> dict[int, RunProcess]:
+    """Processes of runs, ours or not, by the mark in their environment."""
     found = {}
+    mark = f"{RUN_ID_VARIABLE}=".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if f"{RUN_ID_VARIABLE}=".encode() in (entry / "environ").read_bytes():
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-                found[int(entry.name)] = line.decode(errors="replace")
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+            stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
+        for one in environment:
+            if one.startswith(mark):
+                run = one.removeprefix(mark).decode()
+                found[int(entry.name)] = RunProcess(
+                    run, int(stat[1]), line.decode(errors="replace")
+                )
     return found
 
 
-def pids_of(part: str) -> list[int]:
+def pids_of(part: str, run: str) -> list[int]:
     """Processes of a part of what is deployed."""
-    return [pid for pid, line in run_processes().items() if PARTS[part] in line]
+    return [p for p, one in run_processes().items() if one.run == run and PARTS[part] in one.line]
 
 
 class Controller:
@@ -137,11 +154,13 @@ class Controller:
     Attributes:
         pid: Its process.
         agent: Its agent's process, once it has deployed.
+        run: The id of its run, once something of it runs.
     """
 
     def __init__(self, argv: Sequence[str], *, tmpfs: str = "", clock: Path | None = None) -> None:
         command = [sys.executable, "-m", "benchmarks.faults", *argv]
         if tmpfs:
+            Path(tmpfs).mkdir(mode=0o700, exist_ok=True)
             size = RUN_MIB if tmpfs == str(HostRoots().run) else OTHER_MIB
             script = f'mount -t tmpfs -o size={size}m,mode=700 tmpfs "$0" && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", script, tmpfs, *command]
@@ -159,6 +178,9 @@ class Controller:
         )
         self.pid = self._process.pid
         self.agent = 0
+        self.run = ""
+        self._ended: dict[str, Any] = {}
+        self._waits = False
         self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -169,21 +191,28 @@ class Controller:
                 self._lines.put(json.loads(line))
         self._lines.put({"is": "end", "at": time.monotonic()})
 
-    def next(self, kind: str, timeout_s: float) -> dict[str, Any]:
-        """Its next line of a kind, or of its end; its stacks are printed when none comes."""
+    def next(self, kinds: str, timeout_s: float) -> dict[str, Any]:
+        """Its next line of one of these kinds, or its end; without one its stacks are printed."""
         deadline = time.monotonic() + timeout_s
-        while True:
+        while not self._ended:
             try:
                 line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
             except queue.Empty:
                 os.kill(self.pid, signal.SIGUSR1)
                 time.sleep(0.5)
                 return {"is": "nothing", "at": time.monotonic()}
-            if line["is"] == "wait":
+            if line["is"] == "wait" and not self._waits:
                 print(f"  waits for the machine's lock: {line['holder']}", flush=True)
-                deadline += 1.0
-            if line["is"] in (kind, "end"):
+                self._waits = True
+            if line["is"] == "end":
+                self._ended = line
+            elif line["is"] in kinds.split():
                 return line
+        return self._ended
+
+    def know(self) -> None:
+        """Learn the id of its run, from what its agent has started."""
+        self.run = next((p.run for p in run_processes().values() if p.parent == self.agent), "")
 
     def go_on(self) -> None:
         """Let it end."""
@@ -239,17 +268,17 @@ class Fault:
     load_fps: float = LOAD_FPS
 
 
-def send(part: str, number: signal.Signals) -> None:
+def send(controller: Controller, part: str, number: signal.Signals) -> None:
     """Send a signal to a part."""
-    for pid in pids_of(part):
+    for pid in pids_of(part, controller.run):
         os.kill(pid, number)
 
 
-def stall(seconds: float) -> None:
+def stall(controller: Controller, seconds: float) -> None:
     """Let the engine stand still."""
-    send("engine", signal.SIGSTOP)
+    send(controller, "engine", signal.SIGSTOP)
     time.sleep(seconds)
-    send("engine", signal.SIGCONT)
+    send(controller, "engine", signal.SIGCONT)
 
 
 def pause(controller: Controller, draw: random.Random) -> None:
@@ -259,9 +288,9 @@ def pause(controller: Controller, draw: random.Random) -> None:
     os.kill(controller.pid, signal.SIGCONT)
 
 
-def flap(draw: random.Random) -> None:
+def flap(controller: Controller, draw: random.Random) -> None:
     """Take a link of the run's namespace down and up again."""
-    engine = str(pids_of("engine")[0])
+    engine = str(pids_of("engine", controller.run)[0])
     inside = ["nsenter", "-t", engine, "-n", "ip"]
     shown = subprocess.run(
         [*inside, "-o", "link", "show", "type", "veth"], capture_output=True, text=True, check=True
@@ -355,8 +384,8 @@ def make_clock(folder: Path) -> None:
 
 
 def _signals(part: str) -> dict[str, Fault]:
-    kill: Act = lambda _, __: send(part, signal.SIGKILL)  # noqa: E731 - one of a pair
-    stop: Act = lambda _, __: send(part, signal.SIGSTOP)  # noqa: E731 - the other one
+    kill: Act = lambda c, _: send(c, part, signal.SIGKILL)  # noqa: E731 - one of a pair
+    stop: Act = lambda c, _: send(c, part, signal.SIGSTOP)  # noqa: E731 - the other one
     return {
         f"{part} killed": Fault(kill, KILLED_S, ("ended", "closed", "begun to end")),
         f"{part} stopped": Fault(stop, STOPPED_S, ("is stopped",)),
@@ -383,12 +412,12 @@ def faults_of(deployment: str) -> dict[str, Fault]:
         to(stop, lambda c: c.pid), SILENT_S, restored=True, slow=True
     )
     stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
-    found["engine stalled"] = Fault(lambda _, __: stall(0.6), None, stalled, harmless=True)
+    found["engine stalled"] = Fault(lambda c, _: stall(c, 0.6), None, stalled, harmless=True)
     if settings.get("wire") == "veth":
-        found["link flap"] = Fault(lambda _, draw: flap(draw), None, ("a link went down",))
+        found["link flap"] = Fault(flap, None, ("a link went down",))
     elif deployment == "pvp_dpdk":
         found["ring overflow"] = Fault(
-            lambda _, draw: stall(draw.uniform(0.1, 0.24)), None, stalled, load_fps=OVERFLOW_FPS
+            lambda c, draw: stall(c, draw.uniform(0.1, 0.24)), None, stalled, load_fps=OVERFLOW_FPS
         )
     roots = HostRoots()
     run, state = str(roots.run), str(roots.state)
@@ -406,7 +435,7 @@ def machine() -> snapshot.Snapshot:
     """The machine as far as a fault may not change it."""
     taken = snapshot.take_snapshot(HostRoots())
     areas = {name: dict(taken.areas.get(name, {})) for name in AREAS}
-    areas["processes of runs"] = {str(pid): line for pid, line in run_processes().items()}
+    areas["processes of runs"] = {str(p): f"{o.run} {o.line}" for p, o in run_processes().items()}
     files = taken.areas.get("files", {})
     ours = (str(HostRoots().run), str(HostRoots().state))
     areas["files"] = {name: value for name, value in files.items() if name.startswith(ours)}
@@ -415,14 +444,29 @@ def machine() -> snapshot.Snapshot:
     return snapshot.Snapshot(areas)
 
 
-def left_behind(before: snapshot.Snapshot, limit_s: float = RESTORED_S) -> tuple[str, ...]:
-    """What differs from before, once guardians have had their time."""
+def left_behind(
+    before: snapshot.Snapshot, controller: Controller | None = None, limit_s: float = RESTORED_S
+) -> tuple[str, ...]:
+    """What differs from before, once guardians have had their time.
+
+    While others have runs on the machine only what carries the run's id, or the pid of its agent in
+    the name of a link, is known to be of the fault.
+    """
     deadline = time.monotonic() + limit_s
-    while found := snapshot.compare_snapshots(before, machine()):
-        if time.monotonic() > deadline:
+    while True:
+        now = machine()
+        found = snapshot.compare_snapshots(before, now)
+        both = {**before.areas["processes of runs"], **now.areas["processes of runs"]}
+        if controller is not None and controller.run:
+            others = {pid for pid, text in both.items() if not text.startswith(controller.run)}
+            if others or any(str(HostRoots().run) in line for line in found):
+                marks = (controller.run, f"vp{controller.agent or '?'}")
+                found = tuple(line for line in found if any(mark in line for mark in marks))
+        # What others had there before is not left behind when it goes.
+        found = tuple(f for f in found if not (f.startswith("files: ") and " is gone" in f))
+        if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
-    return ()
 
 
 def left_inside(controller: Controller, folder: str) -> tuple[str, ...]:
@@ -480,7 +524,9 @@ def control(deployment: str, load_fps: float) -> int:
             verdict = str(kind)
             lossy = bool(result.directions) and result.worst_loss_ratio() > 0
             year_off = abs(time.time() - datetime.fromisoformat(now).timestamp()) > YEAR_S / 2
-            if result.wall_s is None or not 0 <= took - result.wall_s < took / 2:
+            # A controller that was stopped meanwhile has waited for longer than the trial took.
+            known = result.wall_s is not None and 0 <= took - result.wall_s < took / 2
+            if year_off and not known:
                 truth = f"it took {took:.3f} s, and says {result.wall_s} s; "
             if year_off and cache.load("key") is not None:
                 truth += "a calibration of another year is used"
@@ -522,6 +568,8 @@ def inject_results(draw: random.Random) -> Outcome:
         least = draw.randint(1, 4)
         wait_for(lambda: trials() >= least, ANSWER_S, "trials in the log", poll_s=0.005)
         time.sleep(draw.uniform(0.0, 0.3))
+        held_by = re.search(r"run (\S+) holds testbed", (inside / "latest/run.log").read_text())
+        controller.run = held_by[1] if held_by else ""
         fill(inside)
         happened, held = time.monotonic(), trials()
         line = controller.next("result", ANSWER_S)
@@ -536,7 +584,7 @@ def inject_results(draw: random.Random) -> Outcome:
         wrong=kept < held,
         seconds=round(line["at"] - happened, 3),
         words=f"{held} trials before, {kept} after; {lines[0] if lines else words[-300:]}",
-        left=left_behind(before),
+        left=left_behind(before, controller),
         load=load,
     )
 
@@ -550,24 +598,34 @@ def clock_of(fault: Fault) -> Iterator[Path | None]:
         yield Path(folder) if fault.clock else None
 
 
-def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Outcome:
-    """Deploy, begin a trial, do it at a random moment, and take everything away."""
+def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Outcome | None:
+    """Deploy, begin a trial, do it at a random moment, and take everything away.
+
+    Returns:
+        What became of it; None when the machine was too busy to do it within the trial.
+    """
     before, load = machine(), os.getloadavg()[0]
     argv = ["--control", deployment, "--load", str(fault.load_fps)]
     left: tuple[str, ...] = ()
+    missed = ""
     with clock_of(fault) as clock:
         controller = Controller(argv, tmpfs=fault.tmpfs, clock=clock)
         line = controller.next("begins", DEPLOY_S)
         controller.agent = line.get("agent", 0)
         if fault.deploying:
             time.sleep(draw.uniform(0.0, 4.0))
-        elif (line := controller.next("deployed", DEPLOY_S))["is"] == "deployed":
-            time.sleep(draw.uniform(0.2, TRIAL_S - 0.5))
+        elif (line := controller.next("deployed result", DEPLOY_S))["is"] == "deployed":
+            controller.know()
+            time.sleep(max(0.0, line["at"] + draw.uniform(0.2, TRIAL_S - 0.5) - time.monotonic()))
         happened = time.monotonic()
-        if line["is"] in ("begins", "deployed"):
+        if line["is"] in ("begins", "deployed") and (fault.deploying or controller.run):
             fault.act(controller, draw)
-        if fault.restored:
-            left = left_behind(before, fault.limit_s or RESTORED_S)
+        else:
+            missed = f"nothing to do it to: {line}"
+        if missed:
+            pass
+        elif fault.restored:
+            left = left_behind(before, controller, fault.limit_s or RESTORED_S)
             line = {"at": time.monotonic(), "words": "everything was taken away"}
             if not left:
                 line["is"] = "restored"
@@ -579,6 +637,14 @@ def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Out
         if fault.tmpfs:
             left = left_inside(controller, fault.tmpfs)
         controller.end()
+        if fault.tmpfs:
+            with suppress(OSError):  # it is there while others have runs
+                Path(fault.tmpfs).rmdir()
+        if line["at"] < happened and not fault.deploying:
+            missed = missed or f"too late: {line}"
+    if missed:  # no fault was injected in the trial
+        print(f"  {deployment}, {name}: {missed[:300]}", flush=True)
+        return None
     valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
     words = f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
     seconds = line["at"] - happened
@@ -591,7 +657,7 @@ def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Out
         wrong=(valid and lossy) or bool(line.get("wrong")),
         seconds=round(seconds, 3),
         words=words[:400],
-        left=(*left, *left_behind(before)),
+        left=(*left, *left_behind(before, controller)),
         load=load,
     )
 
@@ -655,7 +721,9 @@ def main() -> int:
     if arguments.table is None:
         draw, began = random.Random(arguments.seed), time.monotonic()  # noqa: S311 - no secret
         only = [name for name in arguments.only.split(",") if name]
-        every: list[Callable[[], Outcome]] = [
+        # It sleeps nearly all the time, and has to be on time beside pollers of high priority.
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        every: list[Callable[[], Outcome | None]] = [
             partial(inject, *one, draw)
             for one in choose([d for d in arguments.deployments.split(",") if d], only)
         ]
@@ -665,7 +733,9 @@ def main() -> int:
         for number in range(arguments.faults):
             if time.monotonic() - began > arguments.seconds:
                 break
-            outcomes.append(every[number % len(every)]())
+            if (outcome := every[number % len(every)]()) is None:
+                continue
+            outcomes.append(outcome)
             print(table(outcomes[-1:]).splitlines()[1], flush=True)
             if arguments.append is not None:
                 with arguments.append.open("a") as file:

@@ -1,10 +1,13 @@
 """Memory and open files of controller and agent over many trials of one session.
 
     python -m benchmarks.flat [--trials 10000]          the controller, on a simulated DUT
-    python -m benchmarks.flat --agent [--trials 1000]   the agent, on OVS-DPDK; needs root
+    python -m benchmarks.flat --agent                   the agent, on simulated backends; needs root
+    python -m benchmarks.flat --agent --deployment pvp_dpdk --trials 1000       on OVS-DPDK
 
 Printed are resident memory and open files at tenths of the way, and what grew after the first.
-Each simulated trial carries as much text as one of a real deployment has in the log.
+Each simulated trial of the controller carries as much text as a real one has in the log. The agent
+on simulated backends is a real one, with folders of its own for its lock, its journal and its run:
+it does all that it does in a trial but send frames.
 """
 
 from __future__ import annotations
@@ -12,17 +15,18 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
-from vnetperf import config
+from vnetperf import config, registry
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
+from vnetperf.host.paths import HostRoots
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.sim import SimulatedDut
@@ -32,6 +36,8 @@ TRIAL_OCTETS = 28 * 1024
 #: Most that memory may grow over a session, MiB.
 MOST_MIB = 50.0
 SMALLEST, LARGEST = 64, 1518
+#: The deployment of simulated backends.
+SIMULATED = "phy2phy_simulated"
 
 
 @dataclass
@@ -88,12 +94,36 @@ def controller(trials: int) -> bool:
     return growth.judge()
 
 
-def real_agent(trials: int) -> bool:
+def apart() -> int:
+    """Begin again with folders of its own for what agents keep."""
+    roots = HostRoots()
+    script = 'for d in "$0" "$1"; do mount -t tmpfs -o mode=700 tmpfs "$d" || exit; done; shift; '
+    for folder in (roots.run, roots.state):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    again = [sys.executable, "-m", "benchmarks.flat", *sys.argv[1:], "--apart"]
+    argv = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script + 'exec "$@"',
+        str(roots.run),
+        str(roots.state),
+    ]
+    return subprocess.run([*argv, *again], check=False).returncode
+
+
+def of_agent(trials: int, deployment: str) -> bool:
     """Short trials of one deployment, by an agent of this machine."""
-    loaded = config.load({"preset": "smoke"}, environment={}, directory=Path("/nonexistent"))
+    settings = {"preset": "smoke"}
+    if deployment == SIMULATED:
+        settings["generator"] = "simulated"
+        registry.register("vswitches", "simulated", "tests.fakes.backends:SimulatedSwitch")
+        registry.register("traffic", "simulated", "tests.fakes.backends:SimulatedGenerator")
+    loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
     client = AgentClient(loaded.testbed)
     try:
-        scenario = make_scenario("pvp_dpdk", loaded)
+        scenario = make_scenario(deployment, loaded)
         client.deploy(make_plan(scenario, loaded.testbed, client.inventory()))
         growth = Growth(client.process[0], max(1, trials // 10))
         spec = TrialSpec(frame_size=64, load_fps=20_000, duration_s=0.02, learning_frames=2)
@@ -109,10 +139,15 @@ def main() -> int:
     """Run trials and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=10_000)
-    parser.add_argument("--agent", action="store_true", help="a real agent, on OVS-DPDK")
+    parser.add_argument("--agent", action="store_true", help="a real agent")
+    parser.add_argument("--deployment", default=SIMULATED)
+    parser.add_argument("--apart", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    measure: Callable[[int], bool] = real_agent if arguments.agent else controller
-    return int(not measure(arguments.trials))
+    if not arguments.agent:
+        return int(not controller(arguments.trials))
+    if arguments.deployment == SIMULATED and not arguments.apart:
+        return apart()
+    return int(not of_agent(arguments.trials, arguments.deployment))
 
 
 if __name__ == "__main__":

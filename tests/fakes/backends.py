@@ -1,12 +1,21 @@
-"""Backends that plan like real ones and never run; for registry.register()."""
+"""Backends that plan like real ones, and do nothing when they run; for registry.register()."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
-from vnetperf.model.scenario import RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.backend import check_process
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult, TrialSpec
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, sleep_watching
+from vnetperf.traffic.frames import CompiledFrame
 from vnetperf.vnfs.base import Vnf, VnfMemory
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.wires import Wire
@@ -111,3 +120,94 @@ class BrokenWire(Wire):
     @classmethod
     def missing(cls, facts: MachineFacts) -> str:
         return "its kernel module is not loaded"
+
+
+class SimulatedSwitch(FakeSwitch):
+    """A vSwitch that forwards every frame; its process does nothing."""
+
+    name: ClassVar[str] = "simulated"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("memif",), attachments=()
+    )
+    process: ManagedProcess | None = None
+
+    def start(self) -> None:
+        self.process = self.machine.spawn("simulated", ["sleep", "infinity"])
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        pass
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        raise NotImplementedError
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        pass
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        pass
+
+    def remove_port(self, port: Port) -> None:
+        pass
+
+    def links_down(self) -> tuple[str, ...]:
+        return ()
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        ports = self.plan.scenario.deployment.phy_ports
+        return tuple(HopCounters(port=str(port), rx=1, tx=1) for port in ports)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        pid = self.process.pid if self.process is not None else 0
+        return (Pollers(role="pmd", pid=pid, thread_prefix="sleep"),) if pid else ()
+
+    def facts(self) -> dict[str, Any]:
+        return {"backend": self.name}
+
+    def check_alive(self) -> None:
+        check_process(self.process, self.name)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+
+
+class SimulatedGenerator(FakeGenerator):
+    """A generator whose frames all come back."""
+
+    name: ClassVar[str] = "simulated"
+    capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(wires=("memif",))
+
+    def connect(self, ends: tuple[WireEnd, ...]) -> None:
+        pass
+
+    def links_down(self) -> tuple[str, ...]:
+        return ()
+
+    def prepare(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        pass
+
+    def learn(self, frames_per_stream: int) -> None:
+        pass
+
+    def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        sleep_watching(time.monotonic() + trial.duration_s, watch)
+        watch()
+        counts = dict.fromkeys(("intended", "sent", "received"), round(trial.load_fps))
+        return TrialResult(
+            directions=tuple(
+                DirectionCounts(direction=direction, refused=0, unsent=0, **counts)
+                for direction in (0, 1)
+            )
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {"generator": self.name}
+
+    def close(self) -> None:
+        pass
+
+    @classmethod
+    def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
+        pass

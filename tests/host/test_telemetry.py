@@ -66,12 +66,13 @@ def test_a_late_answer_is_not_taken_for_the_next(program: Callable[..., Path]) -
 
 
 def test_a_testpmd_that_is_stopped_is_named_while_its_answer_is_waited_for(
-    program: Callable[..., Path], tmp_path: Path
+    program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    socket_of = tmp_path / "dpdk" / "vnf0" / "dpdk_telemetry.v2"
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    socket_of = Path("dpdk/vnf0/dpdk_telemetry.v2")
     socket_of.parent.mkdir(parents=True)
     socket_of.symlink_to(program(None))
-    ports = TestpmdPorts(tmp_path, "vnf0")
+    ports = TestpmdPorts(Path(), "vnf0")
 
     def check() -> None:
         raise DutError("it is stopped", where="vnf0")
