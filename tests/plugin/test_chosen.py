@@ -8,7 +8,11 @@ from tests.plugin.conftest import Site
 from tests.plugin.test_selection import collected
 from vnetperf import registry
 
-ALL = [v for v in registry.names("vswitches") if "v" not in v]
+ALL = [
+    v
+    for v in registry.names("vswitches")
+    if "v" not in v and not registry.load("vswitches", v).deployments
+]
 CASES = """
 import pytest
 

@@ -15,8 +15,8 @@ def collected(site: Site, *args: str) -> list[str]:
 def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
     wanted = {
         f"test_throughput[{d}_{v}-{size}]"
-        for d in ALL_DEPLOYMENTS
         for v in registry.names("vswitches")
+        for d in registry.load("vswitches", v).deployments or ALL_DEPLOYMENTS
         for size in (64, 1518)
     }
     found = collected(site)
@@ -99,7 +99,7 @@ WRONG = {
     "--expect nowhere.toml": "nowhere.toml: cannot be read: No such file",
     "--preset rfc2455": "did you mean 'rfc2544'?",
     "--testbed nowhere.toml": "there is no file nowhere.toml",
-    "--testbed local,other": "'local,other' names several testbeds",
+    "--testbed local,other": "'local,other' names 2 testbeds; accepted: one",
     "--traffic multi": "did you mean 'multi-flow'?",
     "--frame-sizes 64,x": "is not a list of frame sizes",
     "--frame-sizes 12": "command line: frame_sizes.0: frame size 12",

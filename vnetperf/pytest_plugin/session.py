@@ -338,11 +338,6 @@ class BenchSession:
         names = self.configuration.settings.testbeds
         source = f"testbed ({self.configuration.sources['testbed']})"
         if len(names) == 1:
-            if self.config.getoption("resume"):
-                raise pytest.UsageError(
-                    "--resume continues a log in the order it was written; leave -n out: one "
-                    "testbed measures one case after the other"
-                )
             return
         if len(self.testbeds) > len(names):
             raise pytest.UsageError(
@@ -457,6 +452,11 @@ class BenchSession:
 
         self._refuse_rounds(None)
         if not self._name and (resume := self.config.getoption("resume")):
+            if len(self.configuration.settings.testbeds) == 1:
+                raise pytest.UsageError(
+                    "--resume continues a log in the order it was written; leave -n out: one "
+                    "testbed measures one case after the other"
+                )
             self._name = str(Path(resume).resolve())
             merge_worker_logs(Path(resume))  # of a session that was killed
         self._name = self._name or reserve_name()
