@@ -21,6 +21,7 @@ from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
 from vnetperf.model.units import value_text
 from vnetperf.results.environment import (
+    ABSENT,
     FactDifference,
     comparability,
     environment_differences,
@@ -240,7 +241,10 @@ def trends(
                     keys[name] = comparability(results, name)
                 if metric.measured is None and metric.main:
                     planned = any(one.scenario == name for one in results.scenarios)
-                    held = {"preset": results.preset, **(keys.get(name, {}) if planned else {})}
+                    # Of a scenario that failed before its plan only the machine is known.
+                    known = keys.get(name, {}).items()
+                    held = {k: v for k, v in known if planned or (k == "machine" and v != ABSENT)}
+                    held["preset"] = results.preset
                     failures.setdefault((name, *metric.key), []).append(
                         _Failure(place, metric.why.partition("\n")[0], held)
                     )
