@@ -17,7 +17,9 @@ has a spread between runs besides: with one run a side nobody can know it, and `
 judges nothing; shown is what it would do with `--single-run`. Runs of several deployments are one
 observation each; both sides of one run, in turn, share what the run has. The third follows a series
 of runs with `trend`, whose points are runs, beside what a point for each deployment would show.
-Before them a generator is calibrated twice, and is asked whether it has drifted.
+The last follows numbers of which each breaks in runs of its own, at random: how often one is said
+to be lost, and how often one that the newest runs all lack besides. Before them a generator is
+calibrated twice, and is asked whether it has drifted.
 """
 
 from __future__ import annotations
@@ -62,6 +64,10 @@ DEPLOYMENTS = (3, 5)
 LAYOUTS = ((1, 5), (3, 3), (5, 1), (5, 3))
 #: Runs of a series, and deployments of each.
 SERIES = (12, 5)
+#: Runs of a series with numbers that break; how many do, and in which share of the runs.
+BREAKING_RUNS, BREAKING, BREAKING_SHARES = 20, (1, 6, 40), (0.1, 0.2, 0.3)
+#: Newest runs that lack a number where there is something to find.
+NEWEST_LOST = 5
 SIZES = (64, 512, 1518)
 #: Capacities of the pool within one width of the search, and searches of each.
 PHASES, SEEDS = 4, 100
@@ -290,6 +296,41 @@ def followed(site: Site, count: int) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
+def breaking(numbers: int, share: float, count: int) -> tuple[float, float]:
+    """Follow series of runs in which numbers break at random, each by itself.
+
+    Args:
+        numbers: How many.
+        share: Share of the runs in which each does.
+        count: Series.
+
+    Returns:
+        Share of the series in which a number is said to be lost; and of as many in which the newest
+        `NEWEST_LOST` runs lack the first number besides, that in which it is.
+    """
+    draw, found = random.Random(2544), [0.0, 0.0]  # noqa: S311 - no secret
+    goal = _searched(PRESETS[0], TRIAL_NOISES[0], 0, 0)[0]
+    names = [f"s{number}" for number in range(numbers)]
+    case = {"test": "throughput", "frame_size": SIZES[0]}
+    whole = {n: Result(scenario=n, goals=(goal,), **case) for n in names}
+    broken = {
+        n: Result(scenario=n, status="not measured", why="it failed", failed=True, **case)
+        for n in names
+    }
+    for place, lost in enumerate((0, NEWEST_LOST)):
+        for _ in range(count):
+            runs = []
+            for number in range(BREAKING_RUNS):
+                gone = {n for n in names if draw.random() < share}
+                gone |= {names[0]} if number >= BREAKING_RUNS - lost else set()
+                results = tuple((broken if n in gone else whole)[n] for n in names)
+                each = RunResults(run=_IDENTITY, preset="", results=results)
+                runs.append(StoredRun(Path(f"{number}"), {1: each}))
+            of = {trend.metric.scenario for trend in lost_for_sure(trends(runs))}
+            found[place] += (names[0] in of if lost else bool(of)) / count
+    return found[0], found[1]
+
+
 TITLES = (
     "One run a side, its deployments differ; `--single-run`\n"
     "preset    trial noise  numbers  spread  n   A/A gate fails (lost)  A/A any differs"
@@ -405,6 +446,14 @@ def main() -> int:
                 print(title, *(text for table, text, _ in rows if table == place), sep="\n")
             print(flush=True)
             worst = max(worst, *(alarms for _, _, alarms in rows))
+    print(
+        f"Series of {BREAKING_RUNS} runs, numbers break at random: one is lost\n"
+        f"numbers  break in  A/A lost  finds one that the newest {NEWEST_LOST} lack"
+    )
+    for numbers, share in product(BREAKING, BREAKING_SHARES):
+        lost, finds = breaking(numbers, share, count)
+        worst = max(worst, lost)
+        print(f"{numbers:7}  {share:8.0%}  {lost:8.1%}  {finds:8.0%}", flush=True)
     print(f"false alarms: {worst:.1%} at the most where they are limited; {ALLOWED:.0%} allowed")
     return int(clopper_pearson(round(worst * count), count)[0] > ALLOWED)
 

@@ -19,6 +19,8 @@ from vnetperf.analysis.comparison import (
     ComparisonRow,
     Side,
     SideComparison,
+    _MainNumber,
+    _undecided,
     compare,
 )
 from vnetperf.analysis.runs import find_run, load_run
@@ -27,6 +29,7 @@ from vnetperf.model.parameters import LatencyLoadTest, LatencyTest, MrrTest
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.results.log import LOG_NAME
+from vnetperf.statistics.difference import Occurrences
 from vnetperf.testing.sim import SimulatedDut
 
 
@@ -360,11 +363,23 @@ def test_what_breaks_as_often_by_chance_is_listed_and_fails_no_gate(tmp_path: Pa
         (ndr,) = (one for one in found.ungated if one.name.endswith("ndr"))
         assert ndr.why == (
             "5 deployments of A and 4 of B have a stable number; 1 of 5 of B gave none "
-            "(p 0.5: 23 of each side would decide)"
+            "(p 0.5: 23 of each side would decide, were it the only number)"
         )
         assert (ndr.lost, ndr.needed) == (False, 23)
         # Nor does one of the first side make the second worse.
         assert not compare(side(b), side(a)).ungated
+
+
+@pytest.mark.parametrize(
+    ("broken", "enough", "needed"), [((0, 1), "23", 23), ((4, 5), "more than 100", None)]
+)
+def test_what_needs_very_many_deployments_is_not_counted(
+    broken: tuple[int, int], enough: str, needed: int | None
+) -> None:
+    a, b = (Occurrences(frozenset(range(count)), 9 if needed is None else 5) for count in broken)
+    why, found = _undecided(_MainNumber("ndr", None, (5, 4), (a, b)), 1, 0.05)
+    assert why.endswith(f": {enough} of each side would decide, were it the only number)")
+    assert found == needed
 
 
 def test_most_of_many_deployments_that_break_fail_a_gate_though_three_are_left(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.comparison import SAME_LOAD
+from vnetperf.analysis.runs import StoredRun
 from vnetperf.analysis.trend import (
     _same_loads,
     lost_for_sure,
@@ -22,6 +23,7 @@ from vnetperf.analysis.trend import (
     worse_for_sure,
 )
 from vnetperf.model.errors import DutError, LogError
+from vnetperf.model.result import GoalResult, Result, RunIdentity, RunResults
 from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
 
@@ -152,6 +154,46 @@ def test_a_run_that_broke_is_of_the_series_before_it_that_it_fits(tmp_path: Path
     found = [t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr"]
     held = {tuple(point.run.name for point in trend.points) for trend in found}
     assert held == {("run0", "run2"), ("run1", "run3")}
+
+
+def test_what_fails_before_it_is_planned_is_of_its_machine() -> None:
+    """Another machine that lacks a program has not lost what this one measures."""
+    goal = GoalResult(
+        name="ndr",
+        loss_ratio=0.0,
+        exceed_ratio=0.5,
+        final_trial_s=1.0,
+        duration_sum_s=1.0,
+        width=0.05,
+        lower_bound_fps=1e6,
+        upper_bound_fps=1.05e6,
+        conditional_throughput_fps=None,
+        regular=True,
+    )
+    case: dict[str, Any] = {"scenario": "pvp_dpdk", "test": "throughput", "frame_size": 64}
+    whole = Result(goals=(goal,), **case)
+    failed = Result(status="not measured", why="QEMU is not installed", failed=True, **case)
+
+    def run(number: int, machine: str, result: Result) -> StoredRun:
+        there = RunResults(
+            run=RunIdentity(tool="", git="", command="", started=""),
+            preset="quick",
+            environment={"hostname": machine} if machine else {},
+            results=(result,),
+        )
+        return StoredRun(Path(f"run{number:02d}"), {1: there})
+
+    runs = [run(n, "this", whole) for n in range(10)]
+    runs += [run(n, "other", failed) for n in range(10, 13)]
+    (ndr,) = trends(runs)
+    assert [point.is_broken for point in ndr.points] == [False] * 10
+    assert lost_for_sure([ndr]) == []
+    (across,) = trends(runs, across=True)
+    assert len(across.newest_broken) == 3
+    for machine in ("this", ""):  # which is not known where it could not be read
+        (here,) = trends([*runs[:10], *(run(n, machine, failed) for n in range(10, 13))])
+        assert len(here.newest_broken) == 3
+        assert lost_for_sure([here]) == [here]
 
 
 @given(st.lists(st.floats(1e3, 1e7), min_size=1, max_size=30, unique=True))

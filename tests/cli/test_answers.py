@@ -74,6 +74,23 @@ def test_compare_says_what_differs_and_what_is_not_known(
     assert "Holm" in text
 
 
+@pytest.mark.parametrize(
+    ("side", "twice"),
+    [
+        ("slow+same+latest", "same and latest"),
+        ("same+slow+same", "same and same"),
+        ("same+results/same/trials.jsonl", "same and results/same/trials.jsonl"),
+        ("same+./results/../results/same", "same and ./results/../results/same"),
+    ],
+)
+def test_a_run_is_given_once_to_a_side(
+    side: str, twice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for sides in (("fast", side), (side, "fast")):
+        text = told(capsys, "compare", *sides, status=1)
+        assert f"{twice} are the same run, which is one observation" in text
+
+
 def test_compare_fails_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     gate = ("--fail-if-worse", "--single-run", *FIVE)
     told(capsys, "compare", "fast5", "slow5", *gate, status=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -109,6 +110,45 @@ def test_the_throughput_of_the_same_run_is_taken(tmp_path: Path) -> None:
         ("back_to_back", 4),
     ]
     assert bench.agent.calls.count("deploy pvp_dpdk") == 1
+
+
+@pytest.mark.parametrize("of", [0, 2, 4])
+def test_bursts_that_the_tester_disturbed_are_discarded_trials(tmp_path: Path, of: int) -> None:
+    """A value that most bursts had no part in is one of selected bursts."""
+    agent, seen = FakeAgent(), Counter[str]()
+
+    def spoil(_: int, result: TrialResult) -> TrialResult:
+        if not agent.trials[-1].burst:
+            return result
+        seen["bursts"] += 1
+        if not of or not result.worst_loss_ratio() or seen["lossy"] % (of + 1) == of:
+            seen["lossy"] += bool(result.worst_loss_ratio())
+            return result
+        seen["lossy"], seen["disturbed"] = seen["lossy"] + 1, seen["disturbed"] + 1
+        short_of = (
+            {
+                "sent": d.sent // 2,
+                "received": d.sent // 2,
+                "unsent": d.unsent + d.sent - d.sent // 2,
+            }
+            for d in result.directions
+        )
+        counts = (
+            d.model_copy(update=one) for d, one in zip(result.directions, short_of, strict=True)
+        )
+        return result.model_copy(update={"directions": tuple(counts)})
+
+    agent.spoil = spoil
+    bench = short(tmp_path, agent)
+    result = bench.measure("back_to_back")
+    (again,) = (one for one in bench.derived().results if one.test == "back_to_back")
+    for one in (result, again):
+        assert one.back_to_back is not None
+        assert one.discarded == seen["disturbed"]
+        assert one.trial_count == seen["bursts"]
+        assert one.irregular == (
+            f"{one.discarded} of {one.trial_count} trials were discarded" if of else ""
+        )
 
 
 def test_loss_curves_of_an_unchanged_machine_have_equal_loads(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations, takewhile
 from math import inf
 
 import pytest
@@ -18,6 +19,8 @@ from vnetperf.statistics.difference import (
     holm,
     least_by_ranks,
     more_often,
+    newest_alike,
+    sure_of,
     surely_more_often,
 )
 
@@ -223,3 +226,40 @@ def test_what_breaks_alike_is_seldom_seen_to_break_more_often() -> None:
             ]
             seen += bool(surely_more_often(zip(*sides, strict=True)))
         assert seen / runs <= 0.05
+
+
+@pytest.mark.parametrize("happened", range(9))
+def test_newest_ones_are_judged_by_all_orders_of_the_series(happened: int) -> None:
+    """The newest streak is at least so long in so many orders of eight, and never in fewer."""
+    series = [[place in some for place in range(8)] for some in combinations(range(8), happened)]
+    streaks = [len([*takewhile(bool, reversed(one))]) for one in series]
+    for newest in set(streaks):
+        p, least = newest_alike(happened, 8, newest, 3)
+        if not 3 <= happened <= 5:
+            assert (p, least) == (1.0, 1.0)
+        else:
+            assert least == 1 / len(series)
+            share = sum(one >= newest for one in streaks) / len(series)
+            assert p == pytest.approx(1.0 if newest < 3 else share)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+def test_many_series_that_break_by_chance_are_seldom_said_to_be_lost(share: float) -> None:
+    """Also those whose newest observation is whole count: a streak of three is one of many."""
+    draw, histories, seen = random.Random(1), 400, 0
+    for _ in range(histories):
+        judged = {}
+        for number in range(40):
+            broken = [draw.random() < share for _ in range(20)]
+            newest = len([*takewhile(bool, reversed(broken))])
+            judged[number] = newest_alike(sum(broken), 20, newest, 3)
+        seen += bool(sure_of(judged))
+    assert seen / histories <= 0.05
+
+
+def test_a_series_that_breaks_for_good_is_sure_among_many() -> None:
+    """Of forty that broke at times, one whose newest four are its only broken ones."""
+    others = {number: newest_alike(4, 20, 0, 3) for number in range(40)}
+    assert sure_of({**others, "lost": newest_alike(4, 20, 4, 3)}) == {"lost"}
+    assert sure_of({**others, "lost": newest_alike(5, 20, 3, 3)}) == set()
+    assert sure_of({"lost": newest_alike(5, 20, 3, 3)}) == {"lost"}

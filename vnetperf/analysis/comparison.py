@@ -45,6 +45,8 @@ MetricsByKey: TypeAlias = Mapping[Key, Mapping[Deployment, Metric]]
 SAME_LOAD = 0.02
 #: Least effect that counts, as a share.
 LEAST_EFFECT = 0.02
+#: Observations of each side that a number may need for its count to be looked for and named.
+_MOST_NEEDED = 100
 
 
 def metric_name(scenario: str, key: Key) -> str:
@@ -239,7 +241,8 @@ class UngatedNumber:
         why: What it lacks.
         lost: Whether the first side has enough deployments with it, and those of the second gave
             none, or an unstable one, more often than by chance, all numbers considered (Holm).
-        needed: Deployments of each side with which a gate could judge it; None: not known.
+        needed: Deployments of each side with which a gate could judge it, were it the only number
+            that B lacks; None: more than 100, or not known.
     """
 
     name: str
@@ -459,22 +462,24 @@ def _undecided(one: _MainNumber, among: int, level: float) -> tuple[str, int | N
         why += f"; a gate needs {needed}"
     elif row.found.method == "ranks" and not row.differs and among * least > level:
         needed = _fewest(lambda n: least_by_ranks(n, n) * among, level)
-        why = f"; ranks of so few decide none of {among} numbers, {needed} of each side do"
+        enough = f"{needed or f'more than {_MOST_NEEDED}'} of each side"
+        why = f"; ranks of so few decide none of {among} numbers, {enough} do"
     if b.share > a.share:
         p, _ = more_often((len(a.where), a.n), (len(b.where), b.n))
-        enough = _fewest(
-            lambda n: more_often((round(a.share * n), n), (round(b.share * n), n))[0], level
-        )
         why += f"; {len(b.where)} of {b.n} of B gave none"
         if p > level:
-            why += f" (p {p:.2g}: {enough} of each side would decide)"
-            needed = max(needed or 0, enough)
+            alone = _fewest(
+                lambda n: more_often((round(a.share * n), n), (round(b.share * n), n))[0], level
+            )
+            enough = f"{alone or f'more than {_MOST_NEEDED}'} of each side"
+            why += f" (p {p:.2g}: {enough} would decide, were it the only number)"
+            needed = None if alone is None else max(needed or 0, alone)
     return why, needed
 
 
-def _fewest(p: Callable[[int], float], level: float) -> int:
-    """Fewest observations of each side whose probability reaches a level."""
-    return next((n for n in range(FEWEST_TO_GATE, 1000) if p(n) <= level), 1000)
+def _fewest(p: Callable[[int], float], level: float) -> int | None:
+    """Fewest observations of each side whose probability reaches a level; None: more than most."""
+    return next((n for n in range(FEWEST_TO_GATE, _MOST_NEEDED + 1) if p(n) <= level), None)
 
 
 def _attempts(known: MetricsByKey, key: Key) -> dict[Deployment, Metric]:

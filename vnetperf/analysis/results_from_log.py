@@ -26,7 +26,7 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed, overhead
-from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
+from vnetperf.model.outcomes import BackToBack, Transfer, Transfers, TransferSpec
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
     Calibration,
@@ -469,7 +469,11 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     known = begin.inputs.get("throughput") or {}
     given = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
     found["of_other_deployment"] = bool(known.get("other_deployment")) and not given
-    found["discarded"] = replayed.discarded  # some tests take trials that offered too little
+    # Some tests take trials that offered too little. Back-to-back takes each burst, and counts none
+    # that is not valid: what it found is of the others.
+    found["discarded"] = replayed.discarded
+    if isinstance(replayed.found, BackToBack):
+        found["discarded"] = sum(t.verdict is not Verdict.VALID for t in logged.trials)
     return found | {standard_test(begin.test).fills: replayed.found}
 
 

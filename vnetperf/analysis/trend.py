@@ -21,6 +21,7 @@ from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
 from vnetperf.model.units import value_text
 from vnetperf.results.environment import (
+    ABSENT,
     FactDifference,
     comparability,
     environment_differences,
@@ -31,9 +32,9 @@ from vnetperf.results.metrics import Metric, compared_metrics
 from vnetperf.statistics.changes import Level, levels
 from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,
-    Occurrences,
     holm,
-    surely_more_often,
+    newest_alike,
+    sure_of,
 )
 from vnetperf.statistics.samples import outliers
 
@@ -240,7 +241,10 @@ def trends(
                     keys[name] = comparability(results, name)
                 if metric.measured is None and metric.main:
                     planned = any(one.scenario == name for one in results.scenarios)
-                    held = {"preset": results.preset, **(keys.get(name, {}) if planned else {})}
+                    # Of a scenario that failed before its plan only the machine is known.
+                    known = keys.get(name, {}).items()
+                    held = {k: v for k, v in known if planned or (k == "machine" and v != ABSENT)}
+                    held["preset"] = results.preset
                     failures.setdefault((name, *metric.key), []).append(
                         _Failure(place, metric.why.partition("\n")[0], held)
                     )
@@ -409,19 +413,23 @@ def worse_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Tre
 
 
 def lost_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Trend]:
-    """Numbers that the newest three runs or more have not, or unstable, and as many before had.
+    """Numbers that the newest three runs or more have not, or unstable, and three before had.
 
-    Only where runs before broke less often than by chance, all numbers that were followed
-    considered: one that always breaks in every second run is no change.
+    Only where that so many of the newest broke is no chance, all numbers that were followed
+    considered, also those whose newest run has one: one that always breaks in every second run is
+    no change. What broke in the same runs is one event.
     """
-    wanted: list[tuple[Trend, tuple[Occurrences, Occurrences]]] = []
-    for trend in found:
-        newest = trend.newest_broken
-        before = trend.points[: len(trend.points) - len(newest)]
-        broken = frozenset(point.run.path for point in before if point.is_broken)
-        if len(newest) >= FEWEST_TO_GATE <= len(before) - len(broken):
-            now = frozenset(point.run.path for point in newest)
-            sides = Occurrences(broken, len(before)), Occurrences(now, len(now))
-            wanted.append((trend, sides))
-    sure = surely_more_often((sides for _, sides in wanted), confidence)
-    return [trend for trend, sides in wanted if sides in sure]
+    events = [
+        (
+            frozenset(point.run.path for point in trend.points if point.is_broken),
+            len(trend.points),
+            len(trend.newest_broken),
+        )
+        for trend in found
+    ]
+    judged = {
+        (broken, n, newest): newest_alike(len(broken), n, newest, FEWEST_TO_GATE)
+        for broken, n, newest in events
+    }
+    sure = sure_of(judged, confidence)
+    return [trend for trend, event in zip(found, events, strict=True) if event in sure]

@@ -92,12 +92,27 @@ def side_of(text: str, results_dir: Path) -> Side:
     """Read one side."""
     from vnetperf.analysis.comparison import Side
     from vnetperf.analysis.runs import find_run, load_run
+    from vnetperf.model.errors import ConfigError
+    from vnetperf.results.log import LOG_NAME
 
     runs, scenario = text, ""
     if not Path(text).exists() and ":" in text:
         runs, _, scenario = text.partition(":")
     parts = [runs] if Path(runs).exists() else runs.split("+")
-    return Side(text, tuple(load_run(find_run(one, results_dir)) for one in parts), scenario)
+    found: dict[Path, str] = {}
+    for one in parts:
+        path = find_run(one, results_dir).resolve()
+        run = path.parent if path.name == LOG_NAME else path
+        if run in found:
+            raise ConfigError(
+                f"{found[run]} and {one} are the same run, which is one observation",
+                where=text,
+                accepted="each run once: RUN+RUN+RUN",
+            )
+        found[run] = one
+    return Side(
+        text, tuple(load_run(find_run(one, results_dir)) for one in found.values()), scenario
+    )
 
 
 def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None:

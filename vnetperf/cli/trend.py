@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "secondary numbers, and every difference at a change",
         "the last level of a number is a worse one, or the newest 3 runs or more have no stable "
-        "number, all numbers considered (Holm)",
+        "number and chance does not explain it, all numbers considered (Holm)",
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from math import comb, exp, expm1, fsum, hypot, inf, isfinite, log, log1p, sqrt
 from statistics import fmean, variance
-from typing import Literal
+from typing import Literal, TypeVar
 
 from vnetperf.statistics.samples import t_quantile
 
@@ -22,6 +22,7 @@ _MOST_DIVISIONS = 20_000
 _SEED = 2544
 #: What rounding may leave between a difference and the width of a search.
 _SAME = 1e-9
+_Event = TypeVar("_Event", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,19 +184,57 @@ def surely_more_often(
 ) -> set[tuple[Occurrences, Occurrences]]:
     """Pairs whose second side has it more often, all of them considered (Holm).
 
-    What happened in the same observations is one event. What nothing could show, so seldom did it
-    happen, makes the others no less sure (Tarone, Biometrics 46, 1990).
+    What happened in the same observations is one event.
+    """
+    wanted = dict.fromkeys(pairs)
+    return sure_of(
+        {(a, b): more_often((len(a.where), a.n), (len(b.where), b.n)) for a, b in wanted},
+        confidence,
+    )
+
+
+def newest_alike(happened: int, n: int, newest: int, fewest: int) -> tuple[float, float]:
+    """Whether something happens in the newest of a series because of their place (exact test).
+
+    Args:
+        happened: In how many observations of the series it happened.
+        n: Of how many.
+        newest: In how many of the newest it did, without one between them in which it did not.
+        fewest: So many newest ones in which it happened, and so many others in which it did not,
+            must there be.
+
+    Returns:
+        Probability that in a random order of the series so many newest ones or more have it, 1
+        where there are too few; and the smallest one that any order can have. The second does not
+        depend on the order that was seen, so that it may decide what is judged at all.
+    """
+    if min(happened, n - happened) < fewest:
+        return 1.0, 1.0
+    orders = comb(n, happened)
+    p = 1.0 if newest < fewest else comb(n - newest, happened - newest) / orders
+    return p, 1.0 / orders
+
+
+def sure_of(found: Mapping[_Event, tuple[float, float]], confidence: float = 0.95) -> set[_Event]:
+    """Events that chance does not explain, all of them considered (Holm).
+
+    What nothing could show, so seldom did it happen, makes the others no less sure (Tarone,
+    Biometrics 46, 1990).
+
+    Args:
+        found: The probability of each event, and the smallest one that it can have, which must not
+            depend on what is judged.
+        confidence: Probability that none of them is one by chance.
+
+    Returns:
+        Those that are sure.
     """
     allowed = 1.0 - confidence + _SAME
-    found = {
-        (a, b): more_often((len(a.where), a.n), (len(b.where), b.n))
-        for a, b in dict.fromkeys(pairs)
-    }
     among = 1
     while sum(least <= allowed / among for _, least in found.values()) > among:
         among += 1
-    able = {pair: p for pair, (p, least) in found.items() if least <= allowed / among}
-    return {pair for pair, p in zip(able, holm([*able.values()]), strict=True) if p <= allowed}
+    able = {event: p for event, (p, least) in found.items() if least <= allowed / among}
+    return {event for event, p in zip(able, holm([*able.values()]), strict=True) if p <= allowed}
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
