@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +65,17 @@ def client(loop: Loop) -> AgentClient:
     return connected
 
 
+@pytest.fixture
+def stopped() -> Iterator[ProcessId]:
+    """A process that stands for an agent and is stopped."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        found = ProcessId.of(process.pid)
+        assert found is not None
+        process.send_signal(signal.SIGSTOP)
+        yield found
+        process.kill()
+
+
 def test_the_machine_is_seen_as_the_agent_saw_it(client: AgentClient) -> None:
     seen = client.inventory()
     # The agent adds what stored calibrations depend on: each generator's own build.
@@ -119,7 +130,7 @@ def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
 
 
 def test_an_agent_that_is_stopped_is_named_and_its_machine_restored(
-    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch, stopped: ProcessId
 ) -> None:
     monkeypatch.setattr(client, "_connect", lambda: client._channel)
     monkeypatch.setattr(loop.agent, "_answer", lambda message: {"event": "log", "record": None})
@@ -130,17 +141,54 @@ def test_an_agent_that_is_stopped_is_named_and_its_machine_restored(
         raise loop.TimeoutError
 
     monkeypatch.setattr(loop, "receive", nothing_comes)
-    with subprocess.Popen(["sleep", "600"]) as process:
-        agent = ProcessId.of(process.pid)
-        assert agent is not None
-        client.process = (agent.pid, agent.start)
-        process.send_signal(signal.SIGSTOP)
-        with pytest.raises(
-            HostError, match=rf"the agent \(pid {process.pid}\) is stopped"
-        ) as caught:
-            client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
-        process.kill()
+    client.process = (stopped.pid, stopped.start)
+    with pytest.raises(HostError, match=rf"the agent \(pid {stopped.pid}\) is stopped") as caught:
+        client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
     assert "the machine has been restored" in str(caught.value)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_slow_agent_is_not_taken_for_its_stopped_predecessor(
+    monkeypatch: pytest.MonkeyPatch, stopped: ProcessId, fails: bool
+) -> None:
+    """A start ends the predecessor and restores its run, which may take longer than 2 s."""
+    sent: list[Any] = []
+    greeting = {"process": [1, 1], "restored": {"restored": []}, "troubles": [], "last": {}}
+    coming: list[Any] = [RuntimeError()] * 10  # more looks than a stopped agent gets
+    coming.append(EOFError() if fails else json.dumps({"ok": greeting}))
+
+    class Slow(Loop):
+        def send(self, item: str) -> None:
+            sent.append(json.loads(item))
+
+        def receive(self, timeout: float | None = None) -> str:
+            found = coming.pop(0) if coming else EOFError()
+            if isinstance(found, Exception):
+                raise found
+            return str(found)
+
+    ended: list[float] = []
+    gateway = SimpleNamespace(remote_exec=lambda program: Slow())
+
+    def terminate(timeout: float) -> None:
+        ended.append(timeout)
+
+    group = SimpleNamespace(makegateway=lambda specification: gateway, terminate=terminate)
+    monkeypatch.setattr("execnet.Group", lambda: group)
+    client = AgentClient(Testbed())
+    client.process = (stopped.pid, stopped.start)
+    if fails:
+        with pytest.raises(HostError, match="the agent cannot be started"):
+            client.hello()
+        # The new one gets its time to restore, and the next start ends the same predecessor.
+        assert ended == [client_module.FAREWELL_S]
+        assert client.process == (stopped.pid, stopped.start)
+    else:
+        assert client.hello() == greeting
+        assert ended == []
+        assert client.process == (1, 1)
+    assert not coming
+    assert tuple(sent[0]["args"]["predecessor"]) == (stopped.pid, stopped.start)
 
 
 def test_an_oserror_of_who_handles_an_event_is_not_the_agents_end(

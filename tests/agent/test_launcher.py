@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -568,6 +569,53 @@ def test_an_installation_of_others_is_found(
     os.chown(site / theirs, 0, 65534)
     (site / theirs).chmod(0o775)
     assert "may be written to by others" in launcher.installation_problem(site / "x")
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("{0}/missing", ""),
+        ("{0}/missing/deep/er", ""),
+        ("{0}/missing/../other", ""),
+        ("/dev/null", ""),
+        ("{0}/socket", ""),
+        ("{0}/pipe", "pipe may be written to by others"),
+        ("{0}/theirs/missing", "theirs belongs to user 65534"),
+        ("{0}/sticky/missing/deep", "sticky may be written to by others"),
+        ("{0}/sticky/dangling", "dangling belongs to user 65534"),
+        ("{0}/sticky/back", "back belongs to user 65534"),
+        ("{0}/itself", "Too many levels of symbolic links"),
+    ],
+)
+def test_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, target: str, problem: str) -> None:
+    """A target that is not there can be made by who may write to its nearest folder."""
+    site, elsewhere = tmp_path / "site-packages", tmp_path / "elsewhere"
+    for place in (site, elsewhere / "theirs", elsewhere / "sticky"):
+        place.mkdir(parents=True)
+    os.chown(elsewhere / "theirs", 65534, -1)
+    (elsewhere / "sticky").chmod(0o1777)
+    for name, leads_to in (("dangling", elsewhere / "missing"), ("back", site)):
+        (elsewhere / "sticky" / name).symlink_to(leads_to)
+        os.chown(elsewhere / "sticky" / name, 65534, -1, follow_symlinks=False)
+    (elsewhere / "itself").symlink_to(elsewhere / "itself")
+    os.mkfifo(elsewhere / "pipe")
+    os.mknod(elsewhere / "socket", stat.S_IFSOCK)
+    for name in ("pipe", "socket"):
+        (elsewhere / name).chmod(0o666)
+    (site / "link.py").symlink_to(target.format(elsewhere))
+    found = files.why_untrusted_below(site)
+    assert problem in found
+    assert bool(problem) == bool(found)
+
+
+def test_a_file_that_vanishes_while_an_installation_is_looked_at_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there.py").touch()
+    assert dict(files._entries(str(tmp_path / "gone"))) == {}
+    monkeypatch.setattr(os, "listdir", lambda _: ["gone.py", "there.py"])
+    assert [path for path, _ in files._entries(str(tmp_path))] == [str(tmp_path / "there.py")]
 
 
 SCRIPT = """

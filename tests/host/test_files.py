@@ -38,6 +38,16 @@ def test_run_directory(journal: Journal, roots: HostRoots) -> None:
     assert not roots.run.exists()
 
 
+def test_a_new_folder_of_the_run_is_none_that_others_left(
+    journal: Journal, roots: HostRoots, tmp_path: Path
+) -> None:
+    rundir = RunDir.create(journal, roots)
+    first = rundir.new_subdir("lv")
+    (rundir.path / "lv2").symlink_to(tmp_path)
+    assert first == rundir.path / "lv"
+    assert rundir.new_subdir("lv") == rundir.path / "lv3"
+
+
 def test_a_run_root_that_others_use_stays(journal: Journal, roots: HostRoots) -> None:
     RunDir.create(journal, roots)
     (roots.run / "other").mkdir()

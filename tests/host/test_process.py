@@ -39,6 +39,16 @@ def test_output_goes_to_a_log_and_the_exit_code_is_kept(processes: Processes) ->
     again.stop()
 
 
+def test_a_log_is_no_file_that_a_link_names(processes: Processes, tmp_path: Path) -> None:
+    """Who can write to the run's directory would have root write where they like."""
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "hello.log").symlink_to(elsewhere)
+    process = processes.spawn("hello", ["echo", "out"])
+    process.stop()
+    assert not elsewhere.exists()
+    assert process.log == tmp_path / "hello-2.log"
+
+
 def test_a_process_that_dies_while_waited_for_is_told_at_once(processes: Processes) -> None:
     process = processes.spawn("switch", ["sh", "-c", "echo no memory left; exit 1"])
     begin = time.monotonic()

@@ -116,6 +116,7 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     """A read-only mount keeps nobody from writing to a disk by its device file."""
     libvirts = visible / "run/lv"
     libvirts.mkdir(parents=True)
+    (libvirts.parent / "log").mkdir()
     disk, file = visible / "disk", visible / "run/file"
     os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero, which is harmless
     disk.open("rb").close()
@@ -136,6 +137,7 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
         "/sys/devices/system/cpu/uevent": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/sys/kernel/core_pattern": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/1/root/dev/null": (os.O_RDONLY, "EACCES"),
+        str(libvirts.parent / "log/next.log"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
     }
     tried = json.dumps([*allowed, *((path, mode) for path, (mode, _) in refused.items())])
     child = [sys.executable, "-c", CONFINED, str(libvirts), tried, str(huge)]
@@ -150,6 +152,49 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     }
     assert set(seen) == {*common, "/dev/kmsg"}
     assert not {*session_server.KEPT_CAPABILITIES} & {2, 21, 27}  # by handle, mount, make devices
+
+
+#: Run as the first process of a namespace: it serves, and a program that it starts makes a call.
+SERVES = """
+import subprocess, sys, threading
+from vnetperf.virt import session_server
+
+class Libvirt:
+    def answer(self, line):
+        return {"ok": 1}
+
+server = session_server._Server(sys.argv[1], session_server._Handler)
+server.libvirt = Libvirt()
+threading.Thread(target=server.serve_forever, daemon=True).start()
+subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[1]], check=True)
+sys.stdin.readline()
+"""
+CALLS = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as there:
+    there.connect(sys.argv[1])
+    try:
+        there.sendall(b'{"call": "start"}\\n')
+        answer = there.recv(99)
+    except OSError:  # it was closed
+        answer = b""
+    print(answer.decode().strip(), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has process namespaces")
+def test_qemu_is_given_no_answer(visible: Path) -> None:
+    """It could have a guest started that has any device of the machine."""
+    path = str(visible / "session.sock")
+    server = [*guest.UNSHARE, sys.executable, "-c", SERVES, path, CALLS]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(server, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "\n"
+        agent = [sys.executable, "-c", CALLS, path]
+        done = subprocess.run(agent, capture_output=True, text=True, check=True, timeout=30)
+        assert json.loads(done.stdout) == {"ok": 1}
+        process.communicate("\n", timeout=30)
 
 
 def test_a_guest_is_given_the_devices_of_its_own_nics(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.fakes.machine import PROGRAMS, cpus, facts
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.programs import find_programs
 from vnetperf.model.deployment import PhyPort, make_deployment
-from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
@@ -360,13 +362,36 @@ class Starting:
     def remove_at_end(self, path: Path) -> None:
         del path
 
-    def spawn(self, *_: Any, **__: Any) -> MagicMock:
+    def spawn(self, *_: Any, **__: Any) -> Any:
         self.started += 1
-        process = MagicMock()
-        if self.started <= self.failures:
-            process.wait_for.side_effect = HostError("vpp ended", where="vpp.log")
-            process.returncode, process.log_text = self.code, lambda: self.says
-        return process
+        if self.started > self.failures:
+            return MagicMock()
+        log = self.directory / "vpp.log"
+        log.write_text(self.says)
+        popen: Any = EndingPopen(self.code)
+        return ManagedProcess("vpp", ("vpp",), log, popen)
+
+
+class EndingPopen:
+    """A process with much memory that has begun to end: its code comes after a second."""
+
+    pid, stdin = 1, None
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, limit_s: float) -> int:
+        if limit_s < 1.0:
+            raise subprocess.TimeoutExpired("vpp", limit_s)
+        self.returncode = self.code
+        return self.code
+
+    def terminate(self) -> None:
+        """Too late."""
 
 
 @pytest.mark.parametrize(
@@ -389,6 +414,7 @@ def test_a_vpp_whose_worker_found_no_processor_is_started_again(
 ) -> None:
     (tmp_path / "vpp").mkdir()
     made = Starting(tmp_path, failures, *how)
+    monkeypatch.setattr("vnetperf.host.processes.is_ending", lambda pid: True)
     segment = MagicMock()
     monkeypatch.setattr("vnetperf.vswitches.vpp.daemon.StatsSegment", segment)
     there = machine(tmp_path / "opt")
@@ -403,7 +429,7 @@ def test_a_vpp_whose_worker_found_no_processor_is_started_again(
         private.start(of)
         assert segment.open.called
     else:
-        with pytest.raises(DutError, match="vpp ended"):
+        with pytest.raises(DutError, match="vpp has begun to end"):
             private.start(of)
     assert made.started == tries
 

@@ -162,14 +162,18 @@ class AgentClient:
             self._drop()
             raise self._cannot_start(error) from error
         path = [p for p in sys.path if p] if self._is_here else []
+        # While the new agent starts nobody looks at the old one, which may be stopped still.
+        predecessor, self.process = self.process, ()
         try:
-            hello = {"path": path, "plugins": registry.registered(), "predecessor": self.process}
+            hello = {"path": path, "plugins": registry.registered(), "predecessor": predecessor}
             hello["version"] = __version__
             answer = self._exchange("hello", 0.0, hello)
         except _AgentDiedError as error:
             self.abort()
             raise self._cannot_start(error) from None
-        for report in answer["restored"]["restored"] if self.process else ():
+        finally:
+            self.process = predecessor  # whose end the next start sees to, if this one failed
+        for report in answer["restored"]["restored"] if predecessor else ():
             found = {key: report[key] for key in ("troubles", "differences")}
             self.on_event({"event": "restored", "scenario": "an agent that died", **found})
         self._greeted = answer

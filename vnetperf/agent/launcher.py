@@ -61,7 +61,7 @@ def installation_problem(launcher: Path) -> str:
     library = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("LDLIBRARY"))
     alone = (*python, library) if library.exists() else python
     path = [Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()]
-    whole = why_untrusted_below(package, package / "conf", *path)
+    whole = why_untrusted_below(package, *path)
     return whole or next(filter(None, (why_untrusted(p, only_root=True) for p in alone)), "")
 
 

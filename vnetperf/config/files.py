@@ -5,11 +5,13 @@ Where they are looked for, and how one is read into a model with one clear error
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +25,8 @@ Model = TypeVar("Model", bound=BaseModel)
 #: The machine's own configuration files, which root alone writes.
 SYSTEM = Path("/etc/vnetperf")
 SHIPPED = Path(__file__).parents[1] / "conf"
+#: Number of /dev/null (the kernel's Documentation/admin-guide/devices.txt).
+_NULL_DEVICE = os.makedev(1, 3)
 
 
 def conf_dirs() -> tuple[Path, ...]:
@@ -30,7 +34,7 @@ def conf_dirs() -> tuple[Path, ...]:
     return Path.cwd() / "conf", SYSTEM, SHIPPED
 
 
-def why_untrusted(path: Path, *, only_root: bool = False) -> str:
+def why_untrusted(path: Path, *, only_root: bool = False, may_miss: bool = False) -> str:
     """How others could replace a file, or put something into a directory; "" when they cannot.
 
     The user, root and whoever called sudo count as oneself. Links are followed. A directory on the
@@ -40,18 +44,26 @@ def why_untrusted(path: Path, *, only_root: bool = False) -> str:
     Args:
         path: A file or a directory.
         only_root: True refuses what any other user than root owns, or a group may write to.
+        may_miss: True trusts what does not exist as far as nobody else could make it.
     """
     users = {0} if only_root else {0, os.geteuid(), *_caller_of_sudo()}
+    why = functools.partial(why_untrusted, only_root=only_root, may_miss=may_miss)
     end = path.absolute()
     try:
-        end.stat()  # no link below leads to itself
+        with contextlib.suppress(*([FileNotFoundError] if may_miss else [])):
+            end.stat()  # no link below leads to itself
         for place in (*reversed(end.parents), end):
-            found = place.lstat()
+            try:
+                found = place.lstat()
+            except FileNotFoundError:
+                if may_miss:
+                    return why(place.parent)  # as the end of the way: sticky is no excuse
+                raise
             if found.st_uid not in users:
                 return f"{place} belongs to user {found.st_uid}"
             if stat.S_ISLNK(found.st_mode):
-                if why := why_untrusted(place.parent / place.readlink(), only_root=only_root):
-                    return why
+                if reason := why(place.parent / place.readlink()):
+                    return reason
                 continue
             sticky = place != end and found.st_mode & stat.S_ISVTX
             if not sticky and _has_other_writers(found, only_root=only_root):
@@ -62,37 +74,55 @@ def why_untrusted(path: Path, *, only_root: bool = False) -> str:
 
 
 def _has_other_writers(found: os.stat_result, *, only_root: bool) -> bool:
-    """Whether the mode lets others write: anybody, and with `only_root` a group but root's."""
+    """Whether the mode lets others write: anybody, and with `only_root` a group but root's.
+
+    What is written to a socket's file or to /dev/null, nobody can read there.
+    """
+    null = stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE
+    if null or stat.S_ISSOCK(found.st_mode):
+        return False
     return bool(found.st_mode & (0o022 if only_root and found.st_gid else 0o002))
 
 
 def why_untrusted_below(*tops: Path) -> str:
     """How another user than root could change a directory or anything below it; "" when none can.
 
-    Links are followed, also to directories elsewhere.
+    Links are followed, also to directories elsewhere, and to what does not exist.
     """
     left, seen = [top.absolute() for top in tops], set[str]()
     while left:
         top = left.pop()
-        if (real := os.path.realpath(top)) in seen:
+        if why := why_untrusted(top, only_root=True, may_miss=True):
+            return why
+        if (real := os.path.realpath(top)) in seen:  # if on another way
             continue
         seen.add(real)
-        if why := why_untrusted(top, only_root=True):
-            return why
-        if not top.is_dir():
-            continue
-        directories = [real]
+        directories = [real] if top.is_dir() else []
         while directories:
-            with os.scandir(directories.pop()) as entries:
-                for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    if entry.is_symlink():
-                        left.append(Path(entry.path))
-                    elif found.st_uid or _has_other_writers(found, only_root=True):
-                        return why_untrusted(Path(entry.path), only_root=True)
-                    elif entry.is_dir():
-                        directories.append(entry.path)
+            for path, found in _entries(directories.pop()):
+                if stat.S_ISLNK(found.st_mode):
+                    left.append(Path(path))
+                elif found.st_uid or _has_other_writers(found, only_root=True):
+                    if why := why_untrusted(Path(path), only_root=True, may_miss=True):
+                        return why
+                elif stat.S_ISDIR(found.st_mode):
+                    directories.append(path)
     return ""
+
+
+def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    """What is in a directory, without what vanishes meanwhile.
+
+    Yields:
+        Path and status of each entry, of links their own.
+    """
+    names: list[str] = []
+    with contextlib.suppress(FileNotFoundError):
+        names = os.listdir(directory)  # noqa: PTH208 - a hundred thousand names
+    for name in names:
+        path = f"{directory}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            yield path, os.lstat(path)
 
 
 def _caller_of_sudo() -> tuple[int, ...]:

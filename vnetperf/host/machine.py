@@ -253,6 +253,10 @@ class Machine:
         """A private directory of the run, for a backend's sockets and files."""
         return self._run.rundir.subdir(name)
 
+    def new_subdir(self, name: str) -> Path:
+        """The same, empty: what was made in an earlier one is not used again."""
+        return self._run.rundir.new_subdir(name)
+
     def remove_at_end(self, path: Path) -> None:
         """Have a file removed with the run's end that a program of the run makes elsewhere."""
         self.journal.intend("tree", f"remove {path}", {"path": str(path)})

@@ -467,8 +467,7 @@ class Processes:
                 accepted="an executable file or a name found in PATH",
                 cure="install its package, or give its path in the testbed's configuration",
             )
-        output_file = self._new_log(name)
-        output = os.open(output_file, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output_file, output = self._new_log(name)
         try:
             popen = spawn_process(
                 SpawnRequest(
@@ -512,11 +511,13 @@ class Processes:
             data = {**self._undo, "known": [[identity.pid, identity.start]]}
             self._journal.intend("processes", f"process {pid}", data)
 
-    def _new_log(self, name: str) -> Path:
+    def _new_log(self, name: str) -> tuple[Path, int]:
+        """A file that was not there, and is open for writing; nobody's link is followed."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         for number in range(1, 10000):
             log = self._log_dir / (f"{name}.log" if number == 1 else f"{name}-{number}.log")
-            if not log.exists():
-                return log
+            with contextlib.suppress(FileExistsError):
+                return log, os.open(log, flags, 0o600)
         raise HostError(f"{name} was started too often in one run", where=str(self._log_dir))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import secrets
@@ -64,6 +65,15 @@ class RunDir:
         """A subdirectory, made when it is missing."""
         path = self.path / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def new_subdir(self, name: str) -> Path:
+        """A subdirectory that was not there, of this name or with a number behind it."""
+        for number in itertools.count(1):
+            path = self.path / (name if number == 1 else f"{name}{number}")
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+                break
         return path
 
 

@@ -42,10 +42,10 @@ class LibvirtSession:
 
     def __init__(self, machine: Machine, uri: str = "", *, in_netns: bool = False) -> None:
         self._uri = uri or EMBEDDED
-        directory = machine.subdir("lv")  # short: libvirt's sockets are deep below it
+        # Short: libvirt's sockets are deep below it. New: guests can write to a session's.
+        directory = machine.new_subdir("lv")
         self.directory = directory
         self._socket = directory / "session.sock"
-        self._socket.unlink(missing_ok=True)
         self._learning, self._learned = threading.Lock(), not self.private
         python = python_argv("vnetperf.virt.session_server")
         self.process: ManagedProcess = machine.spawn(

@@ -16,6 +16,7 @@ import pwd
 import shutil
 import signal
 import socketserver
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from socket import if_nametoindex
+from socket import SO_PEERCRED, SOL_SOCKET, if_nametoindex
 from types import FrameType
 from typing import Any
 
@@ -137,9 +138,10 @@ def confine(directory: Path) -> PrivateDevices:
     """Leave to this process, and to QEMU below it, little of what root can do.
 
     To be called by the first process of a mount namespace. The file system becomes read-only but
-    for the run's own directory and new, empty places of hugepages; no device can be opened but
-    those of the /dev that is returned; sockets of other daemons vanish; and whatever is started
-    from here on has few capabilities. `directory` is the one of libvirt's, below the run's.
+    for the run's own directory, without its logs, and new, empty places of hugepages; no device can
+    be opened but those of the /dev that is returned; sockets of other daemons vanish; and whatever
+    is started from here on has few capabilities. `directory` is the one of libvirt's, below the
+    run's.
     """
     run = directory.parent
     kept = os.open(run, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -148,6 +150,9 @@ def confine(directory: Path) -> PrivateDevices:
     # Not by mount(8), which would resolve the link to the directory that is hidden now.
     bind_mount(Path(f"/proc/self/fd/{kept}"), run)
     os.close(kept)
+    logs = run / "log"  # a mount of its own stays where it is, and read-only: root writes there
+    if logs.is_dir():
+        bind_mount(logs, logs)
     hugepages = _hugepage_mounts()
     devices = PrivateDevices()
     for place, size in hugepages.items():
@@ -356,9 +361,19 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
+        if self._is_guest():
+            return
         for line in self.rfile:
             answer = self.server.libvirt.answer(line)
             self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+    def _is_guest(self) -> bool:
+        """Whether a process of this process namespace is at the other end: QEMU, not the agent.
+
+        The kernel gives 0 for the pid of one outside (SO_PEERCRED, unix(7)).
+        """
+        peer = self.request.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i"))
+        return os.getpid() == 1 and struct.unpack("3i", peer)[0] != 0
 
 
 def main(socket: str, uri: str, directory: str) -> None:

@@ -229,9 +229,10 @@ class PrivateVpp:
     def _starved(self) -> bool:
         """Whether VPP gave up because a worker of its had no processor for too long."""
         process = self.process
-        if process is None or process.returncode != -signal.SIGABRT:
+        if process is None or process.alive():
             return False
-        return STARVED_WORKER in process.log_text()
+        # Its code comes when the kernel has taken its memory back, later than `LAST_S`.
+        return process.stop(STOP_S) == -signal.SIGABRT and STARVED_WORKER in process.log_text()
 
     def _launch(self, startup: VppStartup) -> None:
         self._startup = startup
