@@ -421,7 +421,9 @@ def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Si
         result = site.run("-k", "pvp_dpdk or pvvp_dpdk", "--testbed", "odd.toml", *more)
         text = result.stderr.str() + result.stdout.str()
         assert result.ret == 4, text
-        assert text.count("unknown kind of wire 'memiff'; accepted: external, memif, nic, veth") == 1, text
+        assert (
+            text.count("unknown kind of wire 'memiff'; accepted: external, memif, nic, veth") == 1
+        ), text
         assert "Traceback" not in text
         assert "INTERNALERROR" not in text
 

@@ -144,13 +144,15 @@ def test_testbeds_that_are_all_lost_fail_each_case(
 
 @pytest.mark.slow
 def test_wrong_uses_are_one_usage_error_each(labs: Site) -> None:
-    (labs.path / "twin.toml").write_text(LAB + 'name = "lab1"\n')
+    for file, name in (("twin", "lab1"), ("blank", "lab 1"), ("dash", "lab_1")):
+        (labs.path / f"{file}.toml").write_text(LAB + f'name = "{name}"\n')
     beds = "./lab1.toml,./lab2.toml"
     for options, message in (
         (("--testbed", beds), "names 2 testbeds"),
         (("--testbed", beds, "--plan"), "names 2 testbeds"),
         (("--testbed", beds, "-n", "3"), "-n 3, and testbed (command line) names 2"),
         (("--testbed", "./lab1.toml,./twin.toml", "-n", "2"), "two testbeds are called 'lab1'"),
+        (("--testbed", "./blank.toml,./dash.toml", "-n", "2"), "would have one log, trials@lab_1"),
         (("--testbed", "./lab1.toml,./lab9.toml", "-n", "2"), "lab9"),
         (("--testbed", "./lab1.toml,./lab1.toml", "-n", "2"), "names ./lab1.toml twice"),
     ):

@@ -345,11 +345,7 @@ class BenchSession:
                 f"on a testbed of its own; give -n {len(names)}, or name more testbeds"
             )
         found = [self._configuration_on(number).testbed.name for number in range(len(names))]
-        if twice := next((name for name in found if found.count(name) > 1), ""):
-            raise pytest.UsageError(
-                f"{source}: two testbeds are called {twice!r}, and results name them so; give one "
-                'another name = "..." in its file'
-            )
+        self._check_names(found, source)
         for number, name in enumerate(found):
             self._check_resumed(number, name)
         if self.progress and (unused := found[len(self.testbeds) :]):
@@ -357,6 +353,21 @@ class BenchSession:
                 f"-n {len(self.testbeds)} leaves {', '.join(unused)} out until another testbed is "
                 "lost"
             )
+
+    def _check_names(self, names: Sequence[str], source: str) -> None:
+        """Refuse testbeds that results, or the files of their logs, would not tell apart."""
+        from vnetperf.results.folder import log_path
+
+        logs = [log_path(Path(), testbed=name).name for name in names]
+        one = next((log for log in logs if logs.count(log) > 1), "")
+        twice = [name for name, log in zip(names, logs, strict=True) if log == one]
+        if twice and len(set(twice)) == 1:
+            why = f"two testbeds are called {twice[0]!r}, and results name them so"
+        elif twice:
+            why = f"{' and '.join(map(repr, twice))} would have one log, {one}"
+        else:
+            return
+        raise pytest.UsageError(f'{source}: {why}; give one another name = "..." in its file')
 
     def _check_resumed(self, number: int, name: str) -> None:
         """Refuse to go on with the log of a testbed that is another one now."""
