@@ -99,6 +99,50 @@ def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
 
 
 @pytest.mark.slow
+def test_a_scenario_is_resumed_where_it_was_finished(
+    labs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish(monkeypatch, "lab2", lost_after=3)
+    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    before = labs.results()["results"]
+    assert {r["scenario"].rpartition("=")[2] for r in before} == {"lab1"}
+    wish(monkeypatch, "lab2")
+    labs.calls_file.unlink()
+    run(labs, "--resume", "results/latest", "-n", "2").assert_outcomes(passed=8)
+    assert labs.calls("deploy").total() == 0
+    assert labs.results()["results"] == before
+
+
+def refused(labs: Site, *options: str) -> str:
+    """What a usage error of a run of workers says."""
+    result = run(labs, *options)
+    text = result.stderr.str() + result.stdout.str()
+    assert result.ret == 4, text
+    assert "INTERNALERROR" not in text
+    return text
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
+    select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
+    resume = ("--resume", "results/latest")
+    run(labs, "--testbed", "./lab1.toml", *select).assert_outcomes(passed=2)
+    text = refused(labs, *resume, *at(1, 2))
+    assert "is one on one testbed, and testbed (command line) names 2" in text
+    assert "name the testbeds of that run: --testbed ./lab1.toml" in text
+    (folder,) = labs.folders
+    assert [p.name for p in folder.glob("*.jsonl")] == ["trials.jsonl"]
+    (labs.path / "results" / "latest").unlink()
+    run(labs, *at(1, 2), *select).assert_outcomes(passed=2)
+    cure = "name the testbeds of that run: --testbed ./lab1.toml,./lab2.toml and -n 2"
+    for workers in ((), ("-n", "1"), ("-n", "2")):
+        text = refused(labs, *resume, "--testbed", "./lab1.toml", *workers)
+        assert "is one on several, and testbed (command line) names 1" in text
+        assert cure in text
+    assert "has logs of 2 testbeds" in refused(labs, *resume, "-n", "1")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lost_after", [0, 3])
 def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     labs: Site, monkeypatch: pytest.MonkeyPatch, lost_after: int
