@@ -12,6 +12,7 @@ from vnetperf import config
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.agent.hosts import HostsClient, connect, merge_counts
+from vnetperf.analysis.goals import cpu_by_role
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.result import ScenarioFacts
@@ -256,6 +257,9 @@ def test_counts_of_all_hosts_are_one_result() -> None:
     assert merged.directions == (direction,)
     assert [hop.port for hop in merged.hops] == ["phy0", "phy2"]
     assert [one.thread for one in merged.threads] == ["pmd-c01", "west: pmd-c01"]
+    assert [(use.role, use.user) for use in cpu_by_role(merged)] == [
+        *(("pmd", 0.5), ("west:pmd", 0.5)),
+    ]
     assert merged.uncollected == {"perf": "no right", "west: perf": "no right"}
 
 

@@ -76,6 +76,14 @@ def test_one_host_with_a_name_is_the_same_as_one_without(tmp_path: Path) -> None
     assert written(tmp_path, '[hosts.a]\ntransport = "netns"\n').agent.netns_host == "a"
 
 
+def test_one_host_with_a_name_has_nics_as_one_without(tmp_path: Path) -> None:
+    nics = '[[nics]]\ntester = "0000:3b:00.0"\ndut = "0000:5e:00.0"\n'
+    named = written(tmp_path, f'[hosts.lab1]\ntransport = "ssh=root@lab1"\n{nics}')
+    plain = written(tmp_path, f'[agent]\ntransport = "ssh=root@lab1"\n{nics}')
+    assert named.nics == plain.nics
+    assert len(named.nics) == 1
+
+
 HOSTS = '[hosts.east]\ntransport = "netns"\n[hosts.west]\ntransport = "netns"\n'
 CABLE = '[[cables]]\nends = ["east:c0", "west:c0"]\n'
 

@@ -99,6 +99,50 @@ def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
 
 
 @pytest.mark.slow
+def test_a_scenario_is_resumed_where_it_was_finished(
+    labs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish(monkeypatch, "lab2", lost_after=3)
+    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    before = labs.results()["results"]
+    assert {r["scenario"].rpartition("=")[2] for r in before} == {"lab1"}
+    wish(monkeypatch, "lab2")
+    labs.calls_file.unlink()
+    run(labs, "--resume", "results/latest", "-n", "2").assert_outcomes(passed=8)
+    assert labs.calls("deploy").total() == 0
+    assert labs.results()["results"] == before
+
+
+def refused(labs: Site, *options: str) -> str:
+    """What a usage error of a run of workers says."""
+    result = run(labs, *options)
+    text = result.stderr.str() + result.stdout.str()
+    assert result.ret == 4, text
+    assert "INTERNALERROR" not in text
+    return text
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
+    select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
+    resume = ("--resume", "results/latest")
+    run(labs, "--testbed", "./lab1.toml", *select).assert_outcomes(passed=2)
+    text = refused(labs, *resume, *at(1, 2))
+    assert "is one on one testbed, and testbed (command line) names 2" in text
+    assert "name the testbeds of that run: --testbed ./lab1.toml" in text
+    (folder,) = labs.folders
+    assert [p.name for p in folder.glob("*.jsonl")] == ["trials.jsonl"]
+    (labs.path / "results" / "latest").unlink()
+    run(labs, *at(1, 2), *select).assert_outcomes(passed=2)
+    cure = "name the testbeds of that run: --testbed ./lab1.toml,./lab2.toml and -n 2"
+    for workers in ((), ("-n", "1"), ("-n", "2")):
+        text = refused(labs, *resume, "--testbed", "./lab1.toml", *workers)
+        assert "is one on several, and testbed (command line) names 1" in text
+        assert cure in text
+    assert "has logs of 2 testbeds" in refused(labs, *resume, "-n", "1")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lost_after", [0, 3])
 def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     labs: Site, monkeypatch: pytest.MonkeyPatch, lost_after: int
@@ -144,13 +188,15 @@ def test_testbeds_that_are_all_lost_fail_each_case(
 
 @pytest.mark.slow
 def test_wrong_uses_are_one_usage_error_each(labs: Site) -> None:
-    (labs.path / "twin.toml").write_text(LAB + 'name = "lab1"\n')
+    for file, name in (("twin", "lab1"), ("blank", "lab 1"), ("dash", "lab_1")):
+        (labs.path / f"{file}.toml").write_text(LAB + f'name = "{name}"\n')
     beds = "./lab1.toml,./lab2.toml"
     for options, message in (
         (("--testbed", beds), "names 2 testbeds"),
         (("--testbed", beds, "--plan"), "names 2 testbeds"),
         (("--testbed", beds, "-n", "3"), "-n 3, and testbed (command line) names 2"),
         (("--testbed", "./lab1.toml,./twin.toml", "-n", "2"), "two testbeds are called 'lab1'"),
+        (("--testbed", "./blank.toml,./dash.toml", "-n", "2"), "would have one log, trials@lab_1"),
         (("--testbed", "./lab1.toml,./lab9.toml", "-n", "2"), "lab9"),
         (("--testbed", "./lab1.toml,./lab1.toml", "-n", "2"), "names ./lab1.toml twice"),
     ):

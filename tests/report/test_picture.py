@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.deployment.test_hosts import plan_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.report.picture import MOST, WIDTH, Picture, picture
@@ -71,3 +72,53 @@ def test_an_external_dut_has_a_box_of_its_own() -> None:
 def test_what_the_log_does_not_have_is_not_drawn() -> None:
     assert picture(ScenarioFacts(scenario="pvp_dpdk")) is None
     assert picture(ScenarioFacts(scenario="pvp_dpdk", plan={"scenario": {"vswitch": "x"}})) is None
+
+
+def over_hosts(name: str) -> Picture:
+    plan = plan_of(name)
+    told = {host: {"vswitch": {"version": f"{host} 1.0"}} for host in ("east", "west")}
+    facts = ScenarioFacts(
+        scenario=name,
+        plan=plan.model_dump(mode="json"),
+        facts={"hosts": told, "vswitch": told["east"]["vswitch"]},
+    )
+    found = picture(facts, "host-7")
+    assert found is not None
+    return found
+
+
+def in_host(found: Picture, name: str) -> list[tuple[str, tuple[str, ...]]]:
+    (host,) = (box for box in found.hosts if box.name == f"{name} on host-7")
+    ends = host.y, host.y + host.height
+    return [(b.name, b.lines) for b in found.parts if ends[0] < b.y and b.y + b.height < ends[1]]
+
+
+def test_parts_of_a_spanning_deployment_are_in_their_hosts() -> None:
+    found = over_hosts("v2p2v_dpdk")
+    assert in_host(found, "east") == [
+        ("tester: loadgen", ("core 1",)),
+        ("vSwitch: dpdk", ("east 1.0", "core 2")),
+    ]
+    assert in_host(found, "west") == [
+        ("vSwitch: dpdk", ("west 1.0", "core 3")),
+        ("vnf0", ("vloop", "core 4")),
+    ]
+    own = "in a VNF's place"
+    assert [join.label for join in found.joins if join.css == "cable"] == [
+        *(own, own),
+        *("veth c0 - c0", "veth c1 - c1"),
+    ]
+    pins = {pin.name: pin for pin in found.pins}
+    east, west = sorted(found.hosts, key=lambda box: -box.y)
+    assert all(pins[port].y > east.y for port in ("vnf1.0", "vnf1.1", "phy0", "phy1"))
+    assert all(pins[port].y < west.y + west.height for port in ("phy2", "phy3", "vnf0.0"))
+    assert sum(join.css == "forwards" for join in found.joins) == 5  # two at each, and the VNF
+
+
+def test_a_tester_apart_is_in_its_own_host() -> None:
+    found = over_hosts("phy2phy_bridge")
+    assert in_host(found, "east") == [("tester: loadgen", ("core 1",))]
+    assert in_host(found, "west") == [("vSwitch: bridge", ("west 1.0", "in the kernel"))]
+    assert [join.label for join in found.joins if join.css == "cable"] == [
+        *("veth c0 - c0", "veth c1 - c1"),
+    ]

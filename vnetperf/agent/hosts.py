@@ -21,7 +21,7 @@ from vnetperf.model.errors import DutError, HostError, VnetperfError
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.trial import DatapathWork, ThreadEvents, ThreadLoad, TrialResult, TrialSpec
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -341,7 +341,7 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
 def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:
     """A trial's result with what other hosts than the tester's have counted.
 
-    Threads of other hosts have the host's name before their own.
+    Threads and roles of other hosts have the host's name before their own, as in placements.
     """
     dead = [f"host {host}: {one.failure}" for host, one in counted.items() if one.failed]
     if dead:  # whatever the tester found: this is the cause
@@ -360,8 +360,13 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
     }
     for field in ("threads", "events", "datapath"):
         update[field] = getattr(result, field) + tuple(
-            thread.model_copy(update={"thread": f"{host}: {thread.thread}"})
-            for host, one in counted.items()
-            for thread in getattr(one, field)
+            one.model_copy(update=_names_at(host, one))
+            for host, counts in counted.items()
+            for one in getattr(counts, field)
         )
     return result.model_copy(update=update)
+
+
+def _names_at(host: str, counts: ThreadLoad | ThreadEvents | DatapathWork) -> dict[str, str]:
+    named = {"thread": f"{host}: {counts.thread}"}
+    return named if isinstance(counts, DatapathWork) else named | {"role": f"{host}:{counts.role}"}

@@ -458,7 +458,7 @@ def check_hosts(testbed: Testbed) -> None:
             where="agent.transport",
             cure="move it to [hosts.NAME]",
         )
-    if testbed.nics:
+    if testbed.nics and len(hosts) > 1:
         raise ConfigError(
             "NICs of several hosts are ends of cables", where="nics", accepted="[[cables]]"
         )

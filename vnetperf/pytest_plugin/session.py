@@ -345,34 +345,76 @@ class BenchSession:
                 f"on a testbed of its own; give -n {len(names)}, or name more testbeds"
             )
         found = [self._configuration_on(number).testbed.name for number in range(len(names))]
-        if twice := next((name for name in found if found.count(name) > 1), ""):
-            raise pytest.UsageError(
-                f"{source}: two testbeds are called {twice!r}, and results name them so; give one "
-                'another name = "..." in its file'
-            )
-        for number, name in enumerate(found):
-            self._check_resumed(number, name)
+        self._check_names(found, source)
+        self._check_resumed(found)
         if self.progress and (unused := found[len(self.testbeds) :]):
             self.progress.line(
                 f"-n {len(self.testbeds)} leaves {', '.join(unused)} out until another testbed is "
                 "lost"
             )
 
-    def _check_resumed(self, number: int, name: str) -> None:
-        """Refuse to go on with the log of a testbed that is another one now."""
+    def _check_names(self, names: Sequence[str], source: str) -> None:
+        """Refuse testbeds that results, or the files of their logs, would not tell apart."""
         from vnetperf.results.folder import log_path
+
+        logs = [log_path(Path(), testbed=name).name for name in names]
+        one = next((log for log in logs if logs.count(log) > 1), "")
+        twice = [name for name, log in zip(names, logs, strict=True) if log == one]
+        if twice and len(set(twice)) == 1:
+            why = f"two testbeds are called {twice[0]!r}, and results name them so"
+        elif twice:
+            why = f"{' and '.join(map(repr, twice))} would have one log, {one}"
+        else:
+            return
+        raise pytest.UsageError(f'{source}: {why}; give one another name = "..." in its file')
+
+    def _check_resumed(self, names: Sequence[str]) -> None:
+        """Refuse to go on with logs of other testbeds; note where each scenario was measured."""
+        from vnetperf.results.folder import log_path, testbed_logs
         from vnetperf.runner.resume import ResumedRun
         from vnetperf.runner.run import run_record
 
-        resume = self.config.getoption("resume")
-        log = log_path(Path(resume), testbed=name) if resume else None
-        if log is not None and log.is_file():
+        if not (resume := self.config.getoption("resume")):
+            return
+        logs = testbed_logs(Path(resume))
+        if len(self.testbeds) < len(logs):
+            raise pytest.UsageError(
+                f"-n {len(self.testbeds)}, and the run of --resume {resume} has logs of "
+                f"{len(logs)} testbeds, each of which goes on with a worker of its own; give "
+                f"-n {len(logs)}"
+            )
+        ended: Counter[tuple[str, int]] = Counter()
+        for number, name in enumerate(names):
+            if (log := log_path(Path(resume), testbed=name)) not in logs:
+                continue
             now = run_record(self._configuration_on(number), "", resumed=True)
             try:
                 held = ResumedRun.read(log, now)
             except VnetperfError as error:
                 raise pytest.UsageError(str(error)) from None
-            self.measured_on |= {one.partition(",")[0]: number for one in held.scenarios}
+            for test in (test for tests in held.rounds.values() for test in tests if test.final):
+                ended[test.case[0].partition(",")[0], number] += test.end is not None
+        # Where most of a scenario was finished, it goes on; the first testbed of those alike.
+        for scenario, number in sorted(ended, key=lambda found: (ended[found], -found[1])):
+            self.measured_on[scenario] = number
+
+    def _refuse_other_testbeds(self) -> None:
+        """Refuse to continue a run on one testbed on several, and the other way round."""
+        from vnetperf.results.folder import log_path, testbed_logs
+
+        resume = Path(self.config.getoption("resume"))
+        logs, count = testbed_logs(resume), len(self.configuration.settings.testbeds)
+        on_one = log_path(resume) in logs
+        if not logs or on_one == (count == 1):
+            return
+        given = f"testbed ({self.configuration.sources['testbed']}) names {count}"
+        then = str(settings_of_run(resume).get("testbed", ""))
+        again = f"--testbed {then}" if then else "the --testbed of that run"
+        workers = "" if on_one else f" and -n {max(len(logs), len(then.split(',')))}"
+        raise pytest.UsageError(
+            f"--resume {resume}: this run is one on {'one testbed' if on_one else 'several'}, and "
+            f"{given}; name the testbeds of that run: {again}{workers}"
+        )
 
     def configuration_for(self, item: pytest.Item) -> Configuration:
         """The configuration of a test case, its own sizes being the lowest layer."""
@@ -410,12 +452,9 @@ class BenchSession:
             elif resume:
                 self.folder = Path(resume).resolve()
                 merge_worker_logs(self.folder)  # of a run under pytest-xdist that was killed
-                if len(logs := testbed_logs(self.folder)) > 1 and not self.worker:
-                    raise pytest.UsageError(
-                        f"--resume {resume}: this run is one on {len(logs)} testbeds; add "
-                        f"-n {len(logs)}"
-                    )
-                if not logs:
+                if not self.worker:
+                    self._refuse_other_testbeds()
+                if not testbed_logs(self.folder):
                     raise pytest.UsageError(
                         str(
                             LogError(
@@ -452,13 +491,14 @@ class BenchSession:
 
         self._refuse_rounds(None)
         if not self._name and (resume := self.config.getoption("resume")):
+            merge_worker_logs(Path(resume))  # of a session that was killed
+            self._refuse_other_testbeds()
             if len(self.configuration.settings.testbeds) == 1:
                 raise pytest.UsageError(
                     "--resume continues a log in the order it was written; leave -n out: one "
                     "testbed measures one case after the other"
                 )
             self._name = str(Path(resume).resolve())
-            merge_worker_logs(Path(resume))  # of a session that was killed
         self._name = self._name or reserve_name()
         return self._name
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.testbed import NETNS
 from vnetperf.report.text import printable
 
 #: Units of the picture: its width, the margins of hosts and parts, heights, a character's width.
@@ -113,12 +114,25 @@ class Picture:
     width: int = WIDTH
 
 
+#: Name, lines and class names of a part.
+_Part = tuple[str, tuple[str, ...], str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Parts side by side on one host: name and lines of each."""
+    """Parts side by side on one host.
+
+    Attributes:
+        host: What the host is called.
+        kind: What they are.
+        parts: Name, lines and class names of each.
+        graph: What of the deployment is at this host.
+    """
 
     host: str
-    parts: tuple[tuple[str, tuple[str, ...], str], ...]
+    kind: Literal["tester", "vswitch", "vnfs"]
+    parts: tuple[_Part, ...]
+    graph: Deployment
 
 
 def pictures(results: RunResults) -> list[Picture]:
@@ -136,30 +150,48 @@ def pictures(results: RunResults) -> list[Picture]:
 
 def picture(facts: ScenarioFacts, hostname: str = "") -> Picture | None:
     """A deployment; None where its log does not have the plan."""
-    scenario = facts.plan.get("scenario", {})
     try:
-        graph = Deployment.model_validate(scenario.get("deployment"))
+        graph = Deployment.model_validate(facts.plan.get("scenario", {}).get("deployment"))
+        rows = [row for part in _by_host(facts.plan) for row in _rows(facts, part, hostname)]
     except ValidationError:
         return None
-    testbed = facts.plan.get("testbed") or {}
-    words = (str(testbed.get("name", "")), hostname)
-    host = " on ".join(dict.fromkeys(word for word in words if word)) or "host"
-    theirs = (testbed.get("external") or {}) if facts.plan.get("wire") == "external" else {}
-    rows = [
-        _Row(host, (_part(facts, "tester", f"tester: {scenario.get('generator', '')}", "tester"),)),
-        _Row(
-            "external DUT, run by others" if theirs else host,
-            (_switch(facts, theirs),),
-        ),
-    ]
-    if graph.vnf_count:
-        rows.append(_Row(host, tuple(_vnfs(facts, graph))))
     return _Drawing(facts, graph, rows).made()
 
 
-def _part(facts: ScenarioFacts, role: str, name: str, css: str) -> tuple[str, tuple[str, ...], str]:
+def _by_host(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The plan of each host, the tester's first; of one host the plan itself."""
+    return sorted(plan.get("hosts") or [plan], key=lambda part: "tester" not in _has(part))
+
+
+def _has(plan: Mapping[str, Any]) -> Sequence[str]:
+    return plan.get("parts") or ("tester", "dut")
+
+
+def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Iterator[_Row]:
+    """The parts at one host, from the bottom up."""
+    testbed, of_host = facts.plan.get("testbed") or {}, str(plan.get("host") or "")
+    words = [str(testbed.get("name", "")), hostname]
+    if of_host:
+        of_one_machine = (testbed.get("hosts") or {}).get(of_host, {}).get("transport") == NETNS
+        words = [of_host, hostname if of_one_machine else ""]
+    host = " on ".join(dict.fromkeys(word for word in words if word)) or "host"
+    graph = Deployment.model_validate(plan["scenario"]["deployment"])
+    if "tester" in _has(plan):
+        name = f"tester: {plan['scenario'].get('generator', '')}"
+        yield _Row(host, "tester", (_part(plan, "tester", name, "tester"),), graph)
+    if "dut" not in _has(plan):
+        return
+    theirs = (testbed.get("external") or {}) if plan.get("wire") == "external" else {}
+    told = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
+    whose = "external DUT, run by others" if theirs else host
+    yield _Row(whose, "vswitch", (_switch(plan, told.get("vswitch") or {}, theirs),), graph)
+    if graph.vnf_count:
+        yield _Row(host, "vnfs", tuple(_vnfs(plan, graph)), graph)
+
+
+def _part(plan: Mapping[str, Any], role: str, name: str, css: str) -> _Part:
     """A part with the processors of its threads."""
-    placement = facts.plan.get("placement") or {}
+    placement = plan.get("placement") or {}
     cores = (placement.get("cores") or {}).get(role)
     loose = (placement.get("unpinned") or {}).get(role)
     lines = [f"core{'s' * (len(cores) > 1)} {_numbers(cores)}"] if cores else []
@@ -171,28 +203,28 @@ def _numbers(found: Sequence[int]) -> str:
     return ", ".join(map(str, found)) if len(found) <= 6 else f"{found[0]} ... {found[-1]}"
 
 
-def _switch(facts: ScenarioFacts, theirs: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
-    name = str(facts.plan["scenario"].get("vswitch", ""))
-    placement = facts.plan.get("placement") or {}
-    told = facts.facts.get("vswitch") or {}
+def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) -> _Part:
+    name = str(plan["scenario"].get("vswitch", ""))
+    cores_of = (plan.get("placement") or {}).get("cores") or {}
     version = str(told.get("version", "")) if isinstance(told, Mapping) else ""
     if theirs:
         return str(theirs.get("name") or name), ((version,) if version else ()), "switch theirs"
-    roles = [r for r in (placement.get("cores") or {}) if r != "tester" and not r.startswith("vnf")]
-    cores = sorted({cpu for role in roles for cpu in placement["cores"][role]})
+    # Roles of other hosts have their host's name before them.
+    roles = [r for r in cores_of if r != "tester" and not r.startswith("vnf") and ":" not in r]
+    cores = sorted({cpu for role in roles for cpu in cores_of[role]})
     where = f"core{'s' * (len(cores) > 1)} {_numbers(cores)}" if cores else "in the kernel"
     lines = (version.partition("\n")[0], where) if version else (where,)
     return f"vSwitch: {name}", lines, "switch"
 
 
-def _vnfs(facts: ScenarioFacts, graph: Deployment) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    vnf = str(facts.plan["scenario"].get("vnf", ""))
+def _vnfs(plan: Mapping[str, Any], graph: Deployment) -> Iterator[_Part]:
+    vnf = str(plan["scenario"].get("vnf", ""))
     numbers = range(graph.vnf_count)
     for number in numbers if len(numbers) <= MOST else (0, -1, numbers[-1]):
         if number < 0:
             yield f"... {len(numbers) - 2} more", (), "vnf more"
             continue
-        name, lines, css = _part(facts, f"vnf{number}", f"vnf{number}", "vnf")
+        name, lines, css = _part(plan, f"vnf{number}", f"vnf{number}", "vnf")
         yield name, (vnf, *lines), css
 
 
@@ -239,7 +271,7 @@ class _Drawing:
             top = y
             y += PAD if self._hosts else NAME  # cables come from above to all but the first
             for number, row in rows:
-                self._parts[number] = list(self._side_by_side(row, y))
+                self._parts[number] = list(self._side_by_side(row, y, number + 1 < len(self._rows)))
                 y += self._parts[number][0].height + GAP
             below = bool(self._hosts)
             y += (NAME if below else PAD) - GAP
@@ -250,45 +282,65 @@ class _Drawing:
             y += GAP - PAD
         return y - GAP + PAD + MARGIN
 
-    def _side_by_side(self, row: _Row, y: float) -> Iterator[Box]:
+    def _side_by_side(self, row: _Row, y: float, below: bool) -> Iterator[Box]:
         room = WIDTH - 2 * (MARGIN + PAD)
         width = (room - PAD * (len(row.parts) - 1)) / len(row.parts)
         for number, (name, lines, css) in enumerate(row.parts):
             x = MARGIN + PAD + number * (width + PAD)
-            crossed = "switch" in css and len(self._rows) > 2  # forwarding passes between ports
+            crossed = row.kind == "vswitch" and below  # forwarding passes between ports
             text = width * 0.55 if crossed else width - 16
             short = tuple(_short(line, text) for line in lines[:2])
             height, first = (SWITCH, FIRST_OF_SWITCH) if crossed else (PART, FIRST)
-            height = TESTER if css == "tester" else height
+            height = TESTER if row.kind == "tester" else height
             yield Box(_short(name, width - 16), x, y, width, height, y + first, short, css)
 
     def _place_ports(self) -> None:
-        (tester,), (switch,) = self._parts[0], self._parts[1]
-        for number, end in enumerate(self._graph.ends):
-            x = switch.x + switch.width * (0.2, 0.8)[number]
-            self._pins[f"tester{number}"] = Pin(f"port {number}", x, tester.y, below=True)
-            self._pins[str(end)] = Pin(str(end), x, switch.y + switch.height)
-        for box in self._parts[2] if len(self._parts) > 2 else ():
-            for index in (0, 1) if "more" not in box.css else ():
-                x = box.x + box.width * (0.18, 0.68)[index]
-                port = f"{box.name}.{index}"
-                self._pins[port] = Pin(port, x, switch.y, below=True)
-                self._pins[f"{port} of the VNF"] = Pin(str(index), x, box.y + box.height)
+        switch = self._parts[0][0]
+        for row, boxes in zip(self._rows, self._parts, strict=True):
+            switch = boxes[0] if row.kind == "vswitch" else switch
+            for number, x in enumerate(boxes[0].x + boxes[0].width * part for part in (0.2, 0.8)):
+                if row.kind == "tester":
+                    self._pins[f"tester{number}"] = Pin(f"port {number}", x, boxes[0].y, below=True)
+                elif row.kind == "vswitch":
+                    end = str(row.graph.ends[number])
+                    self._pins[end] = Pin(end, x, switch.y + switch.height)
+                    for trunk in map(str, row.graph.trunks[number : number + 1]):
+                        self._pins[trunk] = Pin(trunk, x, switch.y, below=True)
+            for box in boxes if row.kind == "vnfs" else ():
+                for index in (0, 1) if "more" not in box.css else ():
+                    x = box.x + box.width * (0.18, 0.68)[index]
+                    port = f"{box.name}.{index}"
+                    self._pins[port] = Pin(port, x, switch.y, below=True)
+                    self._pins[f"{port} of the VNF"] = Pin(str(index), x, box.y + box.height)
 
     def _join(self) -> None:
         kinds = self._kinds()
         for number, end in enumerate(self._graph.ends):
             label = kinds[number]
             self._cable(f"tester{number}", str(end), "cable", label)
+        for a, b in self._graph.cables:
+            self._cable(str(a), str(b), "cable", self._between_hosts("dut", a.index))
         for port in map(str, self._graph.vnf_ports()):
             if f"{port} of the VNF" in self._pins:
                 self._cable(port, f"{port} of the VNF", "attached")
-        for a, b in dict.fromkeys(tuple(sorted((h.src, h.dst), key=str)) for h in self._graph.hops):
-            self._inside(a, b)
+        for one, two in dict.fromkeys(
+            tuple(sorted((h.src, h.dst), key=str)) for h in self._graph.hops
+        ):
+            self._inside(one, two)
         for number in range(self._graph.vnf_count):
             ends = [self._pins.get(f"vnf{number}.{index} of the VNF") for index in (0, 1)]
             if ends[0] and ends[1]:
                 self._joins.append(_bow(ends[0], ends[1], -12))
+
+    def _between_hosts(self, side: str, port: int) -> str:
+        """What a cable between hosts is, from its lower end up; "" where there is none."""
+        for plan in _by_host(self._facts.plan):
+            for use in plan.get("cables") or ():
+                if (use["side"], use["port"]) == (side, port):
+                    far = use["far"].partition(":")[2]
+                    ends = [end.removeprefix("0000:") for end in (use["nic"], far)]
+                    return f"{plan.get('wire', '')} {' - '.join(ends)}"
+        return ""
 
     def _kinds(self) -> tuple[str, str]:
         """What is between each of the tester's ports and the vSwitch."""
@@ -304,7 +356,9 @@ class _Drawing:
                 return " - ".join(filter(None, ends))
             pair = [nics.get((number, side), {}).get("pci", "") for side in ("tester", "dut")]
             short = [address.removeprefix("0000:") for address in pair]  # the first PCI domain
-            return " - ".join(short) if all(pair) else str(plan.get("wire", ""))
+            if all(pair):
+                return " - ".join(short)
+            return self._between_hosts("tester", number) or str(plan.get("wire", ""))
 
         first, second = (kind(n, end) for n, end in enumerate(self._graph.ends))
         return first, second
