@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,6 @@ from vnetperf.model.errors import TestbedBusyError
 MACHINE = "machine"
 
 
-def within(roots: HostRoots, name: str) -> HostRoots:
-    state, run = (p.with_name(f"{p.name}-{name}") for p in (roots.state, roots.run))
-    return replace(roots, state=state, run=run, machine=roots)
-
-
 def test_directories_are_beside_the_machines() -> None:
     east = HostRoots.of_host("east")
     assert (east.state, east.run) == (Path("/var/lib/vnetperf-east"), Path("/run/vnetperf-east"))
@@ -32,7 +26,7 @@ def test_directories_are_beside_the_machines() -> None:
 def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
     roots: HostRoots,
 ) -> None:
-    east, west = within(roots, "east"), within(roots, "west")
+    east, west = roots.within("east"), roots.within("west")
     with HostRun.open(testbed=MACHINE, roots=east):
         with HostRun.open(testbed=MACHINE, roots=west, follows=True):
             pass
@@ -45,7 +39,7 @@ def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
 
 
 def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> None:
-    east = within(roots, "east")
+    east = roots.within("east")
     with HostRun.open(testbed=MACHINE, roots=roots), pytest.raises(TestbedBusyError):
         HostRun.open(testbed=MACHINE, roots=east)
     assert not east.state.exists()
@@ -54,7 +48,7 @@ def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> Non
 
 
 def test_the_next_host_is_compared_as_far_as_it_is_its_own(roots: HostRoots) -> None:
-    east, west = within(roots, "east"), within(roots, "west")
+    east, west = roots.within("east"), roots.within("west")
     with HostRun.open(testbed=MACHINE, roots=east) as first:
         run = HostRun.open(testbed=MACHINE, roots=west, follows=True)
         first.rundir.subdir("made meanwhile")
@@ -77,7 +71,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
-    east = within(roots, "east")
+    east = roots.within("east")
     places = [str(path) for path in (east.state, east.run, roots.state, roots.run)]
     done = subprocess.run([sys.executable, "-c", KILLED, *places], check=False)
     assert done.returncode == -9

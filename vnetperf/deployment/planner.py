@@ -389,7 +389,8 @@ def _require_processors(
 def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
     """What is set of dedicated cores, for `--plan`; refuses a governor that they cannot have."""
     cores, pollers = plan.testbed.cores, plan.placement.pollers
-    if plan.placement.shared or not (cores.governor or cores.irqs == "off-pollers"):
+    wanted = cores.governor or cores.irqs == "off-pollers"
+    if plan.placement.shared or plan.follows or not wanted:
         return {}
     for cpu in (cpu for cpu in facts.cpus if cpu.cpu in pollers and cores.governor):
         if cores.governor not in cpu.governors:
