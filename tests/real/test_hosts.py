@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import TOP, UserRun
+from tests.real.needs import program
 from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.programs import find
 from vnetperf.report.schema import results_schema
 
 Start = Callable[..., UserRun]
@@ -107,7 +107,7 @@ def test_whoever_is_killed_leaves_nothing_on_either_host(
 
 
 @pytest.mark.skipif(
-    not find("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
+    not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
 )
 def test_a_host_that_is_killed_leaves_no_hugepages_to_the_other(
     start: Start, unchanged: Unchanged
