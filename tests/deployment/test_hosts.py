@@ -16,6 +16,7 @@ from vnetperf.host import cpu
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import HostConfig, MachineFacts, Testbed
+from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
 if TYPE_CHECKING:
@@ -174,6 +175,22 @@ def test_the_generator_is_calibrated_on_the_testers_host() -> None:
         scenario.model_copy(update={"wire": "veth"}), configuration.testbed, machine()
     )
     assert (plan.host, plan.wire, plan.testbed.agent.netns_host) == ("east", "veth", "east")
+
+
+@pytest.mark.parametrize(("changed", "same"), [("east", False), ("west", True)])
+def test_a_stored_calibration_is_of_the_testers_host(changed: str, same: bool) -> None:
+    configuration = loaded()
+    scenario = make_scenario("phy2phy_bridge", configuration)
+    before = machine()
+    plan = make_loop_plan(
+        scenario.model_copy(update={"wire": "veth"}), configuration.testbed, before
+    )
+    other = before.hosts[changed].model_copy(update={"versions": {"loadgen": "another build"}})
+    hosts = {**before.hosts, changed: other}
+    # The facts beside those of the hosts are of the one with the DUT.
+    after = before.model_copy(update={"hosts": hosts, "versions": hosts["west"].versions})
+    store = CalibrationCache()
+    assert (store.key(plan, before) == store.key(plan, after)) is same
 
 
 def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:
