@@ -20,7 +20,7 @@ from vnetperf.agent.agent import Agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.host.linux import ProcessId
 from vnetperf.model.errors import CapabilityError, DutError, HostError
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import AgentConfig, Testbed
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 
 
@@ -129,9 +129,15 @@ def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
     assert "vnetperf restore" in caught.value.cure
 
 
+@pytest.mark.parametrize("transport", ["local", "netns=east"])
 def test_an_agent_that_is_stopped_is_named_and_its_machine_restored(
-    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch, stopped: ProcessId
+    client: AgentClient,
+    loop: Loop,
+    monkeypatch: pytest.MonkeyPatch,
+    stopped: ProcessId,
+    transport: str,
 ) -> None:
+    client.testbed = Testbed(agent=AgentConfig(transport=transport))
     monkeypatch.setattr(client, "_connect", lambda: client._channel)
     monkeypatch.setattr(loop.agent, "_answer", lambda message: {"event": "log", "record": None})
 

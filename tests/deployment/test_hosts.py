@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.config import Configuration
+from vnetperf.deployment.deploy import dedicate_cores
 from vnetperf.deployment.planner import make_loop_plan, make_plan
-from vnetperf.model.errors import CapabilityError
+from vnetperf.host import cpu
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import HostConfig, MachineFacts, Testbed
+from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
+
+if TYPE_CHECKING:
+    from vnetperf.host.machine import Machine
 
 
 def loaded(**settings: str) -> Configuration:
@@ -78,8 +87,73 @@ def test_a_host_with_processors_of_its_own_is_placed_on_them() -> None:
     }
     own = testbed.model_copy(update={"hosts": hosts})
     plan = by_host(plan_of("v2p2v_dpdk", testbed=own))
-    assert set(plan["east"].placement.pollers) <= {0, 1, 2}
-    assert set(plan["west"].placement.pollers) <= {4, 5, 6}
+    for host, allowed in (("east", {0, 1, 2}), ("west", {4, 5, 6})):
+        cores = plan[host].placement.cores
+        assert {c for role, cpus in cores.items() if ":" not in role for c in cpus} <= allowed
+        assert {c for role, cpus in cores.items() if ":" in role for c in cpus}.isdisjoint(allowed)
+
+
+def with_cores(**cores: dict[str, Any]) -> Testbed:
+    testbed = loaded().testbed
+    hosts = {
+        name: HostConfig.model_validate({"transport": "netns", "cores": cores.get(name)})
+        for name in ("east", "west")
+    }
+    return testbed.model_copy(update={"hosts": hosts})
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("key", [{"tester": 2}, {"slice_us": 50}, {"policy": "dedicated"}])
+def test_no_processor_is_two_hosts_own(key: dict[str, Any], both: bool) -> None:
+    own = with_cores(east=key, west=key) if both else with_cores(east=key)
+    if not both and "tester" not in key:
+        with pytest.raises(ConfigError) as refused:
+            plan_of("pvp_dpdk", testbed=own)
+        assert refused.value.where == "hosts.east.cores.allowed"
+        return
+    plan = by_host(plan_of("pvp_dpdk", testbed=own))
+    east, west = plan["east"].placement, plan["west"].placement
+    assert len(east.cores["tester"]) == key.get("tester", 1)
+    assert east.cores["tester"] == west.cores["east:tester"]
+    mine = [*east.cores["tester"], *west.cores["pmd"], *west.cores["vnf0"]]
+    assert len(set(mine)) == len(mine)
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "where", "what"),
+    [
+        ({"allowed": (0, 1, 2)}, {"allowed": (2, 3, 4)}, "west.cores.allowed", "2 is host east's"),
+        ({"allowed": (0, 1, 2)}, None, "west.cores.allowed", "processors of their own"),
+        ({"allowed": (0, 1)}, {"allowed": (2, 3), "irqs": "off-pollers"}, "west.cores.irqs", "dif"),
+    ],
+)
+def test_hosts_that_are_apart_only_half_are_refused(
+    east: dict[str, Any], west: dict[str, Any], where: str, what: str
+) -> None:
+    with pytest.raises(ConfigError, match=what) as refused:
+        plan_of("pvp_dpdk", testbed=with_cores(east=east, west=west))
+    assert refused.value.where == f"hosts.{where}"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_the_first_host_sets_the_processors_of_all(
+    apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"governor": "", "irqs": "off-pollers"}
+    own = with_cores(
+        east={**settings, "allowed": (0, 1, 2, 3) if apart else ()},
+        west={**settings, "allowed": (4, 5, 6, 7) if apart else ()},
+    )
+    written: list[tuple[str, set[int]]] = []
+    monkeypatch.setattr(cpu, "move_interrupts", lambda host, cpus: written.append((host, {*cpus})))
+    plans = plan_of("v2p2v_dpdk", testbed=own).hosts
+    for plan in plans:
+        dedicate_cores(cast("Machine", SimpleNamespace(journal=plan.host)), plan)
+    mine = {c for p in plans for on in p.placement.cores.values() for c in on}
+    assert written == [("east", mine)]
+    assert len(mine) == len(plans[0].placement.cores)
+    key = f"processors {', '.join(map(str, sorted(mine)))}"
+    assert [key in plan.commands for plan in plans] == [True, False]
 
 
 def test_memory_of_the_next_host_is_beside_that_of_those_before_it() -> None:
@@ -101,6 +175,22 @@ def test_the_generator_is_calibrated_on_the_testers_host() -> None:
         scenario.model_copy(update={"wire": "veth"}), configuration.testbed, machine()
     )
     assert (plan.host, plan.wire, plan.testbed.agent.netns_host) == ("east", "veth", "east")
+
+
+@pytest.mark.parametrize(("changed", "same"), [("east", False), ("west", True)])
+def test_a_stored_calibration_is_of_the_testers_host(changed: str, same: bool) -> None:
+    configuration = loaded()
+    scenario = make_scenario("phy2phy_bridge", configuration)
+    before = machine()
+    plan = make_loop_plan(
+        scenario.model_copy(update={"wire": "veth"}), configuration.testbed, before
+    )
+    other = before.hosts[changed].model_copy(update={"versions": {"loadgen": "another build"}})
+    hosts = {**before.hosts, changed: other}
+    # The facts beside those of the hosts are of the one with the DUT.
+    after = before.model_copy(update={"hosts": hosts, "versions": hosts["west"].versions})
+    store = CalibrationCache()
+    assert (store.key(plan, before) == store.key(plan, after)) is same
 
 
 def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:

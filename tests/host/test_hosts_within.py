@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vnetperf.host.journal import Journal
+from vnetperf.host.kernel import write_value
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import HostRun
+from vnetperf.host.session import HostRun, restore
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import TestbedBusyError
 
 MACHINE = "machine"
-
-
-def within(roots: HostRoots, name: str) -> HostRoots:
-    state, run = (p.with_name(f"{p.name}-{name}") for p in (roots.state, roots.run))
-    return replace(roots, state=state, run=run, machine=roots)
 
 
 def test_directories_are_beside_the_machines() -> None:
@@ -32,7 +28,7 @@ def test_directories_are_beside_the_machines() -> None:
 def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
     roots: HostRoots,
 ) -> None:
-    east, west = within(roots, "east"), within(roots, "west")
+    east, west = roots.within("east"), roots.within("west")
     with HostRun.open(testbed=MACHINE, roots=east):
         with HostRun.open(testbed=MACHINE, roots=west, follows=True):
             pass
@@ -45,7 +41,7 @@ def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
 
 
 def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> None:
-    east = within(roots, "east")
+    east = roots.within("east")
     with HostRun.open(testbed=MACHINE, roots=roots), pytest.raises(TestbedBusyError):
         HostRun.open(testbed=MACHINE, roots=east)
     assert not east.state.exists()
@@ -53,8 +49,51 @@ def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> Non
         pass
 
 
+def test_a_machine_is_not_free_while_a_host_measures_whose_first_one_died(
+    roots: HostRoots,
+) -> None:
+    east, west = roots.within("east"), roots.within("west")
+    first = HostRun.open(testbed=MACHINE, roots=east)
+    second = HostRun.open(testbed=MACHINE, roots=west, follows=True)
+    first.close()
+    for other in (roots, east, roots.within("north")):
+        with pytest.raises(TestbedBusyError):
+            HostRun.open(testbed=MACHINE, roots=other)
+    second.close()
+    for other in (roots, east):
+        with HostRun.open(testbed=MACHINE, roots=other):
+            assert not west.state.exists()
+
+
+@pytest.mark.parametrize("how", ["restore", "machine", "east", "west"])
+def test_what_a_host_left_is_restored_with_the_machine(
+    how: str, roots: HostRoots, tmp_path: Path
+) -> None:
+    value = tmp_path / "value"
+    value.write_text("usual\n")
+    west = roots.within("west")
+    with Journal.create(west, "dead", testbed=MACHINE) as journal:
+        write_value(journal, value, "changed")
+    if how == "restore":
+        report = restore(roots)
+    else:
+        place = roots if how == "machine" else roots.within(how)
+        with HostRun.open(testbed=MACHINE, roots=place) as run:
+            report = run.restored
+    assert [one.run_id for one in report.restored] == ["dead"]
+    assert report.complete
+    assert value.read_text() == "usual\n"
+    assert not west.state.exists()
+
+
+def test_the_agent_of_a_host_restores_its_own(roots: HostRoots) -> None:
+    for host in ("east", "west"):
+        Journal.create(roots.within(host), host, testbed=MACHINE).close()
+    assert [one.run_id for one in restore(roots.within("east")).restored] == ["east"]
+
+
 def test_the_next_host_is_compared_as_far_as_it_is_its_own(roots: HostRoots) -> None:
-    east, west = within(roots, "east"), within(roots, "west")
+    east, west = roots.within("east"), roots.within("west")
     with HostRun.open(testbed=MACHINE, roots=east) as first:
         run = HostRun.open(testbed=MACHINE, roots=west, follows=True)
         first.rundir.subdir("made meanwhile")
@@ -77,7 +116,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
-    east = within(roots, "east")
+    east = roots.within("east")
     places = [str(path) for path in (east.state, east.run, roots.state, roots.run)]
     done = subprocess.run([sys.executable, "-c", KILLED, *places], check=False)
     assert done.returncode == -9

@@ -139,9 +139,10 @@ class Machine:
     def pages(self) -> int:
         return int((self.path / "nr_hugepages").read_text())
 
-    def run(self, pages: int, *, dying: str = "") -> Journal:
+    def run(self, pages: int, *, dying: str = "", host: str = "") -> Journal:
         """A run that adds pages, and may be killed before or after the kernel has them."""
-        journal = Journal.create(self.roots, f"t{secrets.token_hex(4)}")
+        roots = self.roots.within(host) if host else self.roots
+        journal = Journal.create(roots, f"t{secrets.token_hex(4)}")
         self.dying = dying
         with contextlib.suppress(Killed), pytest.MonkeyPatch.context() as patch:
             if dying:  # the dead undo nothing
@@ -176,6 +177,38 @@ def test_runs_that_overlap_leave_what_was_there(machine: Machine, first: int) ->
     machine.end(runs[first])
     assert machine.pages == (7, 12)[first], "the other still has its pages"
     machine.end(runs[1 - first])
+    assert machine.pages == 2
+
+
+@pytest.mark.parametrize("hosts", [("east", "west"), ("", "east"), ("east", "")])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("dying", ["", "before", "after"])
+def test_hosts_within_a_machine_have_one_pool(
+    machine: Machine, hosts: tuple[str, str], first: int, dying: str
+) -> None:
+    runs = [machine.run(pages, host=host) for host, pages in zip(hosts, (10, 5), strict=True)]
+    assert machine.pages == 17
+    machine.end(runs[first], dying=dying)
+    assert machine.pages == (7, 12)[first]
+    machine.end(runs[1 - first])
+    assert machine.pages == 2
+
+
+def test_a_pool_is_held_until_its_change_is_marked(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = machine.run(10)
+    append = Journal.append
+
+    def look(journal: Journal, record: dict[str, object]) -> None:
+        if record["t"] == "undone":  # another run that would undo its own now has to wait
+            monkeypatch.setattr(hugepages, "POOL_LOCK_S", 0.0)
+            with pytest.raises(HostError, match="changing this pool"):
+                hugepages.pool_lock(machine.path).__enter__()
+        append(journal, record)
+
+    monkeypatch.setattr(Journal, "append", look)
+    machine.end(run)
     assert machine.pages == 2
 
 

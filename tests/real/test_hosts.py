@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import TOP, UserRun
+from tests.real.needs import program
+from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.report.schema import results_schema
@@ -102,6 +104,24 @@ def test_whoever_is_killed_leaves_nothing_on_either_host(
     found = vnetperf("restore", "--testbed", "two-hosts")
     assert found.returncode == 0, found.stderr
     assert found.stdout.count("nothing to restore") == len(HOSTS)
+
+
+@pytest.mark.skipif(
+    not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
+)
+def test_a_host_that_is_killed_leaves_no_hugepages_to_the_other(
+    start: Start, unchanged: Unchanged
+) -> None:
+    before = hugepages.pools()
+    run = start("-k", "v2p2v_dpdk and test_throughput", *TWO_HOSTS[:2])
+    run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    assert sum(pool.total for pool in hugepages.pools()) > sum(pool.total for pool in before)
+    os.kill(owner("east"), signal.SIGKILL)
+    run.finish(300)
+    assert "host east" in run.output
+    assert [pool.total for pool in hugepages.pools()] == [pool.total for pool in before]
+    assert unchanged() == ()
+    assert left() == []
 
 
 def test_doctor_looks_at_all_hosts(unchanged: Unchanged) -> None:

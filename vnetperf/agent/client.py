@@ -282,7 +282,7 @@ class AgentClient:
                 raise _AgentDiedError(f"the agent (pid {self.process[0]}) {IS_STOPPED}")
 
     def _agent_is_stopped(self) -> bool:
-        here = self.testbed.agent.transport == "local" and bool(self.process)
+        here = self._is_here and bool(self.process)
         return here and ProcessId(*self.process).alive() and is_stopped(self.process[0])
 
     def _died(self, name: str, error: Exception) -> errors.HostError:

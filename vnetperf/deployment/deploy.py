@@ -63,9 +63,13 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
 
 
 def dedicate_cores(machine: Machine, plan: Plan) -> None:
-    """Set the governor of dedicated cores and move interrupts off them, where configured."""
+    """Set the governor of dedicated cores and move interrupts off them, where configured.
+
+    They are the machine's: of several hosts within it the first writes them, for all, so that they
+    stand in one journal, whichever host is restored first.
+    """
     cores, cpus = plan.testbed.cores, plan.placement.pollers
-    if plan.placement.shared:
+    if plan.placement.shared or plan.follows:
         return
     if cores.governor:
         cpu.set_governor(machine.journal, cpus, cores.governor)

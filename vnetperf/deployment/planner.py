@@ -305,7 +305,7 @@ def _place_hosts(
     testbed: Testbed,
     facts: MachineFacts,
 ) -> dict[str, Placement]:
-    """Processors for each host: those without any of their own share the machine's.
+    """Processors for each host: of their own, or those of the machine for all together.
 
     In a host's placement others' roles have their host's name before them.
     """
@@ -313,12 +313,8 @@ def _place_hosts(
         share.host: _demands(own[share.host], testbed.of_host(share.host), share.parts)
         for share in shares
     }
-    apart = [host for host in wanted if testbed.hosts[host].cores is not None]
-    together = [host for host in wanted if host not in apart]
-    found = {}
-    for group in (together, *([host] for host in apart)):
-        if not group:
-            continue
+    found, roles_of = {}, {}
+    for group in _placed_together(testbed, list(wanted)):
         demands = tuple(
             demand.model_copy(update={"role": f"{host}:{demand.role}"})
             for host in group
@@ -326,18 +322,59 @@ def _place_hosts(
         )
         of, config = own[group[0]], testbed.of_host(group[0]).cores
         placed = place_with_vnfs(demands, config, facts.hosts[group[0]], None, of.vnf_placement)
-        for host in group:
-            update = {
-                key: {role.removeprefix(f"{host}:"): cpus for role, cpus in roles.items()}
-                for key, roles in (("cores", placed.cores), ("unpinned", placed.unpinned))
+        found |= dict.fromkeys(group, placed)
+        roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
+    for host, placed in found.items():
+        update = {
+            key: {
+                r.removeprefix(f"{host}:"): cpus
+                for of in roles_of.values()
+                for r, cpus in of[key].items()
             }
-            found[host] = placed.model_copy(update=update)
+            for key in ("cores", "unpinned")
+        }
+        found[host] = placed.model_copy(update=update)
     for share in shares:
         if "dut" in share.parts:
             vswitch = registry.load("vswitches", own[share.host].vswitch)
             roles = vswitch.roles(own[share.host])
             _require_processors(own[share.host], roles, found[share.host])
     return found
+
+
+def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
+    """Hosts of one machine by groups that share processors: all, or each has some of its own.
+
+    What their processors are set to is the machine's, and the same for all.
+    """
+    cores = {host: testbed.of_host(host).cores for host in hosts}
+    first = cores[hosts[0]]
+    if all(c.model_copy(update={"tester": first.tester}) == first for c in cores.values()):
+        return [hosts]
+    owner: dict[int, str] = {}
+    for host, config in cores.items():
+        taken = sorted(set(config.allowed) & set(owner))
+        if taken or not config.allowed:
+            raise ConfigError(
+                f"processor {taken[0]} is host {owner[taken[0]]}'s too"
+                if taken
+                else "hosts of one machine whose cores differ in more than the tester's threads "
+                "each need processors of their own",
+                where=f"hosts.{host}.cores.allowed",
+                accepted="processors that no other host of the machine has",
+                cure="name some for each host, or leave [hosts.NAME.cores] out: hosts are then "
+                "placed on the machine's processors together",
+            )
+        owner |= dict.fromkeys(config.allowed, host)
+        for key in ("governor", "irqs"):
+            if getattr(config, key) != getattr(first, key):
+                raise ConfigError(
+                    "hosts of one machine cannot differ in this",
+                    where=f"hosts.{host}.cores.{key}",
+                    accepted=repr(getattr(first, key)),
+                    cure="set it once, under [cores]",
+                )
+    return [[host] for host in hosts]
 
 
 def _wire_of_tester(
@@ -389,7 +426,8 @@ def _require_processors(
 def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
     """What is set of dedicated cores, for `--plan`; refuses a governor that they cannot have."""
     cores, pollers = plan.testbed.cores, plan.placement.pollers
-    if plan.placement.shared or not (cores.governor or cores.irqs == "off-pollers"):
+    wanted = cores.governor or cores.irqs == "off-pollers"
+    if plan.placement.shared or plan.follows or not wanted:
         return {}
     for cpu in (cpu for cpu in facts.cpus if cpu.cpu in pollers and cores.governor):
         if cores.governor not in cpu.governors:

@@ -12,7 +12,7 @@ from pathlib import Path
 from vnetperf.host import locks
 from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
 from vnetperf.host.linux import boot_id
-from vnetperf.host.paths import list_files
+from vnetperf.host.paths import HostRoots, list_files
 from vnetperf.model.errors import HostError
 
 #: Longest wait for another process that is changing the same pool, seconds.
@@ -21,12 +21,13 @@ POOL_LOCK_S = 30.0
 
 def make_claim(journal: Journal, directory: Path, total: int) -> dict[str, str | int]:
     """What undoing requires to separate a run's pages from those of others; the pool is locked."""
-    others = _all_claims(journal.path.parent, directory)
+    machine = journal.roots.machine or journal.roots
+    others = _all_claims(machine.journals, directory)
     floor = total - sum(map(pages_claimed, others))
     # One that was announced and never made must not push it below what there was at first.
     least = min((int(other["floor"]) for other in others), default=floor)
     return {
-        "journals": str(journal.path.parent),
+        "journals": str(machine.journals),
         "claim": secrets.token_hex(8),
         "floor": max(floor, least),
     }
@@ -48,9 +49,13 @@ def lowest_total(data: UndoData, directory: Path) -> int:
 
 
 def _all_claims(journals: Path, directory: Path) -> list[UndoData]:
-    """Changes of a pool, by any run since the machine was booted, that are not undone."""
+    """Changes of a pool, by any run since the machine was booted, that are not undone.
+
+    Of the machine and of every host within it: the pool is one, whoever keeps the journal.
+    """
     found: list[UndoData] = []
-    for path in list_files(journals, "*.jsonl"):
+    roots = HostRoots(state=journals.parent).on_machine
+    for path in (path for one in roots for path in list_files(one.journals, "*.jsonl")):
         with contextlib.suppress(OSError):  # that run has just ended
             for record in pending_changes(read_journal(path).records):
                 data = record["data"]
@@ -84,6 +89,11 @@ def pool_lock(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def turn_of(data: UndoData) -> contextlib.AbstractContextManager[None]:
+    """Hold the pool of a change that is undone: until it is marked, others count its pages."""
+    return pool_lock(Path(data["directory"]))
 
 
 SYS = Path("/sys")
@@ -175,22 +185,23 @@ def reserve(
 def undo_hugepages(data: UndoData) -> str:
     """Take away the pages that a run added, and none that others added or had before.
 
+    The pool is held by the caller (`turn_of`).
+
     What other journals still claim stays, so a second undo finds nothing to take, and neither does
     that of a change that was announced and never made. When somebody without a journal raised the
     pool during the run, only as many go as the run added. Surplus pages block nothing: they are not
     the pool's, the kernel frees each with its last user, and the run's own processes have ended.
     """
     directory = Path(data["directory"])
-    with pool_lock(directory):
-        lowest = lowest_total(data, directory)
-        surplus = _read_number(directory / "surplus_hugepages")
-        now = _persistent(directory)
-        target = min(now, max(lowest, now - pages_claimed(data)))
-        if now > target:
-            _write_total(directory, target)
-        after = _persistent(directory)
-        # What somebody uses of the pages that are taken away becomes surplus.
-        in_use = _read_number(directory / "surplus_hugepages") - surplus
+    lowest = lowest_total(data, directory)
+    surplus = _read_number(directory / "surplus_hugepages")
+    now = _persistent(directory)
+    target = min(now, max(lowest, now - pages_claimed(data)))
+    if now > target:
+        _write_total(directory, target)
+    after = _persistent(directory)
+    # What somebody uses of the pages that are taken away becomes surplus.
+    in_use = _read_number(directory / "surplus_hugepages") - surplus
     if after > target:
         raise HostError(
             f"{after - target} pages above {target} are still there",

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,24 +50,40 @@ class ChangeKind:
         first: Undone before all others: processes, which hold on to everything else.
         confirmed: It may cut off who controls the run, and is undone at once unless that confirms
             that it still hears this machine.
+        turn: ``module:function`` of what is held, by a change's data, until it is marked as undone:
+            other journals of the machine decide by that mark.
     """
 
     function: str
     volatile: bool = True
     first: bool = False
     confirmed: bool = False
+    turn: str = ""
 
     def load(self) -> UndoFunction:
         """Import the function that undoes this kind."""
-        module, _, name = self.function.partition(":")
-        function: UndoFunction = getattr(importlib.import_module(module), name)
+        function: UndoFunction = _imported(self.function)
         return function
+
+    def held(self, data: UndoData) -> contextlib.AbstractContextManager[None]:
+        """What is held while a change is undone and marked."""
+        held: contextlib.AbstractContextManager[None] = (
+            _imported(self.turn)(data) if self.turn else contextlib.nullcontext()
+        )
+        return held
+
+
+def _imported(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 CHANGE_KINDS: dict[str, ChangeKind] = {
     "processes": ChangeKind("vnetperf.host.processes:undo_processes", first=True),
     "value": ChangeKind("vnetperf.host.kernel:undo_value"),
-    "hugepages": ChangeKind("vnetperf.host.hugepages:undo_hugepages"),
+    "hugepages": ChangeKind(
+        "vnetperf.host.hugepages:undo_hugepages", turn="vnetperf.host.hugepages:turn_of"
+    ),
     "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver", confirmed=True),
     "link": ChangeKind("vnetperf.host.links:undo_link"),
     "netdev": ChangeKind("vnetperf.host.nic.netdev:undo_netdev"),
@@ -358,14 +375,18 @@ def pending_changes(records: Iterable[Record]) -> list[Record]:
     return sorted(changes.values(), key=lambda record: (not _is_undone_first(record), -record["n"]))
 
 
-def undo_record(record: Record) -> str:
-    """Undo one change."""
+def undo_record(record: Record, mark: Callable[[], None]) -> str:
+    """Undo one change, and mark it."""
     kind = kind_of(record["kind"])
     if kind.volatile and record["boot"] != boot_id():
         # Writing an old value now would overwrite what the new boot configured.
+        mark()
         return "gone with the reboot"
     try:
-        return kind.load()(record["data"])
+        with kind.held(record["data"]):
+            outcome = kind.load()(record["data"])
+            mark()
+        return outcome
     except HostError:
         raise
     except Exception as error:
@@ -411,6 +432,7 @@ class Journal:
     def __init__(self, path: Path, run_id: str, fd: int, next_number: int) -> None:
         self.path = path
         self.run_id = run_id
+        self.roots = HostRoots(state=path.parent.parent)
         self._fd = fd
         self._next = next_number
         self._finished = False
@@ -446,7 +468,9 @@ class Journal:
             "uid": caller_uid(),
         }
         try:
-            return cls(path, run_id, _begin_file(path, header), 1)
+            journal = cls(path, run_id, _begin_file(path, header), 1)
+            journal.roots = roots
+            return journal
         except FileExistsError:
             raise HostError(
                 f"run {run_id} already has a journal",
@@ -552,8 +576,7 @@ class Journal:
             pending = pending_changes(self._content().records)
             for record in pending:
                 if record["n"] == number:
-                    outcome = undo_record(record)
-                    self.append({"t": "undone", "n": number})
+                    outcome = undo_record(record, partial(self._mark_undone, number))
                     log.info("undone: %s: %s", record["what"], outcome)
                     return outcome
         return "already undone"
@@ -602,7 +625,7 @@ class Journal:
             failed, again = [], []
             for record in left:
                 try:
-                    outcome = undo_record(record)
+                    outcome = undo_record(record, partial(self._try_to_mark, record["n"]))
                 except HostError as error:
                     log.warning("cannot undo: %s: %s", record["what"], error)
                     failed.append(UndoStep(record["kind"], record["what"], str(error)))
@@ -610,13 +633,18 @@ class Journal:
                     continue
                 log.info("undone: %s: %s", record["what"], outcome)
                 undone.append(UndoStep(record["kind"], record["what"], outcome))
-                # A full disk must not stop the undo: a step without its mark is merely repeated.
-                with contextlib.suppress(HostError):
-                    self.append({"t": "undone", "n": record["n"]})
             left = again
             if left and attempt == 1:
                 time.sleep(RETRY_AFTER_S)  # the kernel frees what the dead held a little later
         return undone, failed
+
+    def _mark_undone(self, number: int) -> None:
+        self.append({"t": "undone", "n": number})
+
+    def _try_to_mark(self, number: int) -> None:
+        # A full disk must not stop the undo: a step without its mark is merely repeated.
+        with contextlib.suppress(HostError):
+            self._mark_undone(number)
 
     def close(self) -> None:
         """Close the file; what is pending stays on disk."""

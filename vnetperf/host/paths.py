@@ -30,13 +30,20 @@ class HostRoots:
     def of_host(cls, name: str) -> HostRoots:
         """Those of a host that is network namespaces of this machine; "" is the machine itself."""
         whole = cls()
-        if not name:
-            return whole
-        return cls(
-            state=whole.state.with_name(f"{whole.state.name}-{name}"),
-            run=whole.run.with_name(f"{whole.run.name}-{name}"),
-            machine=whole,
-        )
+        return whole.within(name) if name else whole
+
+    def within(self, name: str) -> HostRoots:
+        """Those of a host that is network namespaces of the machine that these are of."""
+        state, run = (p.with_name(f"{p.name}-{name}") for p in (self.state, self.run))
+        return HostRoots(state, run, machine=self)
+
+    @property
+    def on_machine(self) -> tuple[HostRoots, ...]:
+        """The machine's own, then those of each host within it that keeps something."""
+        whole = self.machine or self
+        mark = f"{whole.state.name}-"
+        found = sorted(p for p in whole.state.parent.glob(f"{mark}*") if p.is_dir())
+        return (whole, *(whole.within(path.name.removeprefix(mark)) for path in found))
 
     @property
     def journals(self) -> Path:

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -149,12 +149,24 @@ class RestoreReport:
 def restore(
     roots: HostRoots | None = None, *, on_run: Callable[[str], None] | None = None
 ) -> RestoreReport:
-    """Undo the journals that nobody holds. Safe to call at any time.
+    """Undo the journals that nobody holds, a machine's with those of the hosts within it.
 
-    A run holds its journal's lock from the moment that the journal has a name until it is closed;
-    process ids decide nothing here.
+    Safe to call at any time: a run holds its journal's lock from the moment that the journal has a
+    name until it is closed; process ids decide nothing here.
     """
     roots = roots or HostRoots()
+    every = (roots,) if roots.machine else roots.on_machine
+    reports = [_restore_host(one, on_run) for one in every]
+    return RestoreReport(
+        *(
+            tuple(found for report in reports for found in getattr(report, field.name))
+            for field in fields(RestoreReport)
+        )
+    )
+
+
+def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> RestoreReport:
+    """Undo the journals of one host that nobody holds."""
     restored: list[UndoReport] = []
     live: list[LiveRun] = []
     unreadable: list[str] = []
@@ -278,7 +290,8 @@ class HostRun:
         `confirm` is called after each change that may cut the controller off, `on_restored` when
         all is undone. A host that is namespaces of a machine takes that machine first, unless it
         `follows` another of the same deployment, which has taken it; it is compared with what it
-        was only as far as it is its own then.
+        was only as far as it is its own then. Who takes a machine waits for all hosts within it:
+        those that followed one that died may still measure.
         """
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
@@ -291,7 +304,13 @@ class HostRun:
                 undo_on_error.callback(machine_lock.release)
             lock = TestbedLock.acquire(roots, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait)
             undo_on_error.callback(lock.release)
-            restored = restore(roots)
+            whole = roots.machine or roots
+            for other in () if follows else whole.on_machine[1:]:
+                if other.state != roots.state:
+                    TestbedLock.acquire(
+                        other, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait
+                    ).release()
+            restored = restore(roots if follows else whole)
             guard = GuardianClient.start(roots.journal(run_id), lock, machine_lock)
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)

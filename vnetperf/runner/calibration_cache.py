@@ -29,9 +29,10 @@ class CalibrationCache:
         self.directory = directory or cache_directory() / "calibration"
 
     def key(self, plan: Plan, facts: MachineFacts, *, brief: bool = False) -> str:
-        """What a calibration depends on."""
+        """What a calibration depends on: of several hosts, on the one that the plan is for."""
         from vnetperf import __version__  # noqa: PLC0415 - the package is still being imported
 
+        facts = facts.hosts.get(plan.host, facts)
         cpu = facts.record.get("cpu", "")
         kernel = facts.record.get("kernel", "")
         text = repr(
