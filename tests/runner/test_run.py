@@ -22,6 +22,7 @@ from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
+    ConfigError,
     DutError,
     GeneratorError,
     HostError,
@@ -49,6 +50,7 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 from vnetperf.results.redaction import Redactor
+from vnetperf.runner import conductor
 from vnetperf.runner.bench import CaseResult
 from vnetperf.testing.sim import SimulatedDut
 
@@ -1076,3 +1078,54 @@ def test_a_machine_that_is_as_before_is_recorded_as_that(tmp_path: Path) -> None
     bench.run.close()
     assert bench.derived().environment["restored"] == {"pvp_dpdk": "as before"}
     assert not any("as before" in text for text in bench.derived().warnings)
+
+
+def test_bounds_of_other_goals_outlive_an_interruption(tmp_path: Path) -> None:
+    """What is searched when the run goes on finds none for any goal."""
+    whole = Bench(tmp_path, DoubtfulAgent(0.0), name="whole.jsonl").throughput()
+    agent = DoubtfulAgent(0.0)
+    first = Bench(tmp_path, agent)
+
+    def killed(number: int, result: TrialResult) -> TrialResult:
+        if any(isinstance(r, SearchEndRecord) for r in read_log(first.path)):
+            raise KeyboardInterrupt
+        return agent._lose(number, result)
+
+    agent.spoil = killed
+    with pytest.raises(KeyboardInterrupt):
+        first.throughput()
+    first.die()
+    then = StallingAgent(0.0)
+
+    def half(number: int, result: TrialResult) -> TrialResult:
+        lost = tuple(d.model_copy(update={"received": d.sent // 2}) for d in result.directions)
+        return then._stall(number, result.model_copy(update={"directions": lost}))
+
+    then.spoil = half
+    bench = Bench(tmp_path, then)
+    result = bench.throughput()
+    assert goal(result, "pdr").lower_bound_fps == goal(whole, "pdr").lower_bound_fps
+    assert goal(result, "ndr").lower_bound_fps is None
+    assert bench.run.done["pvp_dpdk", "throughput", 64].deployment is None
+    bench.run.close()
+    assert result in bench.derived().results
+
+
+def test_bounds_of_other_goals_outlive_an_attempt_that_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, begin_test = [], conductor.begin_test
+
+    def failing(*args: Any, **options: Any) -> Any:
+        begun.append(args)
+        if len(begun) > 1:
+            raise ConfigError("no load is left", where="limits")
+        return begin_test(*args, **options)
+
+    monkeypatch.setattr(conductor, "begin_test", failing)
+    result = Bench(tmp_path, DoubtfulAgent(0.0)).throughput()
+    assert goal(result, "pdr").lower_bound_fps is not None
+    assert "no load is left" in goal(result, "ndr").reason
+    begun.append(())
+    with pytest.raises(ConfigError, match="no load is left"):
+        Bench(tmp_path, DoubtfulAgent(0.0), name="other.jsonl").throughput()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -35,7 +36,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import Profile, Result, throughput_goal
+from vnetperf.model.result import GoalResult, Profile, Result, throughput_goal
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
@@ -319,9 +320,9 @@ class Conductor:
 
     def _measured(self, case: Case) -> Measured:
         """What a test came to; its trials are in the log, and no more in memory."""
-        held = self.run.resumed.test(self.scenario, case)
         logged = self._done(case)
-        deployment = None if logged is held else self.run.deployment
+        before = any(logged is one for one in self.run.resumed.tests)
+        deployment = None if before else self.run.deployment
         return Measured(logged.begin, self._result(logged), deployment)
 
     def _not_measured(self, case: Case, error: VnetperfError) -> NotMeasuredRecord:
@@ -399,7 +400,16 @@ class Conductor:
         why, found, attempts = "", None, 0
         while attempts < MAX_RESTARTS:
             attempts += 1
-            begin = begin_test(self.run, self.scenario, test, frame_size, known, stalled=stalled)
+            try:
+                begin = begin_test(
+                    self.run, self.scenario, test, frame_size, known, stalled=stalled
+                )
+            except VnetperfError as error:
+                found = found or self._bounds_before(case)
+                if found is None:
+                    raise
+                why = str(error)
+                break
             logged = Logged(begin)
             self.run.log.append(logged.begin)
             began = time.monotonic()
@@ -435,6 +445,7 @@ class Conductor:
             if test == THROUGHPUT and self.run.takes_profiles(self.scenario):
                 self._profile(self._result(logged), logged.begin)
             return logged
+        found = found or self._bounds_before(case)
         if found is not None and found.end is not None:  # bounds of other goals, which still hold
             stopped = f"{found.end.stopped}; after {attempts} attempts, the last: {why}"
             self._end(found, found.end.wall_s, stopped=stopped)
@@ -444,6 +455,18 @@ class Conductor:
             where=f"{self.scenario.id}, {frame_size} octets",
             cure=FREE_THE_TESTER,
         )
+
+    def _bounds_before(self, case: Case) -> LoggedTest | None:
+        """The first search of this case, before the run was resumed, whose bounds still hold."""
+        for one in self.run.resumed.tests:
+            begin, end = one.begin, one.end
+            if one.case != case or end is None or not isinstance(begin, SearchRecord):
+                continue
+            # One that was lowered has a limit besides, and one that failed none to begin again at.
+            is_stalled = end.superseded and end.start_fps is not None
+            if is_stalled and end.lowered_to_fps is None and _has_bounds(goals_of(begin, one)):
+                return one
+        return None
 
     def _profile(self, result: Result, begin: BeginRecord) -> None:
         """Sample call stacks at the bounds, in trials besides; nothing that fails here is fatal."""
@@ -661,8 +684,12 @@ def _limited(
     return LimitedError(
         reason,
         start_fps=min(load_fps * STALLED_SHARE, hint_fps),
-        has_bounds=any(goal.lower_bound_load_fps is not None for goal in goals),
+        has_bounds=_has_bounds(goals),
     )
+
+
+def _has_bounds(goals: Iterable[GoalResult]) -> bool:
+    return any(goal.lower_bound_load_fps is not None for goal in goals)
 
 
 def _began_at_least(begin: BeginRecord) -> bool:
