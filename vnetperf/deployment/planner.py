@@ -313,7 +313,8 @@ def _place_hosts(
         share.host: _demands(own[share.host], testbed.of_host(share.host), share.parts)
         for share in shares
     }
-    found, roles_of = {}, {}
+    found: dict[str, Placement] = {}
+    roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
     for group in _placed_together(testbed, list(wanted)):
         demands = tuple(
             demand.model_copy(update={"role": f"{host}:{demand.role}"})
