@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -41,7 +45,7 @@ class FakeHost:
     def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
         self.testbed, self.read_only = testbed, read_only
         self.name = testbed.agent.netns_host
-        self.follow = False
+        self.follow = self.given_up = False
         self.restored: list[Any] = []
         self.troubles = ("a link",) if self.name == "west" else ()
         self.deployed = False
@@ -267,3 +271,75 @@ def test_a_dut_that_died_at_another_host_is_the_cause() -> None:
     dead = TrialResult(directions=(), failed="dut", failure="vnf0 has ended")
     merged = merge_counts(counts("phy0"), {"west": dead})
     assert (merged.failed, merged.failure) == ("dut", "host west: vnf0 has ended")
+
+
+class FakeGateway:
+    """What execnet makes of an agent, as far as the client uses it; it greets, and hangs then."""
+
+    RemoteError = TimeoutError = TimeoutError
+
+    def __init__(self, made: list[FakeGateway], slow: bool) -> None:
+        self.made, self.slow = made, slow
+        self.ended = threading.Event()
+        self.hangs = threading.Event()
+        self.answers: list[str] = []
+
+    def makegateway(self, specification: str) -> FakeGateway:
+        del specification
+        self.made.append(self)
+        if self.slow:
+            self.hangs.set()
+            time.sleep(0.5)
+        return self
+
+    def remote_exec(self, program: str) -> FakeGateway:
+        del program
+        return self
+
+    def send(self, text: str) -> None:
+        if self.ended.is_set():
+            raise OSError("closed")
+        if json.loads(text).get("call") == "hello":
+            me = {"process": [], "troubles": [], "last": {}, "restored": {"restored": []}}
+            self.answers.append(json.dumps({"ok": me}))
+
+    def receive(self, timeout: float) -> str:
+        if self.answers:
+            return self.answers.pop()
+        self.hangs.set()
+        if self.ended.wait(timeout):
+            raise EOFError
+        raise TimeoutError
+
+    def terminate(self, timeout: float) -> None:
+        del timeout
+        self.ended.set()
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["in a call", "while agents start"])
+def test_ctrl_c_in_a_call_to_all_hosts_starts_no_agent(
+    slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[FakeGateway] = []
+    monkeypatch.setattr("execnet.Group", lambda: FakeGateway(made, slow))
+    hosts = HostsClient(config.load({"testbed": "two-hosts"}).testbed)
+
+    def interrupt() -> None:
+        while len(made) < 2:
+            time.sleep(0.01)
+        for gateway in list(made):
+            gateway.hangs.wait(10)
+        time.sleep(0.3)  # by then the main thread waits too
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            hosts.inventory()
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert len(made) == 2
+    assert all(gateway.ended.is_set() for gateway in made)
+    assert all(client._channel is None for client in hosts.clients.values())
+    assert not any(client.given_up for client in hosts.clients.values())

@@ -120,6 +120,7 @@ class AgentClient:
     Attributes:
         follow: True requests events "live" with the counts of trials that are going on.
         restored: What was restored of runs that died, one report for each agent that did.
+        given_up: True while calls are ended from another thread: no new agent is started.
         process: Pid and start time of the agent, of the last one when it is gone.
         troubles: What of dead runs could not be undone, one sentence each.
         last_restore: What was found on the machine after the last run before: its id, when,
@@ -133,6 +134,7 @@ class AgentClient:
         self._read_only = read_only
         self.on_event = on_event or (lambda event: None)
         self.follow = False
+        self.given_up = False
         self.restored: list[dict[str, Any]] = []
         self.process: tuple[int, ...] = ()
         self.troubles: tuple[str, ...] = ()
@@ -150,14 +152,20 @@ class AgentClient:
     def _connect(self) -> Any:
         if self._channel is not None:
             return self._channel
+        self._require_wanted()
         import execnet  # noqa: PLC0415 - not needed to plan or to report
 
-        self._group = execnet.Group()
+        group = self._group = execnet.Group()
         try:
-            gateway = self._group.makegateway(self._specification())
+            gateway = group.makegateway(self._specification())
             program = _local_program(self.testbed.agent.netns_host)
-            self._channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
+            channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
+            self._group, self._channel = group, channel  # which an abort meanwhile has not seen
+            self._require_wanted()
             self._heartbeat = _Heartbeat(self._channel)
+        except errors.VnetperfError:
+            self._drop()
+            raise
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
             raise self._cannot_start(error) from error
@@ -183,6 +191,10 @@ class AgentClient:
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel
+
+    def _require_wanted(self) -> None:
+        if self.given_up:
+            raise errors.HostError("no agent is started: calls are being ended")
 
     def _cannot_start(self, error: Exception) -> errors.HostError:
         where = self.testbed.agent.transport

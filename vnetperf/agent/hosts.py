@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeVar
 
@@ -92,7 +92,11 @@ class HostsClient:
         )
 
     def _all(self, calls: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
-        """Make a call to each of some hosts at the same time; the first failure once all ended."""
+        """Make a call to each of some hosts at the same time; the first failure once all ended.
+
+        What ends the waiting, such as Ctrl-C, ends the calls first: no thread outlives it, which
+        would take the end of its agent for a death and start another one.
+        """
         if not calls:
             return {}
 
@@ -101,15 +105,37 @@ class HostsClient:
                 return call()
 
         pool = ThreadPoolExecutor(len(calls), thread_name_prefix="host")
+        futures: dict[str, Future[Answer]] = {}
         try:
-            futures = {host: pool.submit(named, host, call) for host, call in calls.items()}
-            failures = [f.exception() for f in futures.values()]
+            for host, call in calls.items():
+                futures[host] = pool.submit(named, host, call)
+            # In slices: a signal just before a wait for ever is not seen in it.
+            while wait(futures.values(), timeout=agent.LOOK_S).not_done:
+                pass
+            failures = [future.exception() for future in futures.values()]
+        except BaseException:
+            with self._given_up():
+                self.abort()
+                wait(futures.values())
+            raise
         finally:
-            pool.shutdown(wait=False)
+            pool.shutdown(wait=False, cancel_futures=True)
         for failure in failures:
             if failure is not None:
                 raise failure
         return {host: future.result() for host, future in futures.items()}
+
+    @contextlib.contextmanager
+    def _given_up(self) -> Iterator[None]:
+        """Have no thread start an agent; those that were just starting one end it."""
+        for client in self.clients.values():
+            client.given_up = True
+        try:
+            yield
+        finally:
+            self.abort()
+            for client in self.clients.values():
+                client.given_up = False
 
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""

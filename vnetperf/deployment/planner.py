@@ -314,7 +314,7 @@ def _place_hosts(
         for share in shares
     }
     found: dict[str, Placement] = {}
-    roles_of: dict[str, dict[str, Any]] = {}
+    roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
     for group in _placed_together(testbed, list(wanted)):
         demands = tuple(
             demand.model_copy(update={"role": f"{host}:{demand.role}"})
