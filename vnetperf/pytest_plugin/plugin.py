@@ -321,6 +321,12 @@ def pytest_runtest_makereport(
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Under pytest-xdist: refuse what cannot be measured so before any worker is started."""
+    session_of(config).reserve_name()
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: workers write into one results folder, each about its own testbed."""
     node.workerinput["vnetperf_run"] = session_of(node.config).reserve_name()
