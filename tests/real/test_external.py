@@ -49,7 +49,10 @@ def their_bridge() -> Iterator[None]:
             ip("link", "set", mine, "up")
         yield
     finally:
-        ip("netns", "del", THEIRS)  # takes the cables along
+        # A namespace takes its cables along some time later, and their names are wanted again.
+        for mine in ("vpxt0", "vpxt1"):
+            subprocess.run(["ip", "link", "del", mine], check=False)
+        ip("netns", "del", THEIRS)
 
 
 def measured(start: Callable[..., UserRun], folder: Path, tests: str, more: str = "") -> UserRun:
