@@ -282,7 +282,22 @@ def test_a_stall_of_the_tester_is_no_reset_time(stall: tuple[float, float]) -> N
     dut.stood_still = lambda n: stall
     (every,) = resets(dut)
     assert (every.by_loss_s, every.by_time_s) == (None, None)
-    assert every.why.startswith("not measured: the tester stood still in every trial")
+    assert every.why.startswith("not measured: the tester stood still too long in every trial")
+
+
+def test_a_stall_that_is_little_of_a_reset_time_is_its_bound() -> None:
+    """2 ms of 300: on shared cores each trial has such a gap, and the test had no result."""
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 2.3, 1.0)],
+        silent=lambda n, d: (2.0, 2.3),
+        event=lambda n: event(2.0, 2.3),
+        stood_still=lambda n: (0.002 * n, 0.0),
+    )
+    (one,) = resets(dut)
+    assert (one.why, one.disturbed) == ("", ())
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.values == pytest.approx((0.3,) * 3, abs=0.001)
+    assert "up to 6 ms of a time may be the tester's own" in one.note
 
 
 def test_a_shortfall_is_said_and_counts() -> None:

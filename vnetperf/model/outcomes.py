@@ -357,7 +357,8 @@ class Reset(Frozen):
         by_time_s: Time-stamp method: last frame before to first frame after, seconds.
         event_s: How long the event itself took, seconds.
         why: Why there is no number; "".
-        disturbed: Numbers of the trials in which the tester stood still; they are in no number.
+        disturbed: Numbers of the trials in which the tester stood still too long; they are in no
+            number.
         note: What a reader must know of the number; "".
         curves: One for each trial.
     """

@@ -4,9 +4,10 @@ Both of its methods are used: frames lost over the rate at which they were offer
 and the time between the last frame before and the first after. Of the two directions
 the one that took longer counts.
 
-A trial in which the tester stood still has no time: the pause and the loss may be its own. Only
-what was lost between the reset and the recovery counts. The DUT has recovered when what was
-reset is ready and for `QUIET_S` no more frames are lost than at worst in such a time before.
+Where the tester stood still, the pause and the loss may be its own: the most that it may have cost
+bounds the error, and a trial where that is no small part of a time is left out. Only what was lost
+between the reset and the recovery counts. The DUT has recovered when what was reset is ready and
+for `QUIET_S` no more frames are lost than at worst in such a time before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from statistics import median
 
 from pydantic import Field
 
@@ -28,12 +30,14 @@ from vnetperf.model.trial import (
     TrialRequest,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, stood_still
+from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
 #: Seconds without more loss than before that show a recovery; less where there were fewer before.
 QUIET_S = 0.1
+#: Of the median time, no more than this share of a trial's may be the tester's own.
+OWN_SHARE = 0.1
 
 #: Types of reset: as RFC 6201 distinguishes them.
 SOFTWARE, INTERFACE = "software", "hardware: interface"
@@ -88,11 +92,11 @@ def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
         trials.append(outcome)
         if why := _trouble(test, outcome):
             return _outcome(inputs, what, trials, f"not measured: {why} (trial {outcome.number})")
-    disturbed = [one.number for one in trials if stood_still(one)]
+    disturbed = _disturbed(trials)
     why = ""
     if len(disturbed) == len(trials):
         numbers = ", ".join(map(str, disturbed))
-        why = f"not measured: the tester stood still in every trial ({numbers})"
+        why = f"not measured: the tester stood still too long in every trial ({numbers})"
     return _outcome(inputs, what, trials, why)
 
 
@@ -163,6 +167,31 @@ def _interruptions(outcome: TrialOutcome) -> list[_Interruption]:
     return [_interruption(each, event, outcome.duration_s) for each in timelines]
 
 
+def _own_s(outcome: TrialOutcome) -> float:
+    """The most of a trial's time that may be the tester's own, seconds: of the worse direction."""
+    result, own = outcome.result, [0.0]
+    for d in result.directions:
+        port = result.receiver(d)
+        dropped = port.dropped / (d.sent or 1) if port is not None else 0.0
+        stalled_s = result.gaps.most_lost(d.direction, 1.0) if result.gaps is not None else 0.0
+        own.append(stalled_s + dropped * outcome.duration_s)
+    return max(own)
+
+
+def _disturbed(trials: Sequence[TrialOutcome]) -> tuple[int, ...]:
+    """Numbers of the trials in which the tester stood still too long.
+
+    One length is too long for all of them: held against its own time, each long one would stay.
+    """
+    times = [
+        max(each.seconds for each in found) - _own_s(one)
+        for one in trials
+        if (found := _interruptions(one))
+    ]
+    limit_s = OWN_SHARE * max(0.0, median(times)) if times else 0.0
+    return tuple(one.number for one in trials if _own_s(one) > limit_s)
+
+
 def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     """Why a trial has no reset time; "" when it has one."""
     event, timelines = outcome.result.event, outcome.result.timelines
@@ -188,7 +217,7 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
 
 
 def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why: str) -> Reset:
-    disturbed = tuple(one.number for one in trials if stood_still(one))
+    disturbed = _disturbed(trials)
     kept = [one for one in trials if one.number not in disturbed]
     measured = [] if why else [one for one in kept if one.result.event is not None]
     events = [one.result.event for one in measured if one.result.event is not None]
@@ -196,7 +225,9 @@ def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why
     by_loss = [max(d.seconds for d in each) for each in found]
     gaps = [[d.gap_s for d in each if d.gap_s is not None] for each in found]
     by_time = [max(own) for own, each in zip(gaps, found, strict=True) if len(own) == len(each)]
-    notes = _notes(inputs, trials)
+    notes = _notes(inputs, trials, disturbed)
+    if own_s := max(map(_own_s, measured), default=0.0):
+        notes.append(f"up to {own_s * 1e3:.3g} ms of a time may be the tester's own standing still")
     if len(by_time) < len(found):
         notes.append(
             "no time by time stamps: a longer pause of the arrivals than that of the reset began "
@@ -225,16 +256,18 @@ def _marks(event: EventTimes | None) -> dict[str, float]:
     return {f"{event.what} reset": event.began_s, "ready": event.ended_s}
 
 
-def _notes(inputs: ResetInputs, trials: Sequence[TrialOutcome]) -> list[str]:
+def _notes(
+    inputs: ResetInputs, trials: Sequence[TrialOutcome], disturbed: Sequence[int]
+) -> list[str]:
     notes = [inputs.known.note] if inputs.known.note else []
     if inputs.parameters.share < 1:
         notes.append(f"at {inputs.parameters.share:.0%} of the throughput")
     short = [str(s.number) for s in trials if s.verdict is Verdict.GENERATOR_LIMITED]
     if short:
         notes.append(f"less than the load was offered in trials {', '.join(short)}")
-    if stalled := [str(one.number) for one in trials if stood_still(one)]:
+    if disturbed:
         notes.append(
-            f"trials {', '.join(stalled)} not counted: the tester stood still, and the loss may be "
-            "its own"
+            f"trials {', '.join(map(str, disturbed))} not counted: the tester stood still, and "
+            f"more than {OWN_SHARE:.0%} of the time may be its own"
         )
     return notes
