@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +103,15 @@ def test_a_vnf_is_restarted_under_traffic(unchanged: Unchanged) -> None:
         assert result.event.failure == ""
         assert outage_s(result) > 0.1
         assert deployment.vnfs[0].pollers()[0].pid != before
+        forwards(deployment)
+    assert unchanged() == ()
+
+
+def test_a_vnf_that_crashed_when_it_was_ended_comes_back(unchanged: Unchanged) -> None:
+    """Its sockets were left, and the next one could not listen on them."""
+    with deployed("pvp_dpdk", wire="memif") as deployment:
+        os.kill(deployment.vnfs[0].pollers()[0].pid, signal.SIGKILL)
+        deployment.restart_vnf(0)
         forwards(deployment)
     assert unchanged() == ()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from vnetperf import registry
@@ -354,6 +355,9 @@ class LiveDeployment:
     def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
         for number in numbers:
             log.info("launching vnf%d: %s", number, self.plan.scenario.vnf)
+            for offer in offers[number]:
+                if offer.socket and offer.vnf_is_server:  # of one before that was killed or crashed
+                    Path(offer.socket).unlink(missing_ok=True)
             self.vnfs[number].launch(offers[number])  # begins: its end is waited for below
 
     def _wait_vnfs(self) -> None:
