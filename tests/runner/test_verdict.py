@@ -222,6 +222,21 @@ def test_a_stall_of_one_queue_costs_no_more_than_its_share_of_the_frames() -> No
     assert stalled(stood_still(poll_s=0.011), lost)[0] is Verdict.TESTER_STALLED
 
 
+def test_what_the_duts_ring_refused_is_not_lost_by_a_tester_that_did_not_poll() -> None:
+    """Of a burst longer than the DUT's ring: all that was sent came back."""
+    refused = counts(sent=2048, received=2048, refused=5122, tx_seconds=0.0004)
+    got, why = stalled(of_queues(away(0, 0, 0.0019)), refused)
+    assert (got, why) == (Verdict.VALID, "")
+    few = counts(sent=2048, received=2040, refused=10, tx_seconds=0.0001)
+    got, why = stalled(of_queues(away(0, 0, 0.0019)), few)
+    assert got is Verdict.TESTER_STALLED
+    both = (away(0, 0, 0.0019), away(0, 0, 0.0019, kind="send", port=0))
+    got, why = stalled(of_queues(*both), refused)
+    assert got is Verdict.TESTER_STALLED
+    assert "did not send" in why
+    assert "did not poll" not in why
+
+
 def test_stalls_of_several_threads_add_up_and_one_of_both_kinds_counts_once() -> None:
     both = away(0, 0, 0.02, kind="send", port=0)
     assert of_queues(away(0, 0, 0.02), both).most_lost(0, 1e6) == pytest.approx(5_000)

@@ -288,7 +288,8 @@ def _unjudged_warnings(tests: Sequence[LoggedTest]) -> list[str]:
             if gaps.send.assumed and gaps.send.max_s > 0:
                 assumed.setdefault(gaps.catch_up_frames, {})[test.begin.scenario] = None
             for kind, one in (("sending", gaps.send), ("polling", gaps.poll)):
-                if one.hold_s is None and one.max_s > 0:
+                paced = kind == "polling" or not trial.spec.burst  # a burst has nothing to catch up
+                if one.hold_s is None and one.max_s > 0 and paced:
                     unknown[kind][test.begin.scenario] = None
     return [
         f"{', '.join(names)}: it is not known what the DUT's receive ring holds: stalls of the "

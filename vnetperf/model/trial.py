@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isclose
+from math import inf, isclose
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -663,26 +663,33 @@ class TrialGaps(Frozen):
         """
         return tuple(one for one in self.queues if one.direction == direction)
 
-    def most_lost(self, direction: int, rate_fps: float) -> float:
+    def most_lost(self, direction: int, rate_fps: float, unreceived: float = inf) -> float:
         """Frames of a direction that the tester may have lost while it stood still, at most.
 
         A gap that a queue's ring does not bridge costs no more than the queue's frames of its whole
-        length. A thread that neither polls nor sends is away once: the larger of both counts.
+        length. A thread that neither polls nor sends is away once: the larger of both counts. Not
+        polling costs frames that were sent; what the DUT's ring refused it cannot have cost.
 
         Args:
             direction: Number of the sending tester port.
             rate_fps: Its rate, frames/s.
+            unreceived: Frames of the direction that were sent and did not come back.
 
         Returns:
             Frames.
         """
-        if not self.queues:  # recorded before queues were told apart, or nothing is over
-            return rate_fps * max(self.poll.over_s, self.send.over_s)
-        cost: dict[int, dict[str, float]] = {}
-        for one in self.of_direction(direction):
-            of_worker = cost.setdefault(one.worker, {})
-            of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
-        return rate_fps * sum(max(kinds.values()) for kinds in cost.values())
+        once, kinds = 0.0, {"poll": self.poll.over_s, "send": self.send.over_s}
+        if self.queues:
+            cost: dict[int, dict[str, float]] = {}
+            for one in self.of_direction(direction):
+                of_worker = cost.setdefault(one.worker, {})
+                of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
+            once = sum(max(each.values()) for each in cost.values())
+            kinds = {k: sum(each.get(k, 0.0) for each in cost.values()) for k in kinds}
+        else:  # recorded before queues were told apart, or nothing is over
+            once = max(kinds.values())
+        by_kind = rate_fps * kinds["send"] + min(rate_fps * kinds["poll"], unreceived)
+        return min(rate_fps * once, by_kind)
 
     @property
     def mean_wait_s(self) -> float:
@@ -906,7 +913,7 @@ class TrialResult(Frozen):
         if self.gaps is None or d.tx_seconds <= 0:
             return float(dropped)
         rate = (d.sent + d.refused) / d.tx_seconds
-        return dropped + self.gaps.most_lost(d.direction, rate)
+        return dropped + self.gaps.most_lost(d.direction, rate, d.sent - d.received)
 
     def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
         """Whether a loss may exceed a ratio only by what the tester itself lost.

@@ -98,7 +98,8 @@ def _own_loss(
         return ""
     whys = []
     if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
-        whys += _queue_stalls(gaps.of_direction(counts.direction)) or _stalls(gaps)
+        kinds = ("poll", "send") if counts.sent > counts.received else ("send",)
+        whys += _queue_stalls(gaps.of_direction(counts.direction), kinds) or _stalls(gaps, kinds)
     port = result.receiver(counts)
     if port is not None and port.dropped:
         whys.append(str(port))
@@ -108,15 +109,15 @@ def _own_loss(
 _RINGS = {"poll": "the tester's receive ring", "send": "the DUT's receive ring"}
 
 
-def _stalls(gaps: TrialGaps) -> list[str]:
-    kinds = (("poll", gaps.poll), ("send", gaps.send))
-    return [_stall_text(kind, "", one) for kind, one in kinds if one.over_s > 0]
+def _stalls(gaps: TrialGaps, kinds: Sequence[str]) -> list[str]:
+    found = {"poll": gaps.poll, "send": gaps.send}
+    return [_stall_text(kind, "", found[kind]) for kind in kinds if found[kind].over_s > 0]
 
 
-def _queue_stalls(queues: Sequence[QueueGaps]) -> list[str]:
+def _queue_stalls(queues: Sequence[QueueGaps], kinds: Sequence[str]) -> list[str]:
     """The worst queue of each kind."""
     found = []
-    for kind in ("poll", "send"):
+    for kind in kinds:
         mine = [one for one in queues if one.kind == kind]
         if mine:
             worst = max(mine, key=lambda one: one.share * one.over_s)

@@ -350,7 +350,7 @@ def run_trial(
     directions = tally(prepared.parts, result)
     counts = TrialResult(
         directions=directions,
-        gaps=_gaps(engine, prepared, directions),
+        gaps=_gaps(engine, prepared, directions, paced=not trial.burst),
         foreign={str(p.port): p.foreign for p in result.ports},
         corrupted=sum(p.corrupted for p in result.ports),
         verified=sum(p.verified for p in result.ports),
@@ -376,11 +376,15 @@ def run_trial(
 
 
 def _gaps(
-    engine: Engine, prepared: PreparedStreams, directions: Sequence[DirectionCounts]
+    engine: Engine, prepared: PreparedStreams, directions: Sequence[DirectionCounts], *, paced: bool
 ) -> TrialGaps:
-    """How long the workers stood still, and at which queues that is more than a ring bridges."""
+    """How long the workers stood still, and at which queues that is more than a ring bridges.
+
+    A burst has no load that a worker would catch up with: where it stood still, the DUT had time.
+    """
     poll, send = engine.gaps()
     asked = _queues_of(prepared, directions)
+    asked = [(d, queue) for d, queue in asked if paced or queue.way == "rx"]
     found = engine.queue_gaps([queue for _, queue in asked])
     queues = [
         QueueGaps(
