@@ -29,7 +29,7 @@ TESTS = Path(__file__).parent
 #: Guest images that a lane's tests boot: without them they would be skipped on a new machine.
 IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc")}
 #: Examples of a test of a property that names no number of its own.
-EXAMPLES = {"fast": 40, "merge": 40, "daily": 200}
+EXAMPLES = {"fast": 15, "merge": 40, "daily": 200}
 #: Limits of a test, seconds, far beyond what any takes on a machine that others use too.
 PARALLEL = ["-n", WORKERS, "--timeout=300"]
 ALONE = ["--timeout=900"]
