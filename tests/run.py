@@ -8,30 +8,44 @@ daily   every test: every form of guest, every generator, more kills, the whole 
 
 Tests that drive real software own the machine's cores and hugepages and go one after the other.
 The exit status is pytest's own.
+
+A test that hangs fails by its name after the time limit of its part, and a part that hangs outside
+of a test ends with the stack of every thread. What starts a lane makes no difference to it: SIGINT
+has its usual effect again where it was ignored, and standard input is empty.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 WORKERS = str(min(4, os.cpu_count() or 1))
 MEMORY = "/dev/shm"
+TESTS = Path(__file__).parent
 #: Guest images that a lane's tests boot: without them they would be skipped on a new machine.
 IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc")}
 #: Examples of a test of a property that names no number of its own.
-EXAMPLES = {"fast": 40, "merge": 40, "daily": 200}
+EXAMPLES = {"fast": 15, "merge": 40, "daily": 200}
+#: Limits of a test, seconds, far beyond what any takes on a machine that others use too.
+PARALLEL = ["-n", WORKERS, "--timeout=300"]
+ALONE = ["--timeout=900"]
 #: Arguments of pytest, a list for each time that it is started.
 LANES = {
-    "fast": [["-n", WORKERS, "-m", "not real and not slow and not browser"]],
+    "fast": [[*PARALLEL, "-m", "not real and not slow and not browser"]],
     "merge": [
-        ["-n", WORKERS, "-m", "not real and not daily", "--durations=25"],
-        ["-m", "real and not daily", "--durations=25"],
+        [*PARALLEL, "-m", "not real and not daily", "--durations=25"],
+        [*ALONE, "-m", "real and not daily", "--durations=25"],
     ],
-    "daily": [["-n", WORKERS, "-m", "not real"], ["-m", "real", "--durations=50"]],
+    "daily": [[*PARALLEL, "-m", "not real"], [*ALONE, "-m", "real", "--durations=50"]],
 }
+#: Limits of a parallel part and of one whose tests go one after the other, seconds. Both together
+#: are less than the 90 minutes that CI has.
+LIMITS = {"fast": (1500, 0), "merge": (1500, 3300), "daily": (7200, 28800)}
+TIMED_OUT = 124
 
 
 def main(lane: str = "merge") -> int:
@@ -39,27 +53,61 @@ def main(lane: str = "merge") -> int:
     if lane not in LANES:
         print(f"no lane {lane!r}; there are {', '.join(LANES)}", file=sys.stderr)  # noqa: T201
         return 2
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # every child would inherit that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for image in IMAGES[lane]:  # one that cannot be built is the business of its own test
         build = [sys.executable, "-m", "vnetperf.cli", "image", "build", image]
-        subprocess.run(build, check=False)
-    statuses = [pytest(part, EXAMPLES[lane]) for part in LANES[lane]]
+        subprocess.run(build, check=False, stdin=subprocess.DEVNULL)
+    parallel_s, alone_s = LIMITS[lane]
+    statuses = [
+        pytest(part, EXAMPLES[lane], parallel_s if "-n" in part else alone_s)
+        for part in LANES[lane]
+    ]
     return next((status for status in statuses if status), 0)
 
 
-def pytest(arguments: list[str], examples: int) -> int:
+def folders(*, real: bool) -> list[str]:
+    """Folders that have tests on real software, or tests without: others need not be collected."""
+    found = []
+    for folder in sorted(path for path in TESTS.iterdir() if any(path.rglob("test_*.py"))):
+        if folder.name in ("real", "contract"):  # all of their tests are
+            mine = real
+        else:
+            mine = not real or any("mark.real" in path.read_text() for path in folder.rglob("*.py"))
+        found += [f"tests/{folder.name}"] * mine
+    return found
+
+
+def pytest(arguments: list[str], examples: int, limit_s: float) -> int:
     """Run pytest; its exit status."""
     # Every worker, agent and pytest in a test compiles all that it imports anew without its cache.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     env.setdefault("TEST_EXAMPLES", str(examples))
-    command = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", *arguments]
-    if "-n" not in arguments or not os.access(MEMORY, os.W_OK):
-        return subprocess.run(command, env=env, check=False).returncode
+    parallel = "-n" in arguments
+    command = [sys.executable, "-m", "pytest", *folders(real=not parallel)]
+    command += ["-q", "-p", "no:cacheprovider", *arguments]
+    if not parallel or not os.access(MEMORY, os.W_OK):
+        return _within(limit_s, command, env)
     # Thousands of logs are forced to the disk in these: most of their time on a slow one. The
     # name is short for the sake of sockets.
     memory = tempfile.TemporaryDirectory(dir=MEMORY, prefix="", ignore_cleanup_errors=True)
     with memory as folder:
         env["PYTEST_DEBUG_TEMPROOT"] = folder
-        return subprocess.run(command, env=env, check=False).returncode
+        return _within(limit_s, command, env)
+
+
+def _within(limit_s: float, command: list[str], env: dict[str, str]) -> int:
+    with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL) as process:
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            print(f"no end within {limit_s:g} s", file=sys.stderr)  # noqa: T201
+            process.send_signal(signal.SIGABRT)  # pytest prints the stacks, and ends
+            process.wait()
+            return TIMED_OUT
+        except KeyboardInterrupt:  # it got the signal as well, and ends in order
+            process.wait()
+            raise
 
 
 if __name__ == "__main__":

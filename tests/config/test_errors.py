@@ -215,7 +215,6 @@ def contents(model: Any) -> st.SearchStrategy[dict[str, Any]]:
 @pytest.mark.parametrize(
     "model", [registry.testbed_model(), Preset, TrafficProfile, config.Settings]
 )
-@settings(max_examples=150)
 @given(data=st.data())
 def test_a_wrong_value_is_a_config_error_and_nothing_else(model: Any, data: st.DataObject) -> None:
     content = data.draw(contents(model))
@@ -226,7 +225,6 @@ def test_a_wrong_value_is_a_config_error_and_nothing_else(model: Any, data: st.D
     assert isinstance(outcome, model) or outcome.startswith("a file")
 
 
-@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.sampled_from([f"VNETPERF_{k.upper()}" for k in config.Settings.model_fields]),

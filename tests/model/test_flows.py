@@ -6,7 +6,7 @@ import itertools
 import socket
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
@@ -39,7 +39,6 @@ def sent(stream: Stream, fields: tuple[VariedField, ...], number: int) -> bytes:
     return bytes(header)
 
 
-@settings(max_examples=50)
 @given(
     st.sampled_from(streams()),
     st.integers(1, 600),

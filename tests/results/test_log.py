@@ -384,6 +384,7 @@ def trials_of_tests(content: bytes) -> Counter[int]:
     return count
 
 
+@pytest.mark.slow
 def test_a_run_cut_after_any_line_ends_as_if_it_had_not_been(whole: Bench, tmp_path: Path) -> None:
     lines = whole.path.read_bytes().splitlines(keepends=True)
     for count in range(1, len(lines)):

@@ -471,6 +471,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(numbered_by_test(results, bench.path), agent.trials, begins)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_a_run_killed_after_any_trials_ends_as_if_it_had_not_been(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
@@ -85,8 +88,21 @@ def upper_fps(result: GoalOutcome) -> float:
     return result.relevant_upper_bound.load_fps
 
 
+def slow(*values: object) -> Any:
+    """Values of a test that is tried with others in the fast lane."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def load_benchmark() -> ModuleType:
-    """Import benchmarks/search.py, which is no package."""
+    """Import benchmarks/search.py, which is no package.
+
+    In a thread, whose stack is short: MLRsearch looks up the source of every caller, ten times.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_load_benchmark).result()
+
+
+def _load_benchmark() -> ModuleType:
     path = Path(__file__).parents[2] / "benchmarks" / "search.py"
     spec = importlib.util.spec_from_file_location("benchmarks_search", path)
     assert spec is not None

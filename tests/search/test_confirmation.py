@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.outcomes import Confirmation
@@ -23,7 +23,19 @@ from vnetperf.search import (
 from vnetperf.search.confirmation import confirmed_by_trials, confirming_trials
 from vnetperf.testing.sim import SimulatedDut, run
 
-from .support import LIMITS, MAX_FPS, NDR, PDR, STEPPED, STRICT, Whimsical, duts, goals, lower_fps
+from .support import (
+    LIMITS,
+    MAX_FPS,
+    NDR,
+    PDR,
+    STEPPED,
+    STRICT,
+    Whimsical,
+    duts,
+    goals,
+    lower_fps,
+    slow,
+)
 
 CONFIRM = ConfirmInputs()
 CONFIRMED = replace(LIMITS, confirm=CONFIRM)
@@ -49,8 +61,8 @@ def is_between(result: GoalOutcome) -> bool:
     return 3e6 * (1 + far) < lower_fps(result) < 5e6 * (1 - far)
 
 
-@pytest.mark.parametrize("algorithm", ["mlr", "binary"])
-@pytest.mark.parametrize("goal", [STRICT, CSIT, QUICK], ids=["strict", "csit", "quick"])
+@pytest.mark.parametrize("algorithm", ["mlr", slow("binary")])
+@pytest.mark.parametrize("goal", [STRICT, slow(CSIT), slow(QUICK)], ids=["strict", "csit", "quick"])
 def test_no_result_between_two_modes_is_regular(goal: SearchGoal, algorithm: str) -> None:
     between = regular = 0
     for seed in range(200):
@@ -279,7 +291,6 @@ TWO_MODES = st.builds(
 FEW = st.lists(st.sampled_from([STRICT, NDR, PDR, CSIT, QUICK]), min_size=1, max_size=3)
 
 
-@settings(max_examples=100)
 @given(ALGORITHM, FEW, st.one_of(TWO_MODES, ANY_DUT), st.floats(0.0, 1.0))
 def test_the_trials_of_a_log_say_what_the_search_said(
     algorithm: str, wanted: list[SearchGoal], dut: SimulatedDut, share: float
@@ -297,7 +308,6 @@ def test_the_trials_of_a_log_say_what_the_search_said(
         assert again == [*live.results]
 
 
-@settings(max_examples=100)
 @given(ALGORITHM, st.sampled_from([STRICT, NDR, PDR, QUICK]), st.one_of(TWO_MODES, ANY_DUT))
 def test_a_log_that_names_no_visits_replays_and_confirms_nothing_by_itself(
     algorithm: str, goal: SearchGoal, dut: SimulatedDut

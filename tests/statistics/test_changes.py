@@ -20,7 +20,6 @@ def change_points(values: Sequence[float], *, least: float = 0.0) -> tuple[int, 
 SERIES = st.lists(st.floats(-1e9, 1e9), max_size=30)
 
 
-@settings(max_examples=50)
 @given(SERIES)
 def test_levels_cover_the_series_once(values: list[float]) -> None:
     found = levels(values)

@@ -7,6 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.statistics.histogram import decode_hdr, encode_hdr, values_at
 from vnetperf.statistics.samples import percentiles
 
 
@@ -22,3 +23,15 @@ def test_a_percentile_is_the_value_at_its_rank(counts: dict[int, int]) -> None:
 def test_a_rank_that_is_whole_is_not_rounded_up_by_binary_fractions() -> None:
     assert percentiles([(1, 999), (2, 1)], (99.9,)) == {"99.9": 1.0}
     assert percentiles([(1, 998), (2, 2)], (99.9,)) == {"99.9": 2.0}
+
+
+@given(
+    st.dictionaries(st.integers(1, 10**10), st.integers(1, 50), min_size=1),
+    st.lists(st.floats(0, 100), min_size=1),
+)
+def test_values_of_a_stored_histogram_are_those_of_the_library(
+    counts: dict[int, int], shares: list[float]
+) -> None:
+    histogram = decode_hdr(encode_hdr(counts.items()))
+    of_the_library = [histogram.get_value_at_percentile(share) for share in shares]
+    assert values_at(histogram, shares) == of_the_library

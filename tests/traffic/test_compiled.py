@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -71,7 +71,6 @@ def profiles(draw: st.DrawFn) -> TrafficProfile:
         raise
 
 
-@settings(max_examples=150)
 @given(profiles(), st.integers(0, 9000), st.integers(0, 10**6), st.sampled_from([0, 1]))
 def test_scapy_builds_the_same_octets(
     profile: TrafficProfile, more: int, number: int, direction: int
@@ -94,7 +93,6 @@ def test_scapy_builds_the_same_octets(
             assert field_of(octets, stack, name, raw) == int(first) + number % count
 
 
-@settings(max_examples=100)
 @given(profiles(), st.integers(0, 10**6))
 def test_fields_stay_in_their_octets_and_beside_each_other(
     profile: TrafficProfile, number: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from hdrh.histogram import HdrHistogram
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
@@ -26,7 +26,6 @@ PAIRS = st.lists(
 )
 
 
-@settings(max_examples=50)
 @given(PAIRS)
 def test_a_histogram_is_what_hdrh_records(pairs: list[tuple[int, int]]) -> None:
     ours = HdrHistogram.decode(encode_hdr(pairs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from math import isclose, lcm
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
@@ -86,7 +86,6 @@ def test_with_one_queue_nothing_is_bound() -> None:
 
 
 @given(st.integers(1, 2000), st.sampled_from(["aag", "aaaaaaaddddg", "adg"]))
-@settings(max_examples=60)
 def test_flows_of_a_genome_come_equally_often(flows: int, genome: str) -> None:
     profile = TrafficProfile(imix=genome, flows=flows, vary=("ipv4_src",))
     (stream, _) = make_streams(make_deployment("phy2phy"), profile)

@@ -76,7 +76,6 @@ def test_scapy_finds_the_plain_frame_inside(kind: TunnelKind, size: int) -> None
     assert inner[:42] == compile_header(stream, size)
 
 
-@settings(max_examples=50)
 @given(KINDS, SIZES)
 def test_lengths_and_checksum_of_the_outer_headers_are_scapys(kind: TunnelKind, size: int) -> None:
     stream = tunnelled(kind)

@@ -23,7 +23,7 @@ from vnetperf.report.outcomes import (
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
 from vnetperf.results.transport import TcpQuality
-from vnetperf.statistics.histogram import decode_hdr
+from vnetperf.statistics.histogram import decode_hdr, values_at
 
 _SIZES = "frame size, octets with FCS (equal steps)"
 _LIMITS = (
@@ -516,8 +516,8 @@ def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
         steps = [i / _STEPS_PER_DECADE for i in range(math.ceil(decades * _STEPS_PER_DECADE))]
         levels = [10**step for step in [*steps, decades]]
         shares = [100 * (1 - 1 / level) for level in levels]
-        values = histogram.get_percentile_to_value_dict(sorted(set(shares)))
-        points = tuple((lv, float(values[s])) for lv, s in zip(levels, shares, strict=True))
+        values = map(float, values_at(histogram, shares))
+        points = tuple(zip(levels, values, strict=True))
     except (ValueError, LookupError):
         return None
     return LatencyCurve(points, exact=True)

@@ -236,15 +236,23 @@ class FrameTester(TrafficGenerator):
             self.exchange(stream.tx_port, [frame] * min(frames_per_stream, BATCH), expect=0)
 
     def exchange(
-        self, port: int, frames: Sequence[bytes], *, expect: int | None = None
+        self,
+        port: int,
+        frames: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        last: tuple[int, int] | None = None,
+        quiet_s: float = QUIET_S,
     ) -> tuple[list[bytes], list[bytes]]:
         """Send frames into one port and keep everything that comes out anywhere.
 
         Args:
             port: Tester port that sends.
             frames: Octets without FCS, at most BATCH.
-            expect: Frames to wait for at the other port; None for as many as are sent. Strays are
-                waited for in any case.
+            expect: Frames to wait for at the other port; None for as many as are sent.
+            last: Stream and number of the frame to wait for instead: what was sent before it has
+                come out when it does, or has been dropped.
+            quiet_s: Strays are waited for in any case, until none has come for so long.
 
         Returns:
             What came out at port 0 and at port 1, in order.
@@ -267,10 +275,12 @@ class FrameTester(TrafficGenerator):
                 if came := entry.receive():
                     caught[number].extend(came)
                     quiet_since = time.monotonic()
-            quiet = time.monotonic() >= quiet_since + patient(QUIET_S)
-            return quiet and len(caught[1 - port]) >= wanted
+            if time.monotonic() < quiet_since + patient(quiet_s):
+                return False
+            out = caught[1 - port]
+            return last in map(read_mark, out) if last else len(out) >= wanted
 
-        wait_at_most(complete, PATIENCE_S + QUIET_S, "the frames", poll_s=POLL_S)
+        wait_at_most(complete, PATIENCE_S + quiet_s, "the frames", poll_s=POLL_S)
         return caught
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:

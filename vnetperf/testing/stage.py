@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -20,12 +20,12 @@ from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
-from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.cases import Case, other_cases, plain_cases
+from vnetperf.testing.cases import OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester
 from vnetperf.vswitches.base import VSwitch
 
@@ -70,12 +70,35 @@ def whole_trial(run: Callable[[], TrialResult], *, all_sent: bool = False) -> Tr
     return result
 
 
+def is_required(backend: str) -> bool:
+    """Whether `REQUIRE` names a backend."""
+    return backend in [name.strip() for name in os.environ.get(REQUIRE, "").split(",")]
+
+
 def skip_or_fail(backend: str, reason: str) -> NoReturn:
     """Skip a test that this machine cannot run; fail it when `REQUIRE` names its backend."""
-    required = [name.strip() for name in os.environ.get(REQUIRE, "").split(",")]
-    if backend in required:
+    if is_required(backend):
         pytest.fail(f"{REQUIRE} names {backend}, but {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+@cache
+def is_carried(backend: str) -> bool:
+    """Whether this machine carries any set-up that a vSwitch promises, or is required to."""
+    if is_required(backend):
+        return True
+    stage = Stage(backend)
+    can = registry.load("vswitches", backend).capabilities
+    for case in (*plain_cases(can), *other_cases(can)):
+        with contextlib.suppress(VnetperfError):
+            make_plan(stage.scenario(case), stage.testbed, _facts_of_collection())
+            return True
+    return False
+
+
+@cache
+def _facts_of_collection() -> MachineFacts:
+    return take_inventory(configuration({}).testbed)
 
 
 class Stage:
@@ -336,16 +359,26 @@ class Contract:
         except ConfigError as error:
             pytest.fail(str(error), pytrace=False)
         vnfs = [case for case in plain_cases(can) if case.has_vnfs]
+        others = other_cases(can)
         choices: dict[str, list[Any]] = {
             "case": plain_cases(can),
-            "look": [*other_cases(can), *vnfs[:1]],
-            "simple": [*other_cases(can)[:1], *vnfs[:1]],
+            "look": [*others, *vnfs[:1]],
+            "simple": [*others[:1], *vnfs[:1]],
+            "untagged": [
+                case
+                for case in others
+                if not case.has_vnfs and case.forwarding != "l3" and case.rules != "stream"
+            ],
             "with_vnf": vnfs[:1],
         }
         for name, cases in choices.items():
             if name in metafunc.fixturenames:
-                ids = [case.id for case in cases]
-                metafunc.parametrize(name, cases, ids=ids, scope="class")
+                # One set-up is enough to state why there is none.
+                here = cases if len(cases) < 2 or is_carried(self.vswitch) else cases[:1]
+                ids = [case.id for case in here]
+                metafunc.parametrize(name, here, ids=ids, scope="class")
+        if "undeclared" in metafunc.fixturenames:
+            metafunc.parametrize("undeclared", [o for o in OPTION_VALUES if o not in can.options])
 
     @pytest.fixture(autouse=True)
     def _excuse(self, request: pytest.FixtureRequest) -> None:

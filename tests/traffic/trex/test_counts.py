@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.traffic.trex.test_streams import compiled
@@ -38,7 +38,6 @@ def answer(sent: tuple[int, int], received: tuple[int, int], **more: Any) -> dic
     }
 
 
-@settings(max_examples=50)
 @given(
     st.tuples(st.integers(1, 1000), st.integers(1, 1000)),
     st.tuples(st.floats(0, 1), st.floats(0, 1)),
@@ -90,7 +89,6 @@ def test_counters_that_stand_still_are_no_result() -> None:
         to_trial_result(PLAN, answer((0, 0), (0, 0)), 1.0)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(1, 3_000_000), min_size=1, max_size=50))
 def test_a_histogram_with_whole_microseconds_is_read(values: list[int]) -> None:
     histogram = HdrHistogram(1, 10_000_000, 3)

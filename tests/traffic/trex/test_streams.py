@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.traffic.trex import engine
@@ -54,7 +54,6 @@ def fields(draw: st.DrawFn) -> VariedField:
     return VariedField(draw(st.integers(6, 20)), width, base, count, random=False, step=step)
 
 
-@settings(max_examples=50)
 @given(fields(), st.integers(0, 100))
 def test_a_field_takes_its_values_in_order_and_begins_again(
     field: VariedField, number: int
@@ -77,7 +76,6 @@ def test_a_field_takes_its_values_in_order_and_begins_again(
     assert engine.frame(told, number) == bytes(want)
 
 
-@settings(max_examples=50)
 @given(fields(), st.randoms())
 def test_a_random_field_takes_no_other_values(field: VariedField, random: object) -> None:
     field = VariedField(
@@ -108,7 +106,6 @@ def test_a_checksum_is_kept_right_only_where_something_under_it_varies() -> None
     assert describe_stream(SentStream(compiled(by_address)[0], 1, 1.0))["ipv4"] == [14]
 
 
-@settings(max_examples=50)
 @given(
     st.floats(1.0, 20e6),
     st.floats(0.01, 10.0),
@@ -164,7 +161,6 @@ def test_a_port_that_must_not_send_pieces_has_shorter_probes() -> None:
     assert plan.intended(0) == 10_000
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 10**6), st.lists(st.floats(0.01, 1.0), min_size=1, max_size=9))
 def test_frames_are_dealt_out_whole(count: int, weights: list[float]) -> None:
     shares = [w / sum(weights) for w in weights]

@@ -1,0 +1,43 @@
+"""The lanes of tests: what they collect, and that none waits for ever."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import run
+
+TOP = Path(__file__).parents[2]
+
+
+def test_every_folder_with_tests_is_in_a_lane_of_each_kind() -> None:
+    every = {f"tests/{path.parent.relative_to(run.TESTS).parts[0]}" for path in files()}
+    assert {*run.folders(real=False), "tests/real", "tests/contract"} == every
+    assert {*run.folders(real=True)} < every
+
+
+def files() -> list[Path]:
+    return list(run.TESTS.rglob("test_*.py"))
+
+
+def test_every_test_of_the_lanes_own_has_a_limit() -> None:
+    parts = [part for parts in run.LANES.values() for part in parts]
+    assert all(any(word.startswith("--timeout=") for word in part) for part in parts)
+    assert all(sum(limits) < 5400 for lane, limits in run.LIMITS.items() if lane != "daily")
+
+
+def test_a_part_that_hangs_ends_with_its_stacks(capfd: pytest.CaptureFixture[str]) -> None:
+    hangs = [sys.executable, "-X", "faulthandler", "-c", "import time\ntime.sleep(60)"]
+    assert run._within(0.5, hangs, dict(os.environ)) == run.TIMED_OUT
+    assert 'File "<string>", line 2' in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_fails_by_its_name(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import time\n\ndef test_hangs():\n    time.sleep(60)\n")
+    result = pytester.runpytest_subprocess("-p", "no:vnetperf", "-n", "1", "--timeout=0.5")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*FAILED*test_hangs*Time*"])
