@@ -100,6 +100,17 @@ static inline void pacer_refill(struct pacer *p, uint64_t now)
 		p->gate = now - p->depth;
 }
 
+/*
+ * How many frames to hand over at once where each is to have a stamp of its own: one, unless as
+ * many as the gate's `burst` are overdue.  More of them than single calls carry go in bursts then.
+ */
+static inline uint16_t pacer_single(const struct pacer *p, uint64_t now, uint16_t burst)
+{
+	const int64_t overdue = (int64_t)(now - pacer_due(p));
+
+	return p->half && overdue < 2 * (int64_t)p->depth ? 1 : burst;
+}
+
 /* Uniform: the stream whose turn it is. */
 static inline uint16_t pacer_turn(struct pacer *p)
 {
