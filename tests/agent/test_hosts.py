@@ -18,10 +18,10 @@ from vnetperf.agent.client import AgentClient
 from vnetperf.agent.hosts import HostsClient, connect, merge_counts
 from vnetperf.analysis.goals import cpu_by_role
 from vnetperf.deployment.planner import make_plan
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.errors import DutError, HostError, full_text
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
     HopCounters,
@@ -73,11 +73,13 @@ class FakeHost:
         own = {"vswitch": {"on": self.name}, "vnfs": [{"on": self.name}], "wire": "veth"}
         return ScenarioFacts(scenario="v2p2v_bridge", facts=own).model_dump(mode="json")
 
-    def hello(self) -> dict[str, Any]:
+    def require_fit(self) -> None:
         answer = self.answers.get((self.name, "hello"))
         if isinstance(answer, BaseException):
             raise answer
-        return {}
+
+    def clocks(self) -> dict[str, ClockOffset]:
+        return {"": ClockOffset(offset_s=2.0, bound_s=0.1)} if self.name == "west" else {}
 
     def inventory(self) -> MachineFacts:
         self.calls.append((self.name, "inventory"))
@@ -152,6 +154,29 @@ def test_a_host_that_is_not_there_is_named_before_any_is_looked_at(hosts: HostsC
         hosts.inventory()
     assert failed.value.where == "host west, ssh=x"
     assert called() == []
+
+
+def test_all_hosts_that_cannot_be_had_are_named_at_once(hosts: HostsClient) -> None:
+    FakeHost.answers["east", "hello"] = HostError("its clock is 365 days behind", where="ssh=x")
+    FakeHost.answers["west", "hello"] = HostError("no Python", where="ssh=y", cure="install it")
+    with pytest.raises(HostError) as failed:
+        hosts.inventory()
+    text = full_text(failed.value)
+    assert "host east, ssh=x: its clock" in text
+    assert "and host west, ssh=y: no Python\n  cure: install it" in text
+
+
+def test_a_full_disk_of_one_host_has_the_others_restored(hosts: HostsClient) -> None:
+    planned = plan(hosts)
+    FakeHost.answers["west", "open"] = HostError("a disk is full (/run/x)", cure="make room")
+    with pytest.raises(HostError, match="a disk is full") as failed:
+        hosts.deploy(planned)
+    assert failed.value.where == "host west"
+    assert ("east", "teardown") in called()
+
+
+def test_clocks_are_those_of_hosts_on_other_machines(hosts: HostsClient) -> None:
+    assert hosts.clocks() == {"west": ClockOffset(offset_s=2.0, bound_s=0.1)}
 
 
 def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other(

@@ -9,10 +9,12 @@ is deployed is taken away; when this process is killed, its guardian does it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -67,6 +69,8 @@ LOOK_S = 1.0
 LOOK_COUNTS_S = 5.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
+#: A disk with less is full for a run's journal, octets.
+SPARE_OCTETS = 1 << 20
 #: What is restored when no scenario was deployed.
 CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
@@ -96,6 +100,7 @@ class Channel(Protocol):
 CALLS = frozenset(
     [
         "hello",
+        "clock",
         "inventory",
         "deploy",
         "open",
@@ -298,10 +303,22 @@ class Agent:
             log.exception("call %s failed", message["call"])
             what = f"{type(error).__name__}: {error}"
             cure = "remove the cause; run.log has the place in the program"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                what = f"a disk is full{self._full_places()}: {error}"
+                cure = "make room there, and run the case again"
             return {
                 "error": {"class": "HostError", "what": what, "where": message["call"]}
                 | {"accepted": "", "cure": cure}
             }
+
+    def _full_places(self) -> str:
+        """Directories of this agent's that are on a full disk, for an error."""
+        places = []
+        for place in (self.roots.state, self.roots.run):
+            there = next(p for p in (place, *place.parents) if p.exists())
+            if shutil.disk_usage(there).free < SPARE_OCTETS:
+                places.append(str(place))
+        return f" ({' and '.join(places)})" if places else ""
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
@@ -383,9 +400,14 @@ class Agent:
                 **asdict(report),
                 "restored": [{**asdict(o), "troubles": o.troubles} for o in report.restored],
             },
+            "plugins": registry.plugins(),
             "last": read_last(self.roots),
             "troubles": [*report.troubles, *(run.describe() for run in hung)],
         }
+
+    def call_clock(self) -> float:
+        """The time of this host's clock, seconds since 1970."""
+        return time.time()
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""

@@ -20,8 +20,9 @@ from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.model.errors import DutError, HostError, VnetperfError
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import DatapathWork, ThreadEvents, ThreadLoad, TrialResult, TrialSpec
+from vnetperf.results.environment import OTHER_HOSTS
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -120,9 +121,11 @@ class HostsClient:
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        found = [failure for failure in failures if failure is not None]
+        for failure in found[1:]:
+            found[0].add_note(f"  and {failure}")
+        if found:
+            raise found[0]
         return {host: future.result() for host, future in futures.items()}
 
     @contextlib.contextmanager
@@ -140,13 +143,18 @@ class HostsClient:
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
         # All agents first: a host that is not there is one message before anything else is done.
-        self._all({name: client.hello for name, client in self.clients.items()})
+        self._all({name: client.require_fit for name, client in self.clients.items()})
         found = self._all({name: client.inventory for name, client in self.clients.items()})
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
         main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
         others = {name: facts.record for name, facts in found.items() if name != main}
-        record = {**found[main].record, "host": main, "other hosts": others}
+        record = {**found[main].record, "host": main, OTHER_HOSTS: others}
         return found[main].model_copy(update={"hosts": found, "record": record})
+
+    def clocks(self) -> dict[str, ClockOffset]:
+        """Clocks of hosts on other machines against this one's, as they are now."""
+        found = self._all({name: client.clocks for name, client in self.clients.items()})
+        return {host: clock for host, one in found.items() for clock in one.values()}
 
     def calibrate(
         self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
