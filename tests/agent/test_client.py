@@ -344,6 +344,16 @@ def test_a_full_disk_is_named_with_the_directory(
     assert "make room there" in refused.value.cure
 
 
+def test_the_launchers_agent_starts_no_program_for_another_host(
+    client: AgentClient, loop: Loop
+) -> None:
+    loop.agent.restricted = True
+    with pytest.raises(HostError, match="starts no endpoints for other hosts"):
+        client.call("open_end", number=0, at=["", "", "", ""])
+    with pytest.raises(HostError, match="there is no endpoint"):
+        client.call("at_end", do="run", argv=["id"])
+
+
 class Deployed:
     """A deployment whose trial tells how it goes, and keeps a frame."""
 

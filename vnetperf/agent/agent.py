@@ -38,6 +38,7 @@ from vnetperf.agent.launcher import (
 from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.endpoints import EndAddresses, EndHere
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import DutWatch, begin_watch, check_path, end_watch, learn
@@ -116,6 +117,10 @@ CALLS = frozenset(
         "captured",
         "users_transfer",
         "transfer",
+        "open_end",
+        "at_end",
+        "close_end",
+        "check_alive",
         "calibrate",
         "teardown",
     ]
@@ -251,6 +256,7 @@ class Agent:
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
         self._watching: DutWatch | None = None
+        self._end: EndHere | None = None
         self._moves = 0
         #: Why directories of the controller's import path were left out.
         self._left_out: list[str] = []
@@ -533,6 +539,57 @@ class Agent:
         found = transfer_endpoints(self._deployed("transfer"), requests, server, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
+    def call_open_end(self, number: int, at: list[str]) -> dict[str, str]:
+        """Put an endpoint here whose counterpart is on another host; what it is."""
+        if self.restricted:  # whoever calls chooses what is started in it
+            raise errors.HostError(
+                "the launcher starts no endpoints for other hosts",
+                where="open_end",
+                cure="run as root, or on a testbed of one host",
+            )
+        self.call_close_end()
+        deployment = self._deployed("open_end")
+        here = EndHere(
+            deployment.machine,
+            deployment.plan,
+            deployment.ends[number],
+            number,
+            EndAddresses(*at),
+        )
+        self._end = here
+        end = here.endpoint
+        return {"what": end.what, "netdev": end.netdev, "processors": end.place.processors}
+
+    def call_at_end(self, do: str, argv: Sequence[str] = (), program: int = 0, by: int = 0) -> Any:
+        """Do something at the endpoint here, or with a program that was started in it."""
+        if self._end is None:
+            raise errors.HostError("there is no endpoint", where="at_end")
+        if do == "run":
+            return self._end.endpoint.place.run(argv)
+        if do == "start":
+            return self._end.start(f"end-{Path(argv[0]).name}", argv)
+        if do == "look":
+            return self._end.look()
+        started = self._end.program(program)
+        if do == "cpu":
+            time_s = started.cpu()
+            return None if time_s is None else [time_s.user_s, time_s.system_s]
+        if do == "output":
+            return started.output()
+        if do == "end":
+            return started.end(signal.Signals(by))
+        raise errors.HostError("nothing of that name is done", where=f"at_end, {do}")
+
+    def call_close_end(self) -> None:
+        """Take the endpoint away; the deployment stays."""
+        end, self._end = self._end, None
+        if end is not None:
+            end.close()
+
+    def call_check_alive(self) -> None:
+        """Fail with what of the DUT here has died."""
+        self._deployed("check_alive").check_alive()
+
     def _deployed(self, what: str) -> LiveDeployment:
         if self.deployment is None:
             raise errors.HostError("no scenario is deployed", where=what)
@@ -575,7 +632,7 @@ class Agent:
     def call_teardown(self) -> list[str]:
         """Take the deployment away, if there is one."""
         deployment, self.deployment = self.deployment, None
-        self._watching = None
+        self._watching = self._end = None  # its programs and namespace end with the run
         return deployment.teardown() if deployment is not None else []
 
 
