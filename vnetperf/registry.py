@@ -6,10 +6,13 @@ programs, kernel modules, options, sections of the testbed file.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import create_model
@@ -25,6 +28,8 @@ FAMILIES: tuple[Family, ...] = (
     *("collectors", "wires", "endpoints"),
 )
 
+#: The distribution that has this package.
+OWN_PACKAGE = "vnetperf"
 #: Backends registered by a conftest through `pytest_vnetperf_register`: name -> "module:Class".
 _registered: dict[Family, dict[str, str]] = {family: {} for family in FAMILIES}
 
@@ -57,6 +62,27 @@ def register(family: Family, name: str, target: str) -> None:
 def registered() -> dict[Family, dict[str, str]]:
     """Backends registered by `register`, for handing them to the agent."""
     return {family: dict(backends) for family, backends in _registered.items()}
+
+
+def plugins() -> dict[str, str]:
+    """Backends of others than this package, "vswitches mine" -> what an equal one has in common.
+
+    Of a package that is its name and version; of a module that a conftest names, its content. One
+    that cannot be found here is left out.
+    """
+    found: dict[str, str] = {}
+    for family in FAMILIES:
+        for name, point in _from_packages(family).items():
+            if point.dist is not None and point.dist.name != OWN_PACKAGE:
+                found[f"{family} {name}"] = f"{point.dist.name} {point.dist.version}"
+        for name, target in _registered[family].items():
+            module = target.partition(":")[0]
+            with suppress(ImportError, ValueError, OSError):
+                spec = importlib.util.find_spec(module)
+                if spec is not None and spec.origin is not None:
+                    digest = sha256(Path(spec.origin).read_bytes()).hexdigest()[:12]
+                    found[f"{family} {name}"] = f"module {module} {digest}"
+    return found
 
 
 def names(family: Family) -> tuple[str, ...]:

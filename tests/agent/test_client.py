@@ -7,13 +7,16 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.fakes.machine import facts
+from vnetperf import registry
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent.agent import Agent
@@ -223,6 +226,132 @@ def test_closing_is_idempotent_and_needs_no_agent(client: AgentClient, loop: Loo
     client.close()
     client.close()
     assert client._channel is None
+
+
+@pytest.fixture
+def far(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> AgentClient:
+    """A client whose agent is on another machine, as it seems."""
+    monkeypatch.setattr(agent_module, "is_root", lambda: False)  # it restores nothing
+    gateway = SimpleNamespace(remote_exec=lambda program: loop)
+    group = SimpleNamespace(makegateway=lambda spec: gateway, terminate=lambda timeout: None)
+    monkeypatch.setattr("execnet.Group", lambda: group)
+    return AgentClient(Testbed(agent=AgentConfig(transport="ssh=lab1")))
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "says"),
+    [(365 * 86_400, "365 days ahead of"), (-7200, "2 hours behind"), (-30, "")],
+)
+def test_a_host_whose_clock_is_far_off_is_refused_and_can_be_restored(
+    far: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch, ahead_s: float, says: str
+) -> None:
+    monkeypatch.setattr(loop.agent, "call_clock", lambda: time.time() + ahead_s)
+    if not says:
+        clock = far.inventory().record["clock"]
+        assert isinstance(clock, dict)
+        assert abs(clock["offset_s"] - ahead_s) <= clock["bound_s"] + 1e-6
+        assert far.clocks()[""].bound_s < 1
+        return
+    with pytest.raises(HostError, match=says) as refused:
+        far.inventory()
+    assert (refused.value.where, "timedatectl" in refused.value.cure) == ("ssh=lab1", True)
+    assert far.hello()["troubles"] == []  # as `vnetperf restore` does
+
+
+def test_records_of_another_machine_have_the_controllers_time(
+    far: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed: list[float] = []
+    monkeypatch.setattr(loop.agent, "call_clock", lambda: time.time() - 600)
+    monkeypatch.setattr(client_module, "replay_record", lambda r: replayed.append(r["created"]))
+    far.hello()
+    loop.answers.append(json.dumps({"event": "log", "record": {"created": 1000.0}}))
+    far.inventory()
+    assert replayed == [pytest.approx(1600.0, abs=0.5)]
+
+
+@pytest.mark.parametrize("there", ["mine-package 1.1", ""])
+def test_plugins_of_another_machine_are_compared(
+    far: AgentClient, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    theirs = {"vswitches mine": there, "collectors more": "more 1"} if there else {}
+    answers = iter((theirs, {"vswitches mine": "mine-package 1.2"}))  # the agent is called first
+    monkeypatch.setattr(registry, "plugins", lambda: next(answers))
+    with pytest.raises(HostError) as refused:
+        far.inventory()
+    assert (
+        f"plugins are not those of this machine: vswitches mine is {there or 'not there'}, here"
+        in refused.value.what
+    )
+    assert refused.value.where == "ssh=lab1"
+    assert "install the same packages" in refused.value.cure
+
+
+def test_a_plugin_of_a_conftest_is_compared_by_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {family: {} for family in registry.FAMILIES})
+    registry.register("vswitches", "mine", "tests.fakes.backends:Some")
+    registry.register("vswitches", "gone", "no_such_module_at_all:Some")
+    assert registry.plugins().keys() == {"vswitches mine"}
+    assert registry.plugins()["vswitches mine"].startswith("module tests.fakes.backends ")
+
+
+def test_an_agent_that_refuses_the_greeting_is_not_called_without_one(
+    far: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "__version__", "0.0.1")
+    for _ in range(2):  # it was taken for greeted the second time
+        with pytest.raises(HostError, match=r"the controller is vnetperf 0\.0\.1"):
+            far.inventory()
+        assert far._channel is None
+
+
+@pytest.mark.parametrize(
+    ("there", "says", "cure"),
+    [
+        ("echo 'sh: 1: /x/python: not found' >&2; exit 127", "there is no Python", "//python="),
+        ("echo 'sudo: a password is required' >&2; exit 1", "a password is req", "security.md"),
+        ("echo 3 9", "Python 3.9 there is too old", "install Python 3.11"),
+    ],
+)
+def test_why_no_agent_starts_on_a_host_that_can_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, says: str, cure: str
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\n{there}\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    client = AgentClient(Testbed(agent=AgentConfig(transport="ssh=lab1//python=sudo -n /x/python")))
+    with pytest.raises(HostError) as refused:
+        client.hello()
+    assert says in refused.value.what
+    assert cure in refused.value.cure
+    assert refused.value.where == "ssh=lab1//python=sudo -n /x/python"
+    assert client._channel is None
+
+
+def test_a_full_disk_is_named_with_the_directory(
+    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(testbed: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(loop.agent, "call_inventory", full)
+    usage = SimpleNamespace(free=0)
+    monkeypatch.setattr(agent_module.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(HostError, match="a disk is full") as refused:
+        client.inventory()
+    assert f"({loop.agent.roots.state} and {loop.agent.roots.run})" in refused.value.what
+    assert "make room there" in refused.value.cure
+
+
+def test_the_launchers_agent_starts_no_program_for_another_host(
+    client: AgentClient, loop: Loop
+) -> None:
+    loop.agent.restricted = True
+    with pytest.raises(HostError, match="starts no endpoints for other hosts"):
+        client.call("open_end", number=0, at=["", "", "", ""])
+    with pytest.raises(HostError, match="there is no endpoint"):
+        client.call("at_end", do="run", argv=["id"])
 
 
 class Deployed:

@@ -12,16 +12,19 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf import config
+from vnetperf import config, registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.agent.hosts import HostsClient, connect, merge_counts
 from vnetperf.analysis.goals import cpu_by_role
+from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.model.errors import DutError, HostError, full_text
+from vnetperf.model.outcomes import Figures, TransferSpec
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Program, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
     HopCounters,
@@ -64,6 +67,11 @@ class FakeHost:
             "facts": self.facts,
             "counters": lambda: {},
             "learn": lambda: {},
+            "open_end": lambda: {
+                "what": f"namespace at port {args['number']}",
+                **{"netdev": "e", "processors": "1"},
+            },
+            "at_end": lambda: self.at_end(**args),  # type: ignore[attr-defined]  # of a fixture
             "begin_watch": lambda: "",
             "end_watch": lambda: TrialResult(directions=()).model_dump(mode="json"),
         }
@@ -73,11 +81,13 @@ class FakeHost:
         own = {"vswitch": {"on": self.name}, "vnfs": [{"on": self.name}], "wire": "veth"}
         return ScenarioFacts(scenario="v2p2v_bridge", facts=own).model_dump(mode="json")
 
-    def hello(self) -> dict[str, Any]:
+    def require_fit(self) -> None:
         answer = self.answers.get((self.name, "hello"))
         if isinstance(answer, BaseException):
             raise answer
-        return {}
+
+    def clocks(self) -> dict[str, ClockOffset]:
+        return {"": ClockOffset(offset_s=2.0, bound_s=0.1)} if self.name == "west" else {}
 
     def inventory(self) -> MachineFacts:
         self.calls.append((self.name, "inventory"))
@@ -152,6 +162,29 @@ def test_a_host_that_is_not_there_is_named_before_any_is_looked_at(hosts: HostsC
         hosts.inventory()
     assert failed.value.where == "host west, ssh=x"
     assert called() == []
+
+
+def test_all_hosts_that_cannot_be_had_are_named_at_once(hosts: HostsClient) -> None:
+    FakeHost.answers["east", "hello"] = HostError("its clock is 365 days behind", where="ssh=x")
+    FakeHost.answers["west", "hello"] = HostError("no Python", where="ssh=y", cure="install it")
+    with pytest.raises(HostError) as failed:
+        hosts.inventory()
+    text = full_text(failed.value)
+    assert "host east, ssh=x: its clock" in text
+    assert "and host west, ssh=y: no Python\n  cure: install it" in text
+
+
+def test_a_full_disk_of_one_host_has_the_others_restored(hosts: HostsClient) -> None:
+    planned = plan(hosts)
+    FakeHost.answers["west", "open"] = HostError("a disk is full (/run/x)", cure="make room")
+    with pytest.raises(HostError, match="a disk is full") as failed:
+        hosts.deploy(planned)
+    assert failed.value.where == "host west"
+    assert ("east", "teardown") in called()
+
+
+def test_clocks_are_those_of_hosts_on_other_machines(hosts: HostsClient) -> None:
+    assert hosts.clocks() == {"west": ClockOffset(offset_s=2.0, bound_s=0.1)}
 
 
 def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other(
@@ -271,6 +304,86 @@ def test_a_dut_that_died_at_another_host_is_the_cause() -> None:
     dead = TrialResult(directions=(), failed="dut", failure="vnf0 has ended")
     merged = merge_counts(counts("phy0"), {"west": dead})
     assert (merged.failed, merged.failure) == ("dut", "host west: vnf0 has ended")
+
+
+class FakeTool(EndpointTool):
+    """A tool whose server listens at once, and whose client sends one octet a second."""
+
+    name, programs, kinds = "fake", (Program(name="fake"),), ("TCP_STREAM",)
+    version_argv = ("fake", "--version")
+
+    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        return ("fake", "--server", at.server)
+
+    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        return ("fake", "--client", at.server, at.client)
+
+    def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
+        return Figures(bits_per_second=8.0)
+
+
+@pytest.fixture
+def ends(hosts: HostsClient, monkeypatch: pytest.MonkeyPatch) -> HostsClient:
+    """Hosts with an endpoint each, where programs end at the second look."""
+    monkeypatch.setattr(registry, "load", lambda family, name, load=registry.load: (
+        FakeTool if name == "fake" else load(family, name)
+    ))  # fmt: skip
+    monkeypatch.setattr(transfers, "listening_ports", lambda place, *, udp: ports)
+    monkeypatch.setattr("vnetperf.agent.hosts.LOOK_AGAIN_S", 0.0)
+    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    FakeHost.calls.clear()
+    ports: set[int] = set()
+
+    def at_end(host: FakeHost, do: str, **args: Any) -> Any:
+        started = host.__dict__.setdefault("started", [])
+        if do == "start":
+            started.append(args["argv"])
+            if "--server" in args["argv"]:
+                ports.update(range(5000, 30_001))
+            return len(started) - 1
+        looks = host.__dict__.setdefault("looks", [])
+        looks += ["look"] * (do == "look")
+        ended = 0 if len(looks) > 3 else None
+        codes = [None if "--server" in argv else ended for argv in started]
+        usual = {"look": [codes, len(looks)], "cpu": [0.5, 0.25], "output": "text", "run": "1.0"}
+        return usual.get(do)
+
+    monkeypatch.setattr(FakeHost, "at_end", at_end, raising=False)
+    return hosts
+
+
+SPECS = [TransferSpec(tool="fake", kind="TCP_STREAM", duration_s=1).model_dump(mode="json")]
+
+
+def test_endpoints_on_two_hosts_talk(ends: HostsClient) -> None:
+    (found,) = ends.call("transfer", specs=SPECS, server="far")
+    assert found["bits_per_second"] == 8.0
+    assert (found["client"]["place"], found["server"]["place"]) == (
+        *("namespace at port 0 on east", "namespace at port 1 on west"),
+    )
+    assert (found["client"]["user_s"], found["server"]["user_s"]) == (0.5, 0.0)
+    east, west = (client.__dict__["started"] for client in ends.clients.values())
+    assert east == [["fake", "--client", "198.19.0.1", "198.18.0.1"]]
+    assert west == [["fake", "--server", "198.19.0.1"]]
+    assert called()[:2] == [("east", "open_end"), ("west", "open_end")]
+    assert called()[-2:] == [("west", "close_end"), ("east", "close_end")]
+
+
+def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None:
+    FakeHost.answers["west", "check_alive"] = DutError("ovs-vswitchd has ended")
+    FakeHost.answers["east", "open_end"] = DutError("nothing has arrived")
+    with pytest.raises(DutError, match="ovs-vswitchd has ended") as failed:
+        ends.call("transfer", specs=SPECS, server="far")
+    assert failed.value.where == "host west"
+
+
+def test_endpoints_of_a_tester_on_its_own_host_are_there(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts, "phy2phy_bridge"))
+    FakeHost.calls.clear()
+    hosts.call("transfer", specs=SPECS, server="far")
+    assert called() == [("east", "transfer")]
+    with pytest.raises(HostError, match="not carried over several hosts"):
+        hosts.call("transfer", specs=SPECS, server="vnf")
 
 
 class FakeGateway:

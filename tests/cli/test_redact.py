@@ -14,7 +14,7 @@ from vnetperf import cli
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.host import kernel
 from vnetperf.model.result import RunResults
-from vnetperf.model.testbed import AgentConfig
+from vnetperf.model.testbed import AgentConfig, Testbed
 from vnetperf.results import redaction
 from vnetperf.results.folder import read_run
 from vnetperf.results.log import LOG_NAME, lines_of, read_log
@@ -64,6 +64,7 @@ CANARIES = {
     "an FQDN in a failure": "nas01.acmecorp.com",
     "a disk of a user": "/vm/jqdoe/golden.qcow2",
     "an option in a guest": "acmekey",
+    "another host": "qx9-node4",
 }
 PARTS = ("acmecorp", "jqdoe", "labadmin", "AcmeSecret", "acmewidget", "golden", "tok3nABC", "nas01")
 C = CANARIES
@@ -142,6 +143,7 @@ def with_names(record: Record) -> Record:
             "programs": {"testpmd": {"path": C["a program"], "build id": "4f5e" * 10}},
             "container": f"docker-{C['a container']}.scope",
             "machine": C["a machine-id"],
+            "other hosts": {"east": {"hostname": C["another host"], "load": C["another host"]}},
         }
         return record.model_copy(update={"facts": facts})
     if isinstance(record, ScenarioRecord):
@@ -241,6 +243,20 @@ def test_what_bears_on_results_stays_in_command_lines(copied: dict[str, str]) ->
         "(redacted) (redacted) isolcpus=1-3 quiet " + "(redacted) " * 7 + "hugepages=4"
     )
     assert results.environment["programs"]["testpmd"]["build id"] == "4f5e" * 10
+
+
+def test_how_several_hosts_are_reached_has_tokens(run: Path) -> None:
+    first, *others = read_log(run / LOG_NAME)
+    assert isinstance(first, RunRecord)
+    hosts = {
+        name: {"transport": f"ssh={user}@{name}.lab//python=/opt/{user}/python"}
+        for name, user in (("qa1", "jdoe"), ("qa2", "jroe"))
+    }
+    cables = [{"ends": [f"qa1:c{n}", f"qa2:c{n}"]} for n in (0, 1)]
+    testbed = Testbed.model_validate({"name": "t", "hosts": hosts, "cables": cables})
+    records = [first.model_copy(update={"testbed": testbed}), *others]
+    text = redaction.Redactor(records).redacted()[0].model_dump_json()
+    assert not re.search(r"jdoe|jroe|qa\d\.lab", text)
 
 
 def test_known_options_of_the_kernel_are_those_that_the_facts_explain() -> None:

@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.machine import facts as machine
 from vnetperf import config
-from vnetperf.deployment.endpoints import endpoint_processors, why_no_endpoints
+from vnetperf.deployment.endpoints import (
+    addresses_apart,
+    endpoint_processors,
+    processors_apart,
+    why_no_endpoints,
+)
+from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.model.deployment import ACROSS, make_deployment
+from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CpuFacts, MachineFacts, Testbed
 from vnetperf.runner.scenarios import make_scenario
@@ -62,3 +71,74 @@ def test_ends_have_the_testers_processors_and_those_that_nobody_has(
     cpus: int, cores: dict[str, tuple[int, ...]], both: tuple[tuple[int, ...], ...]
 ) -> None:
     assert endpoint_processors(plan(cores, (0,)), facts(cpus)) == both
+
+
+def plan_over(name: str, testbed: str = "two-hosts") -> Plan:
+    """A plan of endpoints on two hosts."""
+    loaded = config.load({"testbed": testbed, "wire": "veth"}, environment={})
+    one = machine(8)
+    both = one.model_copy(update={"hosts": {"east": one, "west": one}})
+    return make_plan(make_scenario(name, loaded), loaded.testbed, both)
+
+
+@pytest.mark.parametrize("name", ["p2c2p_bridge", "p2c2p_dpdk", "v2c2v_bridge", "v2c2v_macvtap"])
+def test_each_host_has_a_vswitch_and_one_endpoint(name: str) -> None:
+    plan = plan_over(name)
+    east, west = plan.hosts
+    assert [(p.host, p.parts, p.ends) for p in plan.hosts] == [
+        ("east", ("dut",), (0,)),
+        ("west", ("dut",), (1,)),
+    ]
+    assert [str(use) for use in east.cables] == ["phy1: c0 to west:c0"]
+    assert [use.port for use in west.cables] == [2]
+    assert not any("tester" in role for role in east.placement.cores)
+    ends = plan.scenario.deployment.ends
+    assert plan.host_of[str(ends[0])] == "east"
+    assert plan.host_of[str(ends[1])] == "west"
+
+
+@pytest.mark.parametrize(
+    ("name", "testbed", "says"),
+    [
+        ("v2c2v_dpdk", "two-hosts", "offers vhost-user to VNFs, and an endpoint here is a names"),
+        ("p2c2p_sriov", "two-hosts", "sriov"),
+        ("p2c2p_bridge", "local", "needs two hosts with a cable"),
+    ],
+)
+def test_endpoints_that_cannot_be_on_two_hosts_are_refused(
+    name: str, testbed: str, says: str
+) -> None:
+    with pytest.raises(CapabilityError, match=says):
+        plan_over(name, testbed)
+
+
+@pytest.mark.parametrize("name", ACROSS)
+def test_where_endpoints_are_apart_there_is_no_tester(name: str) -> None:
+    assert make_deployment(name).apart
+    assert not make_deployment("v2p2v").apart
+    loaded = config.load({"testbed": "two-hosts"}, environment={})
+    with pytest.raises(CapabilityError, match=r"testcases/test_endpoints\.py"):
+        make_loop_plan(make_scenario(f"{name}_bridge", loaded), loaded.testbed, machine())
+
+
+@pytest.mark.parametrize("vswitch", ["bridge", "macvtap"])  # the second steers by address
+def test_endpoints_on_two_hosts_address_each_other(vswitch: str) -> None:
+    first, second = addresses_apart(scenario(f"v2c2v_{vswitch}"))
+    assert (first.peer_mac, first.peer) == (second.mac, second.address)
+    assert (second.peer_mac, second.peer) == (first.mac, first.address)
+    assert first.mac != second.mac
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cores", "both"),
+    [
+        (2, {}, ((0,), (1,))),
+        (2, {"east:pmd": (0,), "pmd": (1,)}, ((0,), (1,))),
+        (4, {"pmd": (1,)}, ((2,), (3,))),
+    ],
+)
+def test_ends_on_two_hosts_share_out_what_nobody_has(
+    cpus: int, cores: dict[str, tuple[int, ...]], both: tuple[tuple[int, ...], ...]
+) -> None:
+    found = (processors_apart(plan(cores, (0,)), facts(cpus), number) for number in (0, 1))
+    assert tuple(found) == both

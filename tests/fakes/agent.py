@@ -21,7 +21,7 @@ from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.outcomes import Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
     HopCounters,
@@ -186,6 +186,10 @@ class FakeAgent:
         self._note(f"{name} {args.get('server', '')}")
         specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
         return [transfer_of(spec).model_dump(mode="json") for spec in specs]
+
+    def clocks(self) -> dict[str, ClockOffset]:
+        """Nothing: it is on this machine."""
+        return {}
 
     def teardown(self) -> list[str]:
         self._note("teardown")

@@ -124,6 +124,44 @@ def test_a_host_that_is_killed_leaves_no_hugepages_to_the_other(
     assert left() == []
 
 
+@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+@pytest.mark.parametrize("scenario", ["p2c2p_bridge", "v2c2v_bridge"])
+def test_sockets_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged) -> None:
+    cases = (f"{scenario} and test_messages and TCP_STREAM", "--message-sizes=1024")
+    run = start(
+        *("-k", *cases, *TWO_HOSTS[:1]),
+        *("--instances=2", "--endpoint-tool=iperf3"),
+        "testcases/test_endpoints.py",
+    )
+    assert run.finish(120) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (found,) = run.json()["transfers"]
+    (transfer,) = found["transfers"]
+    assert transfer["bits_per_second"] > 0
+    assert len(transfer["flows"]) == 2
+    assert transfer["client"]["place"] == "namespace at port 0 on east"
+    assert transfer["server"]["place"] == "namespace at port 1 on west"
+    assert transfer["server"]["user_s"] + transfer["server"]["system_s"] > 0
+
+
+@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+def test_a_host_that_is_killed_while_sockets_talk_is_named(
+    start: Start, unchanged: Unchanged
+) -> None:
+    run = start(
+        *("-k", "p2c2p_bridge and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
+        *("--message-sizes=1024", "--endpoint-tool=iperf3"),
+        "testcases/test_endpoints.py",
+    )
+    run.wait_for(lambda records: any(record["type"] == "scenario" for record in records))
+    os.kill(owner("west"), signal.SIGKILL)
+    run.finish(120)
+    assert "host west" in run.output
+    assert unchanged() == ()
+    assert left() == []
+
+
 def test_doctor_looks_at_all_hosts(unchanged: Unchanged) -> None:
     found = vnetperf("doctor", "--testbed", "two-hosts")
     assert found.returncode == 0, found.stderr

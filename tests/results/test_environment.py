@@ -13,6 +13,7 @@ from vnetperf.results.environment import (
     ABSENT,
     VOLATILE,
     FactDifference,
+    comparability,
     environment_differences,
     scenario_differences,
     tree_differences,
@@ -67,6 +68,34 @@ def test_hugepages_are_told_apart_by_node_and_size() -> None:
 
     [found] = environment_differences(run(pools(0, 8)), run(pools(4, 16)))
     assert found == FactDifference("environment.memory.hugepages[1 2048].total", 8, 16)
+
+
+def of_hosts(east: str, west: str, **more: Any) -> RunResults:
+    """A run with the tester on one host and the DUT on another, by their serial numbers."""
+
+    def machine(serial: str) -> dict[str, Any]:
+        return {"hostname": "lab", "firmware": {"serial": serial}, "uptime_s": len(serial)}
+
+    environment = {**machine(west), "host": "west", "other hosts": {"east": machine(east)}, **more}
+    plan = {"hosts": [{"host": "east", "parts": ["tester"]}, {"host": "west", "parts": ["dut"]}]}
+    return run(environment, scenarios=[ScenarioFacts(scenario="pvp_dpdk", plan=plan)])
+
+
+def test_results_are_of_one_machine_only_where_all_hosts_are() -> None:
+    def machine(results: RunResults) -> str:
+        return comparability(results, "pvp_dpdk")["machine"]
+
+    same = of_hosts("A", "B")
+    assert machine(same) == machine(of_hosts("A", "B")) == "tester on A; dut on B"
+    assert machine(of_hosts("C", "B")) != machine(same)
+    assert machine(of_hosts("B", "A")) != machine(same)
+    assert machine(run({"firmware": {"serial": "B"}})) == "B" != machine(same)
+
+
+def test_what_is_volatile_is_so_on_every_host() -> None:
+    clocks = {"clocks at the end": {"east": {"offset_s": 1.0, "bound_s": 0.1}}}
+    found = environment_differences(of_hosts("A", "B"), of_hosts("AAA", "B", **clocks))
+    assert [one.path for one in found] == ["environment.other hosts.east.firmware.serial"]
 
 
 def test_settings_count_and_where_results_go_does_not() -> None:

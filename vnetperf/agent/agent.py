@@ -9,10 +9,12 @@ is deployed is taken away; when this process is killed, its guardian does it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -36,6 +38,7 @@ from vnetperf.agent.launcher import (
 from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.endpoints import EndAddresses, EndHere
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import DutWatch, begin_watch, check_path, end_watch, learn
@@ -67,6 +70,8 @@ LOOK_S = 1.0
 LOOK_COUNTS_S = 5.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
+#: A disk with less is full for a run's journal, octets.
+SPARE_OCTETS = 1 << 20
 #: What is restored when no scenario was deployed.
 CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
@@ -96,6 +101,7 @@ class Channel(Protocol):
 CALLS = frozenset(
     [
         "hello",
+        "clock",
         "inventory",
         "deploy",
         "open",
@@ -111,6 +117,10 @@ CALLS = frozenset(
         "captured",
         "users_transfer",
         "transfer",
+        "open_end",
+        "at_end",
+        "close_end",
+        "check_alive",
         "calibrate",
         "teardown",
     ]
@@ -246,6 +256,7 @@ class Agent:
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
         self._watching: DutWatch | None = None
+        self._end: EndHere | None = None
         self._moves = 0
         #: Why directories of the controller's import path were left out.
         self._left_out: list[str] = []
@@ -298,10 +309,22 @@ class Agent:
             log.exception("call %s failed", message["call"])
             what = f"{type(error).__name__}: {error}"
             cure = "remove the cause; run.log has the place in the program"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                what = f"a disk is full{self._full_places()}: {error}"
+                cure = "make room there, and run the case again"
             return {
                 "error": {"class": "HostError", "what": what, "where": message["call"]}
                 | {"accepted": "", "cure": cure}
             }
+
+    def _full_places(self) -> str:
+        """Directories of this agent's that are on a full disk, for an error."""
+        places = []
+        for place in (self.roots.state, self.roots.run):
+            there = next(p for p in (place, *place.parents) if p.exists())
+            if shutil.disk_usage(there).free < SPARE_OCTETS:
+                places.append(str(place))
+        return f" ({' and '.join(places)})" if places else ""
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
@@ -383,9 +406,14 @@ class Agent:
                 **asdict(report),
                 "restored": [{**asdict(o), "troubles": o.troubles} for o in report.restored],
             },
+            "plugins": registry.plugins(),
             "last": read_last(self.roots),
             "troubles": [*report.troubles, *(run.describe() for run in hung)],
         }
+
+    def call_clock(self) -> float:
+        """The time of this host's clock, seconds since 1970."""
+        return time.time()
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""
@@ -511,6 +539,57 @@ class Agent:
         found = transfer_endpoints(self._deployed("transfer"), requests, server, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
+    def call_open_end(self, number: int, at: list[str]) -> dict[str, str]:
+        """Put an endpoint here whose counterpart is on another host; what it is."""
+        if self.restricted:  # whoever calls chooses what is started in it
+            raise errors.HostError(
+                "the launcher starts no endpoints for other hosts",
+                where="open_end",
+                cure="run as root, or on a testbed of one host",
+            )
+        self.call_close_end()
+        deployment = self._deployed("open_end")
+        here = EndHere(
+            deployment.machine,
+            deployment.plan,
+            deployment.ends[number],
+            number,
+            EndAddresses(*at),
+        )
+        self._end = here
+        end = here.endpoint
+        return {"what": end.what, "netdev": end.netdev, "processors": end.place.processors}
+
+    def call_at_end(self, do: str, argv: Sequence[str] = (), program: int = 0, by: int = 0) -> Any:
+        """Do something at the endpoint here, or with a program that was started in it."""
+        if self._end is None:
+            raise errors.HostError("there is no endpoint", where="at_end")
+        if do == "run":
+            return self._end.endpoint.place.run(argv)
+        if do == "start":
+            return self._end.start(f"end-{Path(argv[0]).name}", argv)
+        if do == "look":
+            return self._end.look()
+        started = self._end.program(program)
+        if do == "cpu":
+            time_s = started.cpu()
+            return None if time_s is None else [time_s.user_s, time_s.system_s]
+        if do == "output":
+            return started.output()
+        if do == "end":
+            return started.end(signal.Signals(by))
+        raise errors.HostError("nothing of that name is done", where=f"at_end, {do}")
+
+    def call_close_end(self) -> None:
+        """Take the endpoint away; the deployment stays."""
+        end, self._end = self._end, None
+        if end is not None:
+            end.close()
+
+    def call_check_alive(self) -> None:
+        """Fail with what of the DUT here has died."""
+        self._deployed("check_alive").check_alive()
+
     def _deployed(self, what: str) -> LiveDeployment:
         if self.deployment is None:
             raise errors.HostError("no scenario is deployed", where=what)
@@ -553,7 +632,7 @@ class Agent:
     def call_teardown(self) -> list[str]:
         """Take the deployment away, if there is one."""
         deployment, self.deployment = self.deployment, None
-        self._watching = None
+        self._watching = self._end = None  # its programs and namespace end with the run
         return deployment.teardown() if deployment is not None else []
 
 

@@ -23,7 +23,7 @@ from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec
 
 _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
@@ -48,6 +48,16 @@ SSH_OPTIONS = (
     "-o ServerAliveInterval=5 -o ServerAliveCountMax=6"
 )
 RESTORED = "the machine has been restored"
+#: Looks at a host's clock; the one with the shortest round trip counts.
+CLOCK_LOOKS = 5
+#: A clock that is farther off than this gives files, journals and certificates there a wrong time,
+#: seconds.
+MOST_OFFSET_S = 3600.0
+#: Longest wait for the Python of a host whose agent did not start, seconds.
+PROBE_S = 20.0
+#: Oldest Python that an agent runs on.
+LEAST_PYTHON = (3, 11)
+_PROBE = "import sys; print(*sys.version_info[:2])"
 Event = Callable[[dict[str, Any]], None]
 
 
@@ -76,6 +86,14 @@ class _Heartbeat:
     def end(self) -> None:
         """No more beats."""
         self._over.set()
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its largest unit: "365 days", "2 hours", "90 s"."""
+    for unit, length in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _last_line(error: Exception) -> str:
@@ -122,6 +140,8 @@ class AgentClient:
         restored: What was restored of runs that died, one report for each agent that did.
         given_up: True while calls are ended from another thread: no new agent is started.
         process: Pid and start time of the agent, of the last one when it is gone.
+        clock: The host's clock against this machine's when the agent was greeted; None on this
+            machine, which has one clock.
         troubles: What of dead runs could not be undone, one sentence each.
         last_restore: What was found on the machine after the last run before: its id, when,
             troubles and differences; empty when nothing is known.
@@ -139,7 +159,9 @@ class AgentClient:
         self.process: tuple[int, ...] = ()
         self.troubles: tuple[str, ...] = ()
         self.last_restore: dict[str, Any] = {}
+        self.clock: ClockOffset | None = None
         self._greeted: dict[str, Any] = {}
+        self._unfit: errors.HostError | None = None
         self._heartbeat: _Heartbeat | None = None
         self._group: Any = None
         self._channel: Any = None
@@ -166,8 +188,8 @@ class AgentClient:
         except errors.VnetperfError:
             self._drop()
             raise
-        except (OSError, EOFError, execnet.HostNotFound) as error:
-            self._drop()
+        except (OSError, EOFError, AssertionError, execnet.HostNotFound) as error:
+            self._drop()  # an AssertionError is execnet's, of a shell there that prints
             raise self._cannot_start(error) from error
         path = [p for p in sys.path if p] if self._is_here else []
         # While the new agent starts nobody looks at the old one, which may be stopped still.
@@ -175,22 +197,61 @@ class AgentClient:
         try:
             hello = {"path": path, "plugins": registry.registered(), "predecessor": predecessor}
             hello["version"] = __version__
+            if not self._is_here:
+                with contextlib.suppress(errors.VnetperfError):  # of another version, says hello
+                    self.clock = self._look_at_clock()
             answer = self._exchange("hello", 0.0, hello)
         except _AgentDiedError as error:
             self.abort()
             raise self._cannot_start(error) from None
+        except errors.VnetperfError:  # it is not to be called without having been greeted
+            self.abort()
+            raise
         finally:
             self.process = predecessor  # whose end the next start sees to, if this one failed
         for report in answer["restored"]["restored"] if predecessor else ():
             found = {key: report[key] for key in ("troubles", "differences")}
             self.on_event({"event": "restored", "scenario": "an agent that died", **found})
-        self._greeted = answer
+        self._greeted, self._unfit = answer, self._why_unfit(answer)
         self.process = tuple(answer["process"])
         self.troubles = tuple(answer["troubles"])
         self.last_restore = dict(answer["last"])
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel
+
+    def _look_at_clock(self) -> ClockOffset:
+        looks = []
+        for _ in range(CLOCK_LOOKS):
+            sent = time.time()
+            there = float(self._exchange("clock", 0.0, {}))
+            half = (time.time() - sent) / 2
+            looks.append(ClockOffset(offset_s=there - sent - half, bound_s=half))
+        return min(looks, key=lambda look: look.bound_s)
+
+    def _why_unfit(self, greeted: dict[str, Any]) -> errors.HostError | None:
+        """Why nothing can be measured with an agent of another machine, though it restores it."""
+        if self._is_here:
+            return None
+        offset_s = self.clock.offset_s if self.clock is not None else 0.0
+        if abs(offset_s) > MOST_OFFSET_S:
+            return errors.HostError(
+                f"its clock is {duration(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'}"
+                " this machine's",
+                where=self.testbed.agent.transport,
+                accepted=f"at most {duration(MOST_OFFSET_S)}",
+                cure="set the one that is wrong, e.g. `timedatectl set-ntp true`",
+            )
+        mine, theirs = registry.plugins(), greeted.get("plugins", {})
+        other = {name: theirs.get(name, "not there") for name in mine}
+        wrong = [f"{n} is {other[n]}, here {mine[n]}" for n in mine if other[n] != mine[n]]
+        if not wrong:
+            return None
+        return errors.HostError(
+            f"its plugins are not those of this machine: {'; '.join(wrong)}",
+            where=self.testbed.agent.transport,
+            cure="install the same packages in the Python there, or leave the plugin out here",
+        )
 
     def _require_wanted(self) -> None:
         if self.given_up:
@@ -214,11 +275,50 @@ class AgentClient:
                 accepted=f"a host that `ssh -o BatchMode=yes {to} true` reaches without a question",
                 cure="log in once by hand, so that its key is known and yours is accepted there",
             )
+        found = ("", "") if self._is_here else self._why_no_python()
         return errors.HostError(
-            f"the agent cannot be started: {_last_line(error)}",
+            f"the agent cannot be started: {found[0] or _last_line(error)}",
             where=where,
-            cure="check that this Python and vnetperf are installed there",
+            cure=found[1] or "check that this Python and vnetperf are installed there",
         )
+
+    def _why_no_python(self) -> tuple[str, str]:
+        """What is wrong with the Python of a host that can be reached, and the cure; or "" twice.
+
+        A connection that ends gives no reason, so that the host is called once more for it.
+        """
+        import execnet  # noqa: PLC0415 - not needed to plan or to report
+
+        spec = execnet.XSpec(self._specification())
+        python = spec.python or "python"
+        argv = ["ssh", *str(spec.ssh).split(), f"{python} -c '{_PROBE}'"]
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, check=False, timeout=PROBE_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error), ""
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        if sudo := [line for line in lines if line.startswith("sudo:")]:
+            return (
+                f"sudo does not start it there: {sudo[-1].removeprefix('sudo:').strip()}",
+                "allow that user `sudo -n` without a password for the agent (docs/security.md)",
+            )
+        least = ".".join(map(str, LEAST_PYTHON))
+        cure = f"install Python {least} or newer with vnetperf there, and name it: "
+        cure += "//python=/path/to/python in the host's transport"
+        if done.returncode:
+            return f"there is no Python {python!r} there: {' / '.join(lines[-2:])}", cure
+        version = tuple(int(word) for word in done.stdout.split()[-2:] if word.isdecimal())
+        if version and version < LEAST_PYTHON:
+            return f"Python {'.'.join(map(str, version))} there is too old", cure
+        return "", ""
+
+    def require_fit(self) -> None:
+        """Start the agent; refuse one that nothing can be measured with, before anything is."""
+        self._connect()
+        if self._unfit is not None:
+            raise self._unfit
 
     def _specification(self) -> str:
         transport = self.testbed.agent.transport
@@ -242,7 +342,10 @@ class AgentClient:
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         """Call the agent and wait for its answer."""
-        self._connect()
+        if name == "teardown":
+            self._connect()
+        else:
+            self.require_fit()
         try:
             return self._exchange(name, length_s, args)
         except _AgentDiedError as error:
@@ -261,7 +364,9 @@ class AgentClient:
                 if "event" not in answer:
                     break
                 if answer["event"] == "log":
-                    replay_record(answer["record"])
+                    ahead_s = self.clock.offset_s if self.clock is not None else 0.0
+                    record = answer["record"]
+                    replay_record({**record, "created": record["created"] - ahead_s})
                 elif answer["event"] == "confirm":
                     with _end_of_agent(channel):
                         channel.send(json.dumps({"confirm": answer["number"]}))
@@ -320,7 +425,20 @@ class AgentClient:
     def inventory(self) -> MachineFacts:
         """Look at the machine."""
         answer = self.call("inventory", testbed=self.testbed.model_dump(mode="json"))
-        return MachineFacts.model_validate(answer)
+        found = MachineFacts.model_validate(answer)
+        if self.clock is None:
+            return found
+        clock = self.clock.model_dump(mode="json")
+        return found.model_copy(update={"record": {**found.record, "clock": clock}})
+
+    def clocks(self) -> dict[str, ClockOffset]:
+        """The clock against this machine's as it is now; nothing where there is one clock."""
+        if self._is_here or self._channel is None:
+            return {}
+        try:
+            return {"": self._look_at_clock()}
+        except _AgentDiedError as error:
+            raise self._died("clock", error) from None
 
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""

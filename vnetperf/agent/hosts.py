@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,12 +17,18 @@ from typing import Any, TypeVar
 
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
+from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
+from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import LEARNED_SHARE
-from vnetperf.model.errors import DutError, HostError, VnetperfError
+from vnetperf.host.links import LinkStatistics
+from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import DatapathWork, ThreadEvents, ThreadLoad, TrialResult, TrialSpec
+from vnetperf.results.environment import OTHER_HOSTS
+from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -120,9 +127,11 @@ class HostsClient:
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        found = [failure for failure in failures if failure is not None]
+        for failure in found[1:]:
+            found[0].add_note(f"  and {failure}")
+        if found:
+            raise found[0]
         return {host: future.result() for host, future in futures.items()}
 
     @contextlib.contextmanager
@@ -140,13 +149,18 @@ class HostsClient:
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
         # All agents first: a host that is not there is one message before anything else is done.
-        self._all({name: client.hello for name, client in self.clients.items()})
+        self._all({name: client.require_fit for name, client in self.clients.items()})
         found = self._all({name: client.inventory for name, client in self.clients.items()})
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
         main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
         others = {name: facts.record for name, facts in found.items() if name != main}
-        record = {**found[main].record, "host": main, "other hosts": others}
+        record = {**found[main].record, "host": main, OTHER_HOSTS: others}
         return found[main].model_copy(update={"hosts": found, "record": record})
+
+    def clocks(self) -> dict[str, ClockOffset]:
+        """Clocks of hosts on other machines against this one's, as they are now."""
+        found = self._all({name: client.clocks for name, client in self.clients.items()})
+        return {host: clock for host, one in found.items() for clock in one.values()}
 
     def calibrate(
         self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
@@ -190,7 +204,8 @@ class HostsClient:
                 for part in plan.hosts
             }
         )
-        path_check = self._path_check(plan)
+        # Between endpoints nothing but they themselves can send.
+        path_check = {} if plan.scenario.deployment.apart else self._path_check(plan)
         found = self._all(
             {
                 part.host: partial(self.clients[part.host].call, "facts", path_check=path_check)
@@ -304,13 +319,68 @@ class HostsClient:
         return self.clients[self._plan.of_tester().host].captured()
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
-        """Nothing else is carried over several hosts."""
-        del length_s, args
+        """Transfers between endpoints; nothing else is carried over several hosts."""
+        plan = self._plan
+        if name == "transfer" and plan is not None and args["server"] == "far":
+            specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
+            try:
+                with self._cleaned_up():
+                    if plan.scenario.deployment.apart:
+                        found = self._transfer(plan, specs)
+                        return [one.model_dump(mode="json") for one in found]
+                    with _at(plan.of_tester().host):  # which has both ends
+                        of_tester = self.clients[plan.of_tester().host]
+                        return of_tester.call(name, length_s=length_s, **args)
+            except (DutError, GeneratorError) as error:
+                raise self._cause(plan, error) from None
+            except HostError:  # a host is gone: the others have no use without it
+                self._take_away()
+                raise
         raise HostError(
             "this measurement is not carried over several hosts",
             where=name,
             cure="choose a testbed of one host",
         )
+
+    def _transfer(self, plan: Plan, specs: Sequence[TransferSpec]) -> list[Transfer]:
+        """Transfers between an endpoint on one host and one on another."""
+        looked = time.monotonic()
+
+        def watch() -> None:
+            nonlocal looked
+            if time.monotonic() > looked + agent.LOOK_S:
+                looked = time.monotonic()
+                self._check_alive(plan)
+
+        host_of = {number: part.host for part in plan.hosts for number in part.ends}
+        with contextlib.ExitStack() as opened:
+            first, second = (
+                opened.enter_context(self._end(host_of[number], number, at))
+                for number, at in enumerate(addresses_apart(plan.scenario))
+            )
+            return Exchange(EndpointPair(first, second), watch).run(specs)
+
+    @contextlib.contextmanager
+    def _end(self, host: str, number: int, at: EndAddresses) -> Iterator[Endpoint]:
+        with _at(host):
+            found = self.clients[host].call("open_end", number=number, at=list(at))
+            place = _PlaceAt(self.clients[host], host, found["processors"])
+            try:
+                yield Endpoint(f"{found['what']} on {host}", place, at.address, found["netdev"])
+            finally:
+                self.clients[host].call("close_end")
+
+    def _check_alive(self, plan: Plan) -> None:
+        duts = [part.host for part in plan.hosts if part.has_dut]
+        self._all({host: partial(self.clients[host].call, "check_alive") for host in duts})
+
+    def _cause(self, plan: Plan, error: VnetperfError) -> VnetperfError:
+        """The error of a part that has died on any host, rather than what was seen of it."""
+        try:
+            self._check_alive(plan)
+        except VnetperfError as found:
+            return found
+        return error
 
     def teardown(self) -> list[str]:
         """Take the deployment away on all hosts, the first one locked last."""
@@ -348,9 +418,10 @@ class HostsClient:
 
 def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Facts of a deployment over hosts, as those of one host, with each host's beside them."""
-    found: dict[str, Any] = {**of_host[plan.of_tester().host]}
     duts = [part.host for part in plan.hosts if part.has_dut]
-    first = plan.of_tester().host if plan.of_tester().has_dut else duts[0]
+    main = plan.of_tester().host or duts[0]
+    found: dict[str, Any] = {**of_host[main]}
+    first = main if main in duts else duts[0]
     found["vswitch"] = of_host[first]["vswitch"]
     found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     found["hosts"] = {
@@ -362,6 +433,92 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
         for part in plan.hosts
     }
     return found
+
+
+#: Oldest knowledge of what became of an endpoint's programs, and of what has arrived, seconds: each
+#: look takes processor time of a host where something is measured.
+LOOK_AGAIN_S = 0.15
+
+
+class _PlaceAt:
+    """An endpoint on another host, as a place."""
+
+    def __init__(self, client: AgentClient, host: str, processors: str) -> None:
+        self._client, self._host, self._processors = client, host, processors
+        self._looked, self._codes, self._arrived = float("-inf"), list[int | None](), 0
+
+    @property
+    def processors(self) -> str:
+        """Processors that programs may run on, and of which host."""
+        return f"{self._processors} of {self._host}"
+
+    def do(self, what: str, **args: Any) -> Any:
+        """Have something done there."""
+        with _at(self._host):
+            return self._client.call("at_end", length_s=30, do=what, **args)
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Run a tool to its end; its output."""
+        return str(self.do("run", argv=list(argv)))
+
+    def start(self, name: str, argv: Sequence[str]) -> EndpointProgram:
+        """Start a program."""
+        del name
+        number = int(self.do("start", argv=list(argv)))
+        self._looked = float("-inf")
+        return _ProgramAt(self, number)
+
+    def ended(self, number: int) -> int | None:
+        """Exit code of a program; None while it runs, or ran a moment ago."""
+        self._look()
+        return self._codes[number]
+
+    def received(self, netdev: str) -> int:
+        """Packets that have arrived."""
+        del netdev
+        self._look()
+        return self._arrived
+
+    def _look(self) -> None:
+        if time.monotonic() > self._looked + LOOK_AGAIN_S:
+            self._codes, self._arrived = self.do("look")
+            self._looked = time.monotonic()
+
+    def write(self, name: str, content: bytes) -> str:
+        """Endpoints on other hosts are given no files."""
+        raise HostError("no files are written there", where=f"host {self._host}, {name}")
+
+    def statistics(self) -> dict[str, LinkStatistics]:
+        """Statistics of other interfaces than an endpoint's are not asked for."""
+        raise HostError("statistics are not read there", where=f"host {self._host}")
+
+
+class _ProgramAt(EndpointProgram):
+    """A program of an endpoint on another host."""
+
+    def __init__(self, place: _PlaceAt, number: int) -> None:
+        self._place, self._number = place, number
+
+    def ended(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._place.ended(self._number)
+
+    def cpu(self) -> CpuTime | None:
+        """Processor time until now, or as last read before its end; None where it is unknown."""
+        found = self._place.do("cpu", program=self._number)
+        return None if found is None else CpuTime(*found)
+
+    def read_stat(self) -> str:
+        """What it reads is read there."""
+        raise HostError("its host reads it", where="stat")
+
+    def output(self) -> str:
+        """What it has written."""
+        return str(self._place.do("output", program=self._number))
+
+    def end(self, by: signal.Signals) -> None:
+        """End it. Idempotent."""
+        self._place.do("end", program=self._number, by=int(by))
 
 
 def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:

@@ -759,6 +759,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
         environment={
             **next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
             **restore_facts(records),
+            **_clocks_at_the_end(end),
         },
         calibrations=merged,
         scenarios=tuple(r.facts for r in deployed.values()),
@@ -771,6 +772,13 @@ def _derive(records: Sequence[Record]) -> RunResults:
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
         redacted=_redaction(records),
     )
+
+
+def _clocks_at_the_end(end: EndRecord | None) -> dict[str, Any]:
+    """Clocks of hosts on other machines, where there are any; those at the start are facts."""
+    if end is None or not end.clocks:
+        return {}
+    return {"clocks at the end": {host: one.model_dump() for host, one in end.clocks.items()}}
 
 
 def _redaction(records: Sequence[Record]) -> Redaction | None:

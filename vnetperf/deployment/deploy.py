@@ -14,6 +14,7 @@ from typing import Any
 from vnetperf import registry
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
+from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
@@ -21,7 +22,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, OnRestored
 from vnetperf.host.wait import wait_at_most
-from vnetperf.model.deployment import Attachment, PhyPort, VnfPort, WireEnd, vnf_mac
+from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd, vnf_mac
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -95,7 +96,7 @@ def dedicated_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _required(end: WireEnd | None, port: PhyPort) -> WireEnd:
+def _required(end: WireEnd | None, port: Port) -> WireEnd:
     """The tester's end of a wire, which its own host must have."""
     if end is None:
         raise HostError("the tester's end is at another host", where=str(port))
@@ -176,6 +177,8 @@ class LiveDeployment:
         self._prepared_size = 0
         self._dut_ends: list[WireEnd] = []
         self._tester_ends: tuple[WireEnd, ...] = ()
+        #: Where endpoints plug in that are on several hosts: those on this one, by their numbers.
+        self.ends: dict[int, WireEnd] = {}
         self._attachments: list[Attachment] = []
         self._offers: list[tuple[Attachment, Attachment]] = []
         self._began = time.monotonic()
@@ -263,6 +266,8 @@ class LiveDeployment:
             offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
             self._offers = offers
             accepts = type(self.generator).capabilities.attachments
+            if self.plan.ends:  # namespaces take their place
+                accepts = MOVABLE_WIRES
             places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
             listening = [all(a.vnf_is_server for a in pair) for pair in offers]
             self._launch(offers, [n for n, listens in enumerate(listening) if listens])
@@ -279,6 +284,10 @@ class LiveDeployment:
             )
             log.info("connecting %s", scenario.generator)
             self.generator.connect(self._tester_ends)
+        for number in self.plan.ends:
+            end = graph.ends[number]
+            at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
+            self.ends[number] = _required(at, end)
         for core in self._mobile_cores():
             core.tester_ends = self._tester_ends
         if self.plan.has_dut:

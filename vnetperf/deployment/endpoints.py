@@ -5,21 +5,23 @@ Where they are, their addresses, and a watchdog on what arrives at them.
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from typing import NamedTuple
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
-from vnetperf.model.deployment import WireEnd
+from vnetperf.model.deployment import WireEnd, port_mac
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.virt.container import Container
-from vnetperf.virt.endpoint import Endpoint, EndpointPair, Place
+from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.vnfs.base import EndpointHost
 
 #: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
@@ -90,6 +92,80 @@ def in_place_of_tester(
         yield EndpointPair(first, second)
 
 
+class EndAddresses(NamedTuple):
+    """Addresses of an endpoint, and of the one that it talks to.
+
+    Attributes:
+        mac: Its own.
+        address: Its own.
+        peer_mac: What its frames are addressed to.
+        peer: The other's.
+    """
+
+    mac: str
+    address: str
+    peer_mac: str
+    peer: str
+
+
+def addresses_apart(scenario: Scenario) -> tuple[EndAddresses, EndAddresses]:
+    """Addresses of endpoints on two hosts: nothing between them writes any anew."""
+    graph = scenario.deployment
+    macs = [port_mac(graph, end, 0) for end in graph.ends]
+    ips = [stream.ipv4_src for stream in _streams(scenario)]
+    return (
+        EndAddresses(macs[0], ips[0], macs[1], ips[1]),
+        EndAddresses(macs[1], ips[1], macs[0], ips[0]),
+    )
+
+
+class EndHere:
+    """An endpoint of this host whose counterpart is on another, driven from afar."""
+
+    def __init__(
+        self, machine: Machine, plan: Plan, end: WireEnd, number: int, at: EndAddresses
+    ) -> None:
+        self._undo = ExitStack()
+        self._programs: list[EndpointProgram] = []
+        cpus = processors_apart(plan, machine.facts, number)
+        with ExitStack() as undo:
+            self.endpoint = undo.enter_context(_namespace(machine, end, number, at, cpus))
+            _add_neighbour(self.endpoint, at.peer, at.peer_mac)
+            self._undo = undo.pop_all()
+
+    def start(self, name: str, argv: Sequence[str]) -> int:
+        """Start a program; its number."""
+        self._programs.append(self.endpoint.place.start(name, argv))
+        return len(self._programs) - 1
+
+    def program(self, number: int) -> EndpointProgram:
+        """One that was started."""
+        return self._programs[number]
+
+    def look(self) -> tuple[list[int | None], int]:
+        """Exit codes of all programs, None for one that runs; packets that have arrived."""
+        arrived = self.endpoint.place.received(self.endpoint.netdev)
+        return [program.ended() for program in self._programs], arrived
+
+    def close(self) -> None:
+        """End its programs and give the interface back. Idempotent."""
+        with self._undo:
+            for program in self._programs:
+                program.end(signal.SIGKILL)
+            self._programs = []
+
+
+def processors_apart(plan: Plan, facts: MachineFacts, number: int) -> tuple[int, ...]:
+    """Processors that nobody has: every other one each where both ends are of one machine."""
+    placement = plan.placement
+    used = {cpu for cpus in placement.cores.values() for cpu in cpus}
+    allowed = set(plan.testbed.cores.allowed) or {cpu.cpu for cpu in facts.cpus}
+    # The system's own too, rather than one for both, or one that a poller has.
+    choices = (allowed - used - {*placement.housekeeping}, allowed - used, allowed)
+    pool = sorted(next((cpus for cpus in choices if len(cpus) > 1), allowed))
+    return tuple(pool[number::2] or pool)
+
+
 @contextmanager
 def _endpoint_at(
     machine: Machine,
@@ -98,26 +174,36 @@ def _endpoint_at(
     number: int,
     cpus: tuple[int, ...],
 ) -> Iterator[Endpoint]:
-    end, streams = ends[number], _streams(scenario)
+    streams = _streams(scenario)
+    sent, received = streams[number], streams[1 - number]
+    # Where nobody writes addresses anew, frames come with those that the other end sent them to.
+    rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
+    mac = sent.eth_src if rewritten else received.eth_dst
+    at = EndAddresses(mac, sent.ipv4_src, sent.eth_dst, received.ipv4_src)
+    with _namespace(machine, ends[number], number, at, cpus) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def _namespace(
+    machine: Machine, end: WireEnd, number: int, at: EndAddresses, cpus: tuple[int, ...]
+) -> Iterator[Endpoint]:
+    """A namespace with the interface at an end."""
     if end.netdev is None or end.kind not in MOVABLE_WIRES:
         raise CapabilityError(
             f"an endpoint takes an interface of the kernel at port {number}; there is a {end.kind}",
             where="endpoints",
             cure="--wire veth, on a vSwitch that takes them",
         )
-    sent, received = streams[number], streams[1 - number]
-    # Where nobody writes addresses anew, frames come with those that the other end sent them to.
-    rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
-    mac = sent.eth_src if rewritten else received.eth_dst
     before = machine.link(end.netdev).mac
     container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
     container.create(cpuset=False)
     try:
-        container.take(end.netdev, mac=mac)
+        container.take(end.netdev, mac=at.mac)
         container.run(
-            ["ip", "address", "replace", f"{sent.ipv4_src}/{PREFIX_LENGTH}", "dev", end.netdev]
+            ["ip", "address", "replace", f"{at.address}/{PREFIX_LENGTH}", "dev", end.netdev]
         )
-        yield Endpoint(f"namespace at port {number}", container, sent.ipv4_src, end.netdev)
+        yield Endpoint(f"namespace at port {number}", container, at.address, end.netdev)
     finally:
         container.give_back()
         machine.set_link(end.netdev, mac=before)

@@ -73,6 +73,48 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     )
 
 
+def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
+    """Place two vSwitches with an endpoint each on two hosts, by a cable between these.
+
+    Args:
+        scenario: A scenario whose ends are apart.
+        testbed: A testbed.
+
+    Returns:
+        Both shares, the one of end 0 first.
+
+    Raises:
+        CapabilityError: The testbed has no such cable, or the deployment is none of plain frames.
+    """
+    graph, where = scenario.deployment, f"{scenario.id}, testbed {testbed.name}"
+    other = [name for name, host in testbed.hosts.items() if host.transport != NETNS]
+    why = f"hosts on other machines ({', '.join(other)}) are not cabled by this version"
+    if scenario.rules != "port" or scenario.routed:
+        other, why = [graph.name], "over two vSwitches frames are forwarded by port"
+    if other:
+        raise CapabilityError(why, where=where, cure="leave out what differs from the defaults")
+    number = next(iter(range(len(testbed.cables))), None)
+    if number is None:
+        raise CapabilityError(
+            f"{graph.name} needs two hosts with a cable between them",
+            where=where,
+            cure="--testbed two-hosts has two on this machine; docs/hosts.md describes others",
+        )
+    cable = testbed.cables[number]
+    hosts = tuple(sorted(cable.hosts, key=lambda name: testbed.hosts[name].role != "tester"))
+    shares = []
+    for place, host in enumerate(hosts):
+        use = CableUse(
+            cable=number,
+            port=graph.cables[0][place].index,
+            side="dut",
+            nic=cable.at(host).nic,
+            far=str(cable.at(hosts[1 - place])),
+        )
+        shares.append(HostShare(host, ("dut",), graph.site(place), (use,)))
+    return tuple(shares)
+
+
 def _why_not(scenario: Scenario, testbed: Testbed) -> str:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
-from vnetperf.deployment.hosts import HostShare, share_out
+from vnetperf.deployment.endpoints import MOVABLE_WIRES
+from vnetperf.deployment.hosts import HostShare, share_ends, share_out
 from vnetperf.deployment.placement import place_roles, place_with_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
@@ -126,6 +127,8 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
+    if scenario.deployment.apart:
+        return _plan_ends(scenario, testbed, facts)
     if testbed.hosts:
         return _plan_hosts(scenario, testbed, facts)
     if scenario.deployment.sites:
@@ -247,6 +250,52 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         memory=plans[-1].memory,
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         refusal_is_loss=plans[0].refusal_is_loss,
+        hosts=tuple(plans),
+    )
+
+
+def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+    """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
+    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
+    if scenario.deployment.tester_vnf_ports and not set(offered) & set(MOVABLE_WIRES):
+        raise CapabilityError(
+            f"{scenario.vswitch} offers {' and '.join(offered) or 'nothing'} to VNFs, and an "
+            "endpoint here is a namespace, which takes an interface of the kernel",
+            where=scenario.id,
+            cure=f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires",
+        )
+    shares = share_ends(scenario, testbed)
+    ends = {share.host: number for number, share in enumerate(shares)}
+    shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
+    own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
+    for share in shares:
+        _require_root(facts.hosts[share.host])
+        _require_backends(own[share.host], facts.hosts[share.host], share.parts)
+    _require_cable_wire(scenario, testbed, facts, shares)
+    placements = _place_hosts(shares, own, testbed, facts)
+    plans: list[Plan] = []
+    for share in shares:
+        plan = Plan(
+            scenario=own[share.host],
+            testbed=registry.completed(testbed.of_host(share.host)),
+            wire=CABLE_WIRE,
+            placement=placements[share.host],
+            memory=(),
+            host=share.host,
+            parts=share.parts,
+            cables=share.cables,
+            follows=bool(plans),
+            ends=(ends[share.host],),
+        )
+        plan = _with_memory_and_commands(plan, facts.hosts[share.host])
+        plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
+    return Plan(
+        scenario=scenario,
+        testbed=registry.completed(testbed),
+        wire=CABLE_WIRE,
+        placement=plans[0].placement,
+        memory=plans[-1].memory,
+        commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         hosts=tuple(plans),
     )
 
@@ -446,6 +495,12 @@ def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan the generator alone, looped to itself; for calibration without a DUT."""
     host = ""
+    if scenario.deployment.apart:
+        raise CapabilityError(
+            f"{scenario.deployment.name} has an endpoint on each of two hosts, and no tester",
+            where=scenario.id,
+            cure="it is for testcases/test_endpoints.py",
+        )
     if testbed.hosts:
         tester = next(s for s in share_out(scenario, testbed) if "tester" in s.parts)
         host, testbed, facts = tester.host, testbed.of_host(tester.host), facts.hosts[tester.host]

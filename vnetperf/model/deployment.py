@@ -6,6 +6,7 @@ Ports, attachments, forwarding hops, and the MAC address of every port.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 from vnetperf.model.base import Frozen
@@ -219,6 +220,9 @@ class Deployment(Frozen):
         ports = self.sites[number]
         cabled = tuple(port for port in self.trunks if port in ports)
         here = tuple(end for end in self.ends if end in ports)
+        if len(here) == len(cabled) == 1:  # frames go from the one to the other
+            both = (here[0], cabled[0])
+            here, cabled = both if here[0] == self.ends[0] else both[::-1], ()
         if not here and len(cabled) == 2:
             here, cabled = (cabled[0], cabled[1]), ()
         if len(here) != 2:
@@ -232,6 +236,12 @@ class Deployment(Frozen):
             ends=(here[0], here[1]),
             trunks=cabled,
         )
+
+    @property
+    def apart(self) -> bool:
+        """True where the ends are at different vSwitches: endpoints take them, never a tester."""
+        at = [number for end in self.ends for number, p in enumerate(self.sites) if end in p]
+        return len(set(at)) > 1
 
     @property
     def tester_vnf_ports(self) -> tuple[VnfPort, ...]:
@@ -428,8 +438,32 @@ def _v2p2v(name: str) -> Deployment:
     )
 
 
+def _across(name: str, ends: tuple[Port, Port]) -> Deployment:
+    """An endpoint at the vSwitch of each of two hosts, and one cable between these."""
+    trunks = (PhyPort(index=1), PhyPort(index=2))
+    return Deployment(
+        name=name,
+        vnf_count=0,
+        chains=1,
+        hops=tuple(_both_ways([(ends[0], trunks[0]), (trunks[1], ends[1])], None)),
+        ends=ends,
+        trunks=trunks,
+        cables=(trunks,),
+        sites=((ends[0], trunks[0]), (trunks[1], ends[1])),
+    )
+
+
+#: Name -> ends of the deployments in which endpoints talk from one host to another: at wires, or in
+#: the place of VMs. No frames of a tester are sent there.
+ACROSS: dict[str, tuple[Port, Port]] = {
+    "p2c2p": (PhyPort(index=0), PhyPort(index=3)),
+    "v2c2v": (_VNF0, _VNF1),
+}
 #: Name -> graph builder of the deployments with a vSwitch on each of several hosts.
-SPANNING: dict[str, Callable[[str], Deployment]] = {"v2p2v": _v2p2v}
+SPANNING: dict[str, Callable[[str], Deployment]] = {
+    "v2p2v": _v2p2v,
+    **{name: partial(_across, ends=ends) for name, ends in ACROSS.items()},
+}
 #: Every deployment that a scenario can name.
 ALL_DEPLOYMENTS: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
 

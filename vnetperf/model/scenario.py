@@ -518,6 +518,7 @@ class Plan(Frozen):
         parts: What of the deployment is on this host.
         cables: Ends of cables at this host that its parts plug into.
         follows: True when another host of the plan holds the same machine's lock.
+        ends: Numbers of the endpoints on this host, where they are on several.
         hosts: Plan of each host, in the order in which they are locked; empty where there is one.
     """
 
@@ -534,6 +535,7 @@ class Plan(Frozen):
     parts: tuple[Literal["tester", "dut"], ...] = ("tester", "dut")
     cables: tuple[CableUse, ...] = ()
     follows: bool = False
+    ends: tuple[int, ...] = ()
     hosts: tuple[Plan, ...] = ()
 
     @property

@@ -546,6 +546,18 @@ LIBVIRT_PYTHON = "libvirt-python"
 LOCATED_AT = "at "
 
 
+class ClockOffset(Frozen):
+    """A host's clock against the controller's.
+
+    Attributes:
+        offset_s: Seconds that the host's is ahead, negative where it is behind.
+        bound_s: Most that this may be wrong by, seconds: half the round trip of the look.
+    """
+
+    offset_s: float
+    bound_s: float
+
+
 class CpuFacts(Frozen):
     """One processor.
 

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.model.deployment import DEPLOYMENTS
+from vnetperf.model.deployment import ACROSS, DEPLOYMENTS
 from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
@@ -322,8 +322,9 @@ def parametrize(
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
     params = []
     for scenario in scenario_ids():
-        if only is not None and split_id(scenario)[0] not in only.args:
-            continue
+        deployment = split_id(scenario)[0]
+        if deployment not in only.args if only is not None else deployment in ACROSS:
+            continue  # those of endpoints are named by tests of endpoints
         for (variant, marks), number in product(variants, rounds):
             one = Selected(scenario, variant, number)
             ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)

@@ -130,7 +130,7 @@ class _Row:
     """
 
     host: str
-    kind: Literal["tester", "vswitch", "vnfs"]
+    kind: Literal["tester", "vswitch", "vnfs", "end"]
     parts: tuple[_Part, ...]
     graph: Deployment
 
@@ -159,8 +159,12 @@ def picture(facts: ScenarioFacts, hostname: str = "") -> Picture | None:
 
 
 def _by_host(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The plan of each host, the tester's first; of one host the plan itself."""
-    return sorted(plan.get("hosts") or [plan], key=lambda part: "tester" not in _has(part))
+    """The plan of each host, the tester's or first endpoint's first; of one host itself."""
+
+    def place(part: Mapping[str, Any]) -> tuple[bool, list[int]]:
+        return "tester" not in _has(part), list(part.get("ends") or ())
+
+    return sorted(plan.get("hosts") or [plan], key=place)
 
 
 def _has(plan: Mapping[str, Any]) -> Sequence[str]:
@@ -184,7 +188,13 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
     theirs = (testbed.get("external") or {}) if plan.get("wire") == "external" else {}
     told = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
     whose = "external DUT, run by others" if theirs else host
-    yield _Row(whose, "vswitch", (_switch(plan, told.get("vswitch") or {}, theirs),), graph)
+    switch = _Row(whose, "vswitch", (_switch(plan, told.get("vswitch") or {}, theirs),), graph)
+    ends = [
+        _Row(host, "end", ((f"endpoint {number}", (), "tester"),), graph)
+        for number in plan.get("ends") or ()
+    ]
+    # Frames go from the first one up to the second.
+    yield from (switch, *ends) if 1 in (plan.get("ends") or ()) else (*ends, switch)
     if graph.vnf_count:
         yield _Row(host, "vnfs", tuple(_vnfs(plan, graph)), graph)
 
@@ -291,7 +301,7 @@ class _Drawing:
             text = width * 0.55 if crossed else width - 16
             short = tuple(_short(line, text) for line in lines[:2])
             height, first = (SWITCH, FIRST_OF_SWITCH) if crossed else (PART, FIRST)
-            height = TESTER if row.kind == "tester" else height
+            height = TESTER if row.kind in ("tester", "end") else height
             yield Box(_short(name, width - 16), x, y, width, height, y + first, short, css)
 
     def _place_ports(self) -> None:
@@ -301,6 +311,8 @@ class _Drawing:
             for number, x in enumerate(boxes[0].x + boxes[0].width * part for part in (0.2, 0.8)):
                 if row.kind == "tester":
                     self._pins[f"tester{number}"] = Pin(f"port {number}", x, boxes[0].y, below=True)
+                elif self._graph.apart:
+                    self._place_apart(row, boxes[0])
                 elif row.kind == "vswitch":
                     end = str(row.graph.ends[number])
                     self._pins[end] = Pin(end, x, switch.y + switch.height)
@@ -312,6 +324,18 @@ class _Drawing:
                     port = f"{box.name}.{index}"
                     self._pins[port] = Pin(port, x, switch.y, below=True)
                     self._pins[f"{port} of the VNF"] = Pin(str(index), x, box.y + box.height)
+
+    def _place_apart(self, row: _Row, box: Box) -> None:
+        """Ports above each other, from endpoint 0 up to endpoint 1."""
+        x, low = box.x + box.width * 0.2, box.y + box.height
+        if row.kind == "vswitch":
+            first, second = map(str, row.graph.ends)
+            self._pins[first] = Pin(first, x, low)
+            self._pins[second] = Pin(second, x, box.y, below=True)
+        elif row is self._rows[0]:
+            self._pins["tester0"] = Pin("", x, box.y, below=True)
+        else:
+            self._pins["tester1"] = Pin("", x, low)
 
     def _join(self) -> None:
         kinds = self._kinds()

@@ -22,6 +22,8 @@ VOLATILE: Final[Mapping[str, str]] = {
     "environment.memory.available_kb": "changes with every program that runs",
     "environment.memory.hugepages[*].free": "pages that another program holds for now",
     "environment.memory.hugepages[*].surplus": "pages that another program holds for now",
+    "environment.clock.*": "how the clock of another machine ran against the controller's",
+    "environment.clocks at the end*": "how clocks of other machines ran against the controller's",
     "environment.cpu.current_khz*": "the frequency of an idle moment",
     "environment.kernel.interrupts_served*": "counters since the machine was started",
     "*.facts.vnfs[*].guest.ready after, s": "how long a boot took",
@@ -29,6 +31,10 @@ VOLATILE: Final[Mapping[str, str]] = {
     "*.facts.generator.neighbours": "counts the frames that checked the path",
     "*.facts.generator.arrivals*": "the error of a clock when it was last compared",
 }
+
+#: Where the facts of a testbed's other hosts stand among those of the one with the DUT.
+OTHER_HOSTS: Final = "other hosts"
+_OF_OTHER_HOST: Final = re.compile(rf"^environment\.{OTHER_HOSTS}\.[^.]+\.")
 
 #: Settings for where results go and what people write into them, not for how is measured.
 NOT_MEASURING: Final = ("results_dir", "notes", "pcap")
@@ -95,7 +101,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
             **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
         }
-    return found | {"machine": _machine(results.machine_of(scenario))}
+    return found | {"machine": _machines(results.machine_of(scenario), plan)}
 
 
 #: What is compared as it is, and what only as far as it was set.
@@ -131,6 +137,17 @@ def _given(options: Any) -> str:
 
 def _short(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _machines(environment: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    """Which machine; of several hosts all that took part, by what of the deployment they had."""
+    others = environment.get(OTHER_HOSTS)
+    if not isinstance(others, Mapping) or not others:
+        return _machine(environment)
+    hosts = {str(environment.get("host", "")): environment, **others}
+    parts = {one["host"]: " and ".join(one["parts"]) for one in plan.get("hosts", ())}
+    named = parts or {host: f"host {host}" for host in sorted(hosts)}
+    return "; ".join(f"{what} on {_machine(hosts.get(host, {}))}" for host, what in named.items())
 
 
 def _machine(environment: Mapping[str, Any]) -> str:
@@ -176,6 +193,7 @@ def _is_meaningless(difference: FactDifference) -> bool:
 
 def why_volatile(path: str) -> str:
     """Why a difference at a path means nothing."""
+    path = _OF_OTHER_HOST.sub("environment.", path)
     return next((why for pattern, why in VOLATILE.items() if _matches(pattern, path)), "")
 
 

@@ -12,7 +12,7 @@ from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Calibration, Profile, Redaction, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import ClockOffset, Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 
 #: Counted up when a record of before is read no more, or older tools cannot read what is new:
@@ -341,6 +341,7 @@ class EndRecord(Frozen):
         exit_status: pytest's exit status.
         overhead: Seconds by what they were spent on.
         lost: Why the testbed was given up, and its cases went to another; "".
+        clocks: Host on another machine -> its clock against the controller's at the end.
     """
 
     type: Literal["end"] = "end"
@@ -348,6 +349,7 @@ class EndRecord(Frozen):
     exit_status: int = 0
     overhead: dict[str, float] = Field(default_factory=dict)
     lost: str = ""
+    clocks: dict[str, ClockOffset] = Field(default_factory=dict)
 
 
 Record = Annotated[

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from vnetperf.model.result import Redaction, RunIdentity
 from vnetperf.model.testbed import Testbed
+from vnetperf.results.environment import OTHER_HOSTS
 from vnetperf.results.records import (
     LOG_VERSION,
     EnvironmentRecord,
@@ -596,8 +597,10 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
     """Names and texts that a record is known to hold."""
     yield from names_in(record.model_dump_json())
     if isinstance(record, EnvironmentRecord):
-        host = str(record.facts.get("hostname", ""))
-        yield "hosts", "" if host.startswith("unknown") else host
+        others = record.facts.get(OTHER_HOSTS, {})
+        for facts in (record.facts, *(others.values() if isinstance(others, Mapping) else ())):
+            host = str(facts.get("hostname", ""))
+            yield "hosts", "" if host.startswith("unknown") else host
     if isinstance(record, RunRecord):
         testbed = record.testbed
         yield "texts", record.identity.notes
@@ -607,8 +610,10 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
         for backend in testbed.sections:
             if match := _SERVER.match(testbed.external_server(backend)):
                 yield "hosts", match["host"]
-        if testbed.agent.transport.startswith("ssh="):
-            users, host = ssh_names(testbed.agent.transport)
+        for transport in (testbed.agent.transport, *(h.transport for h in testbed.hosts.values())):
+            if not transport.startswith("ssh="):
+                continue
+            users, host = ssh_names(transport)
             yield from (("users", user) for user in users)
             if not re.fullmatch(r"[\d.:\[\]]*", host):
                 yield "hosts", host

@@ -31,7 +31,7 @@ from vnetperf.model.errors import ConfigError, HostError, VnetperfError, full_te
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Plan, Scenario
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
 from vnetperf.results.folder import point_latest, run_log
 from vnetperf.results.log import TrialLog
@@ -483,20 +483,22 @@ class Run:
 
     def close(self, exit_status: int = 0) -> None:
         """End the run in order."""
+        clocks: dict[str, ClockOffset] = {}
         try:
             self.release()
+            if not self.lost:
+                clocks = self.client.clocks()
             if exit_status in _CHECKED_EXITS and not self.log.trouble and not self.lost:
                 self.check_calibrations()
         finally:
             with contextlib.ExitStack() as at_the_end:
                 at_the_end.callback(self.run_log.close)
                 at_the_end.callback(self.log.close)
-                at_the_end.callback(self._log_end, exit_status)
+                at_the_end.callback(self._log_end, exit_status, clocks)
                 self.client.close()
 
-    def _log_end(self, exit_status: int) -> None:
+    def _log_end(self, exit_status: int, clocks: dict[str, ClockOffset]) -> None:
         spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
         log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
-        self.log.append(
-            EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent, lost=self.lost)
-        )
+        end = EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent, lost=self.lost)
+        self.log.append(end.model_copy(update={"clocks": clocks}))

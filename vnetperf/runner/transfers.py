@@ -86,8 +86,11 @@ def why_no_endpoint_traffic(run: Run, scenario: Scenario, kind: Kind, message_si
     if not why:
         try:
             _spec(run, deployed, kind, message_size)
-            if run.plan(deployed).hosts:
-                why = "endpoints do not talk over several hosts; choose a testbed of one host"
+            if run.plan(deployed).hosts and run.configuration.settings.endpoint_server == "vnf":
+                why = (
+                    "an endpoint in a VNF talks to one on its own host only; choose a testbed of "
+                    "one host, or leave --endpoint-server out"
+                )
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
     if why:
@@ -132,7 +135,18 @@ def _spec(
         warmup_s=WARMUP_S if preset.benchmark else 0,
     )
     inside = deployed if settings.endpoint_server == "vnf" else None
-    tool = choose_tool(spec, settings.endpoint_tool, run.facts(), inside)
+    facts = run.facts()
+    tools = {
+        choose_tool(spec, settings.endpoint_tool, there, inside)
+        for there in facts.hosts.values() or (facts,)
+    }
+    if len(tools) > 1:
+        raise CapabilityError(
+            f"no tool is on all hosts: they have {' or '.join(sorted(tools))}",
+            where=f"endpoint tool for {kind}",
+            cure="install the same on all, or name one with --endpoint-tool",
+        )
+    (tool,) = tools
     return spec.model_copy(update={"tool": tool})
 
 
