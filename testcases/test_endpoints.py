@@ -10,7 +10,7 @@ import pytest
 from vnetperf.model.outcomes import Kind, Way
 from vnetperf.runner.bench import Bench
 
-pytestmark = pytest.mark.deployments("phy2phy", "pvp", "pvvp", "pvpv", "v2v")
+pytestmark = pytest.mark.deployments("phy2phy", "pvp", "pvvp", "pvpv", "v2v", "bmp2bmp")
 
 
 @pytest.mark.parametrize("kind", ["TCP_STREAM", "UDP_STREAM", "TCP_RR"])
