@@ -10,7 +10,9 @@ import pytest
 from vnetperf.model.outcomes import Kind, Way
 from vnetperf.runner.bench import Bench
 
-pytestmark = pytest.mark.deployments("phy2phy", "pvp", "pvvp", "pvpv", "v2v", "p2c2p", "v2c2v")
+pytestmark = pytest.mark.deployments(
+    "phy2phy", "pvp", "pvvp", "pvpv", "v2v", "p2c2p", "v2c2v", "bmp2bmp"
+)
 
 
 @pytest.mark.parametrize("kind", ["TCP_STREAM", "UDP_STREAM", "TCP_RR"])

@@ -22,10 +22,10 @@ from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
-Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints"]
+Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks"]
 FAMILIES: tuple[Family, ...] = (
     *("vswitches", "vnfs", "traffic"),
-    *("collectors", "wires", "endpoints"),
+    *("collectors", "wires", "endpoints", "networks"),
 )
 
 #: The distribution that has this package.

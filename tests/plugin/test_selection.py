@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.plugin.conftest import REGISTER, Site
 from vnetperf import registry
-from vnetperf.model.deployment import ALL_DEPLOYMENTS
+from vnetperf.model.deployment import OF_VSWITCHES, PODS
 
 
 def collected(site: Site, *args: str) -> list[str]:
@@ -16,7 +16,12 @@ def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
     wanted = {
         f"test_throughput[{d}_{v}-{size}]"
         for v in registry.names("vswitches")
-        for d in registry.load("vswitches", v).deployments or ALL_DEPLOYMENTS
+        for d in registry.load("vswitches", v).deployments or OF_VSWITCHES
+        for size in (64, 1518)
+    } | {
+        f"test_throughput[{d}_{network}-{size}]"
+        for network in registry.names("networks")
+        for d in PODS
         for size in (64, 1518)
     }
     found = collected(site)
@@ -63,7 +68,7 @@ def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
 
 def test_a_vswitch_of_a_conftest_appears_in_every_id(site: Site) -> None:
     site.pytester.makeconftest(REGISTER)
-    for deployment in ALL_DEPLOYMENTS:
+    for deployment in OF_VSWITCHES:
         assert f"test_throughput[{deployment}_fake-64]" in collected(site, "-k", "fake")
 
 

@@ -110,7 +110,8 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
             scenario = make_scenario(scenario_id, loaded)
         except ConfigError:  # a vSwitch among the broken ones
             continue
-        by_vswitch.setdefault(scenario.vswitch, []).append(scenario)
+        of = f"network {scenario.vswitch}" if scenario.deployment.pods else scenario.vswitch
+        by_vswitch.setdefault(of, []).append(scenario)
     for vswitch, scenarios in by_vswitch.items():
         ways: dict[str, list[str]] = {}
         for scenario in scenarios:

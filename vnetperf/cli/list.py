@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "scenarios": ("-k, as DEPLOYMENT_VSWITCH", _scenarios),
     "deployments": ("-k, as part of a scenario", lambda: ALL_DEPLOYMENTS),
     "vswitches": ("-k, as part of a scenario", lambda: registry.names("vswitches")),
+    "networks": ("-k, as part of a scenario of pods", lambda: registry.names("networks")),
     "tests": ("--tests", lambda: get_args(TestName)),
     "presets": ("--preset", lambda: config.available("presets")),
     "profiles": ("--traffic", lambda: config.available("traffic")),

@@ -32,7 +32,7 @@ from vnetperf.model.outcomes import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlac
 from vnetperf.model.parameters import TestName
 from vnetperf.model.preset import FrameSizes
 from vnetperf.model.profile import MOST_FLOWS
-from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
+from vnetperf.model.scenario import Forwarding, PodHosts, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import parse_capture
 
@@ -206,6 +206,10 @@ class Settings(Options):
     rules: Annotated[Rules, Option("KIND")] = "port"
     """What the vSwitch forwards by: `port`, `stream` (a rule for each flow), `learning` (addresses
     that it learns)."""
+    hosts: Annotated[PodHosts, Option("WHERE")] = "other"
+    """Where the second pod of `bmp2bmp` is: on the `same` host as the first, or on the `other`.
+
+    See [container networks](networks.md)."""
     tunnel: Annotated[TunnelKind, Option("KIND")] = "vxlan"
     """Tunnel of the overlays `encap`, `decap` and `op2p`: `vxlan`, `gre`, `geneve`."""
     generator: Annotated[str, _NAME] = "loadgen"

@@ -10,6 +10,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, FrameSizeError
 from vnetperf.model.frames import (
@@ -389,7 +390,7 @@ def _guest_nic_reasons(
 ) -> Iterator[str]:
     """What guests' NICs are, where the attachment leaves no choice."""
     keys = {pair.partition("=")[0] for pair in pairs}
-    vswitch = registry.load("vswitches", scenario.vswitch)
+    vswitch = switch_class(scenario.deployment, scenario.vswitch)
     accepted = vnf.accepts(scenario)
     if not set(vswitch.capabilities.attachments) & set(accepted):
         return  # which the plan reports better

@@ -15,6 +15,7 @@ from vnetperf import registry
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
+from vnetperf.deployment.pods import switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
@@ -164,7 +165,9 @@ class LiveDeployment:
         self.run = run
         self.machine = Machine(run, facts)
         scenario = plan.scenario
-        self.vswitch: VSwitch = registry.load("vswitches", scenario.vswitch)(self.machine, plan)
+        self.vswitch: VSwitch = switch_class(scenario.deployment, scenario.vswitch)(
+            self.machine, plan
+        )
         vnf = registry.load_vnf(scenario.vnf)
         self.vnfs: list[Vnf] = [
             vnf(self.machine, plan, number) for number in range(scenario.deployment.vnf_count)

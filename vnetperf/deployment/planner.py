@@ -11,6 +11,7 @@ from vnetperf.deployment.capability_check import attachment_kind, check_capabili
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import HostShare, share_ends, share_out
 from vnetperf.deployment.placement import place_roles, place_with_vnfs
+from vnetperf.deployment.pods import switch_class
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, NicFacts, Testbed
@@ -117,7 +118,7 @@ def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
 
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario; nothing on the machine is touched."""
-    vswitch = registry.load("vswitches", scenario.vswitch)
+    vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     vnf = registry.load_vnf(scenario.vnf)
     check_capabilities(scenario, vswitch, vnf, generator)
@@ -166,7 +167,7 @@ def _require_backends(scenario: Scenario, facts: MachineFacts, parts: tuple[str,
     """Refuse what a host lacks for its parts of a deployment."""
     users: list[tuple[str, Any]] = []
     if "dut" in parts:
-        users.append((scenario.vswitch, registry.load("vswitches", scenario.vswitch)))
+        users.append((scenario.vswitch, switch_class(scenario.deployment, scenario.vswitch)))
     if "tester" in parts:
         users.append((scenario.generator, registry.load("traffic", scenario.generator)))
     if "dut" in parts and scenario.deployment.vnf_count:
@@ -187,7 +188,7 @@ def _demands(
         found += tester_roles(scenario.generator, generator, testbed)
     if "dut" in parts:
         vnf = registry.load_vnf(scenario.vnf)
-        found += registry.load("vswitches", scenario.vswitch).roles(scenario)
+        found += switch_class(scenario.deployment, scenario.vswitch).roles(scenario)
         for number in range(scenario.deployment.vnf_count):
             found += vnf.roles(scenario, number)
     return tuple(found)
@@ -195,7 +196,7 @@ def _demands(
 
 def _with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     scenario = plan.scenario
-    vswitch = registry.load("vswitches", scenario.vswitch)
+    vswitch = switch_class(scenario.deployment, scenario.vswitch)
     vnf = registry.load_vnf(scenario.vnf)
     generator = registry.load("traffic", scenario.generator)
     plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
@@ -323,7 +324,7 @@ def _require_cable_wire(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, shares: tuple[HostShare, ...]
 ) -> None:
     """Refuse parts that cannot plug into what the cables are."""
-    vswitch = registry.load("vswitches", scenario.vswitch)
+    vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     users = [vswitch]
     if any(share.parts == ("tester",) for share in shares):
@@ -386,7 +387,7 @@ def _place_hosts(
         found[host] = placed.model_copy(update=update)
     for share in shares:
         if "dut" in share.parts:
-            vswitch = registry.load("vswitches", own[share.host].vswitch)
+            vswitch = switch_class(own[share.host].deployment, own[share.host].vswitch)
             roles = vswitch.roles(own[share.host])
             _require_processors(own[share.host], roles, found[share.host])
     return found
@@ -435,7 +436,7 @@ def _wire_of_tester(
     placements: dict[str, Placement],
 ) -> tuple[str, int]:
     """The kind of wire that the tester is calibrated over, and receive queues that it polls."""
-    vswitch = registry.load("vswitches", scenario.vswitch)
+    vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     placement, here = placements[tester.host], facts.hosts[tester.host]
     dut = next(h for h in placements if "dut" in tester.parts or h != tester.host)
@@ -540,7 +541,7 @@ def largest_frame(scenario: Scenario) -> int:
     """Largest frame that everything on a scenario's path carries."""
     limits = [registry.load("traffic", scenario.generator).capabilities.max_frame_size]
     if scenario.vswitch:
-        can = registry.load("vswitches", scenario.vswitch).capabilities
+        can = switch_class(scenario.deployment, scenario.vswitch).capabilities
         limits.append(can.wire_frame_sizes.get(scenario.wire, can.max_frame_size))
         limits.append(can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size))
     if scenario.deployment.vnf_count:

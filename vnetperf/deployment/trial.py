@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vnetperf import registry
 from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
+from vnetperf.deployment.pods import switch_class
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.errors import (
@@ -256,7 +257,7 @@ LINKS_S = 5.0
 def why_no_event(plan: Plan, what: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
     kind, _, port = what.partition(" ")
-    if registry.load("vswitches", plan.scenario.vswitch).elsewhere:
+    if switch_class(plan.scenario.deployment, plan.scenario.vswitch).elsewhere:
         return f"somebody else runs the external DUT: nothing here can reset its {what}"
     if plan.hosts:
         return "over several hosts nothing is restarted in the middle of a trial by this version"

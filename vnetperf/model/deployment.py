@@ -183,6 +183,7 @@ class Deployment(Frozen):
         trunks: Physical ports that a cable joins to another host's vSwitch.
         cables: Pairs of trunks: what leaves by one of them enters by the other.
         sites: Ports of each vSwitch, where there are several; a host each.
+        pods: True when a container network joins the ends, which are its pods.
     """
 
     name: str
@@ -195,6 +196,7 @@ class Deployment(Frozen):
     trunks: tuple[PhyPort, ...] = ()
     cables: tuple[tuple[PhyPort, PhyPort], ...] = ()
     sites: tuple[tuple[Port, ...], ...] = ()
+    pods: bool = False
 
     @property
     def phy_ports(self) -> tuple[PhyPort, ...]:
@@ -464,8 +466,11 @@ SPANNING: dict[str, Callable[[str], Deployment]] = {
     "v2p2v": _v2p2v,
     **{name: partial(_across, ends=ends) for name, ends in ACROSS.items()},
 }
-#: Every deployment that a scenario can name.
-ALL_DEPLOYMENTS: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
+#: Name -> hops of the deployments of pods on container networks (vnetperf/networks/).
+PODS: dict[str, tuple[Hop, ...]] = {"bmp2bmp": DIRECT["v2v"]}
+#: Every deployment of vSwitches that a scenario can name, and every deployment.
+OF_VSWITCHES: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
+ALL_DEPLOYMENTS: tuple[str, ...] = (*OF_VSWITCHES, *PODS)
 
 
 def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
@@ -489,6 +494,8 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
         return SPANNING[name](name)
     if name in DIRECT:
         return _direct(name, DIRECT[name])
+    if name in PODS:
+        return _direct(name, PODS[name]).model_copy(update={"pods": True})
     build, default, variable = CHAINS[name]
     count = vnfs if vnfs is not None and variable else default
     if count < (1 if variable else 0):

@@ -85,6 +85,7 @@ class Comparison(Frozen):
 Forwarding = Literal["l2", "l3"]
 Rules = Literal["port", "stream", "learning"]
 VnfPlacement = Literal["auto", "local", "remote", "unpinned"]
+PodHosts = Literal["same", "other"]
 
 #: Largest frame of an MTU of 1500, and what Ethernet adds to an MTU (header 14, FCS 4).
 STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
@@ -118,7 +119,7 @@ class Scenario(Frozen):
 
     Attributes:
         deployment: The graph.
-        vswitch: Registered name of the vSwitch.
+        vswitch: Registered name of the vSwitch; of a deployment of pods, of their network.
         vnf: Registered name of the VNF loader.
         vnf_mode: The VNF's forwarding mode: "io", "mac", "macswap", "5tswap", "bridge", "route",
             "xdp"; not every VNF has every mode.
@@ -139,6 +140,7 @@ class Scenario(Frozen):
         max_frame_size: Largest frame that is to be measured, octets including FCS.
         dut_macs: Of an external DUT: addresses that frames from the tester's ports 0 and 1 carry,
             "" for the usual one; empty where the deployment gives all of them.
+        pod_hosts: Of a deployment of pods: whether both are on one host, or each on its own.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
@@ -160,6 +162,7 @@ class Scenario(Frozen):
     stack: MobileCore | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
     dut_macs: tuple[str, ...] = ()
+    pod_hosts: PodHosts = "same"
     variant: str = ""
 
     @property
@@ -231,6 +234,9 @@ class Scenario(Frozen):
             Texts such as "l3 forwarding", "a rule for each flow", "mtu = 9000"; empty when nothing.
         """
         found = []
+        if self.deployment.pods:
+            hosts = "one host" if self.pod_hosts == "same" else "two hosts"
+            found.append(f"pods on {hosts}")
         if self.routed:
             found.append("l3 forwarding")
         if self.rules != "port":

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.model.deployment import ACROSS, DEPLOYMENTS
+from vnetperf.model.deployment import ACROSS, ALL_DEPLOYMENTS
 from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
@@ -277,7 +277,8 @@ def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
         words = _parse_expression(config.option.keyword.strip() or "x", "-k").idents()
     except (ImportError, AttributeError, pytest.UsageError):  # of another pytest
         return []
-    known = [*scenario_ids(), *DEPLOYMENTS, *registry.names("vswitches"), *functions]
+    switches = (*registry.names("vswitches"), *registry.names("networks"))
+    known = [*scenario_ids(), *ALL_DEPLOYMENTS, *switches, *functions]
     return [
         f"vnetperf: no case has the name {word!r}{near}; `vnetperf list` prints the names"
         for word in sorted(words)

@@ -101,6 +101,8 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
             **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
         }
+        if (asked.get("deployment") or {}).get("pods"):
+            found["hosts of pods"] = str(asked.get("pod_hosts", ABSENT))
     return found | {"machine": _machines(results.machine_of(scenario), plan)}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from vnetperf import registry
 from vnetperf.config import Configuration, Settings
-from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
+from vnetperf.deployment.pods import switch_class
+from vnetperf.model.deployment import OF_VSWITCHES, PODS, make_deployment
 from vnetperf.model.errors import ConfigError, NoResultError, VnetperfError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
@@ -18,14 +19,15 @@ from vnetperf.vnfs.base import UserPlane
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
     possible = {name: _deployments_of(name) for name in registry.names("vswitches")}
-    return [f"{d}_{v}" for d in ALL_DEPLOYMENTS for v in possible if d in possible[v]]
+    found = [f"{d}_{v}" for d in OF_VSWITCHES for v in possible if d in possible[v]]
+    return [*found, *(f"{d}_{n}" for d in PODS for n in registry.names("networks"))]
 
 
 def _deployments_of(vswitch: str) -> tuple[str, ...]:
     try:
-        return registry.load("vswitches", vswitch).deployments or ALL_DEPLOYMENTS
+        return registry.load("vswitches", vswitch).deployments or OF_VSWITCHES
     except VnetperfError:  # its own cases give the reason
-        return ALL_DEPLOYMENTS
+        return OF_VSWITCHES
 
 
 def _mobile_core() -> str:
@@ -43,7 +45,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     deployment, vswitch = split_id(scenario_id)
     settings = configuration.settings
     graph = make_deployment(deployment, settings.vnfs)
-    backend = registry.load("vswitches", vswitch)
+    backend = switch_class(graph, vswitch)
     capabilities = backend.capabilities
     # Chains that no port distinguishes are distinguished by address.
     learned = settings.rules == "learning" and graph.chains > 1
@@ -74,6 +76,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         rules=settings.rules,
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=settings.tunnel,
+        pod_hosts=settings.hosts if graph.pods else "same",
         options=configuration.switch,
         guest=guest,
         core=configuration.core if graph.gtp else MobileCoreOptions(),

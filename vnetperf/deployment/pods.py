@@ -1,0 +1,220 @@
+"""Pods and their network in the place of a vSwitch: the tester, or endpoints, are the pods."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from typing import Any, ClassVar
+
+from vnetperf import registry
+from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import (
+    Attachment,
+    Deployment,
+    Port,
+    VnfPort,
+    WireEnd,
+    dut_mac,
+    vnf_mac,
+)
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+
+#: Addresses of pods, by number: those of the traffic (RFC 2544 appendix C.2.2).
+POD_ADDRESS = "198.{}.0.1"
+
+
+def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
+    """The class of what joins a deployment's ports: a vSwitch, or a network of pods."""
+    found: type[VSwitch] = _in_place(name) if graph.pods else registry.load("vswitches", name)
+    return found
+
+
+@cache
+def _in_place(name: str) -> type[VSwitch]:
+    network: type[Network] = registry.load("networks", name)
+    can = network.capabilities
+    kind = "macvlan" if can.port == "macvlan" else "veth"
+    own = {
+        "__doc__": network.__doc__,
+        "network": network,
+        "name": name,
+        "programs": network.programs,
+        "kernel_modules": network.kernel_modules,
+        "capabilities": VSwitchCapabilities(
+            wires=("veth",),  # what the tester is calibrated over
+            attachments=(kind,),
+            chains=False,
+            max_frame_size=can.max_frame_size,
+            forwarding=("l2", "l3") if can.routed else ("l2",),
+            options=("mtu", "offloads"),
+            addressing="port",
+        ),
+    }
+    return type(f"{network.__name__}InPlace", (PodNetwork,), own)
+
+
+class PodNetwork(VSwitch):
+    """Two hosts with a link, pods on one or on both, and the network that joins them.
+
+    Attributes:
+        network: The class of the network.
+    """
+
+    network: ClassVar[type[Network]]
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self._network = self.network(machine, plan)
+        self._hosts: list[PodHost] = []
+        self._ports: dict[VnfPort, PodPort] = {}
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """Frames are addressed to the gateway where the network routes."""
+        del testbed
+        if scenario.pod_hosts not in cls.network.capabilities.routed:
+            return scenario
+        return scenario.model_copy(update={"forwarding": "l3"})
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the network from carrying the scenario here."""
+        can = cls.network.capabilities
+        if scenario.pod_hosts not in can.places:
+            return (
+                f"two pods on the {scenario.pod_hosts} host have no ports of their own on network "
+                f"{cls.name}; choose --hosts {can.places[0]}"
+            )
+        if scenario.routed and scenario.pod_hosts not in can.routed:
+            return (
+                f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
+                "leave --forwarding out"
+            )
+        return cls.network.missing(facts, scenario)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """Hosts, pods and the path between them, for `--plan`."""
+        del facts
+        scenario, can = plan.scenario, cls.network.capabilities
+        way = "routed" if scenario.routed else "switched"
+        mtu = scenario.mtu - can.overhead
+        lines = {
+            f"pod{port.vnf}": f"on host{_host_of(scenario, port)}, address {_address(port)}, "
+            f"MAC {vnf_mac(port)}, MTU {mtu}"
+            for port in scenario.deployment.tester_vnf_ports
+        }
+        hosts = "one host" if scenario.pod_hosts == "same" else "two hosts"
+        lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
+        if scenario.pod_hosts == "other":
+            lines["network"] += f": {cls.network.path}"
+        return lines
+
+    def start(self) -> None:
+        """Make the hosts, and what each that has pods has of the network."""
+        if not self._hosts:
+            self._hosts = [PodHost(self.machine, number) for number in (0, 1)]
+            for host in self._hosts:
+                host.create()
+            mtu = self.plan.scenario.mtu
+            lay_uplinks(self._hosts, mtu, offloads=self._network.offloads)
+        scenario = self.plan.scenario
+        ends = scenario.deployment.tester_vnf_ports
+        for number in sorted({_host_of(scenario, port) for port in ends}):
+            self._network.prepare(self._hosts[number])
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Pods are all that there is."""
+        raise self.cannot_plug(end)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """Where a pod's interface will be."""
+        self.check_kind(kind)
+        netdev = self._network.netdev(port.vnf)
+        return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Give a pod its interface."""
+        port = attachment.port
+        pod = Pod(
+            port=port,
+            netdev=attachment.require("netdev"),
+            mac=vnf_mac(port),
+            address=_address(port),
+            gateway_mac=dut_mac(port),
+        )
+        host = self._hosts[_host_of(self.plan.scenario, port)]
+        self._ports[port] = self._network.attach(host, pod)
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Let the pods reach each other."""
+        del streams
+        self._network.join(self._hosts, tuple(self._ports.values()))
+
+    def remove_port(self, port: Port) -> None:
+        """Take a pod's interface away."""
+        if not isinstance(port, VnfPort) or port not in self._ports:
+            raise self.no_port(port, self._ports)
+        given = self._ports.pop(port)
+        self._network.detach(self._hosts[given.host], given)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Pods whose interface has no carrier."""
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(str(p) for p, given in self._ports.items() if given.pod.netdev not in up)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What passed pods' interfaces."""
+        return self._network.counters(self._ports)
+
+    def check_alive(self) -> None:
+        """Raise when a pod's interface is gone."""
+        there = self.machine.link_statistics()
+        gone = [
+            f"the interface of pod{port.vnf} ({given.pod.netdev})"
+            for port, given in self._ports.items()
+            if given.pod.netdev not in there
+        ]
+        if gone:
+            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """The network, and what each pod was given."""
+        return {
+            **self._network.facts(),
+            "pods": {
+                f"pod{port.vnf}": {
+                    "host": given.host,
+                    "interface": f"{given.kind} {given.pod.netdev}",
+                    "address": given.pod.address,
+                    "MAC": given.pod.mac,
+                    "gateway": given.gateway or "none: frames carry the other pod's address",
+                    "MTU": given.mtu,
+                }
+                for port, given in self._ports.items()
+            },
+        }
+
+    def stop(self) -> None:
+        """Take the pods' interfaces and the network away; the hosts stay until the run ends."""
+        for given in self._ports.values():
+            with suppress(HostError):  # it is gone already
+                self._network.detach(self._hosts[given.host], given)
+        self._ports = {}
+        if self._hosts:
+            self._network.stop(self._hosts)
+
+
+def _host_of(scenario: Scenario, port: VnfPort) -> int:
+    """Number of the host that a pod is on."""
+    return port.vnf if scenario.pod_hosts == "other" else 0
+
+
+def _address(port: VnfPort) -> str:
+    return POD_ADDRESS.format(18 + port.vnf)

@@ -1,0 +1,1 @@
+"""Container networks: what joins pods on one host, and over hosts."""

@@ -1,0 +1,444 @@
+"""The contract of a container network, and what its backends do with a host of pods.
+
+The deployment makes the hosts, then `prepare` on each, `attach` for each pod, `join` once; it reads
+counters around trials, and ends with `detach` and `stop`. Every change goes through the `Machine`
+it is given, or a function of `vnetperf/host/` with that machine's journal.
+"""
+
+from __future__ import annotations
+
+import platform
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from vnetperf.backend import Backend
+from vnetperf.host import links
+from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.machine import Machine
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import VnfPort
+from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, PodHosts
+from vnetperf.model.trial import HopCounters
+
+#: Frames of an MTU of 9000, what virtual links have in common.
+JUMBO_FRAME_SIZE = 9018
+#: What VXLAN adds to a frame, octets: outer Ethernet, IPv4, UDP and VXLAN headers (RFC 7348).
+VXLAN_OCTETS = 50
+#: Prefix length of a pod's own network, and of the link between hosts.
+POD_PREFIX, LINK_PREFIX = 16, 24
+#: Hosts on their link (TEST-NET-1, RFC 5737).
+HOST_ADDRESS = "192.0.2.{}"
+#: The next hop is on the link, whatever its address is (linux/rtnetlink.h); and an entry that
+#: never ages (linux/neighbour.h).
+RTNH_F_ONLINK, NUD_PERMANENT = 4, 0x80
+#: Settings of a host's network namespace: it forwards, and takes packets by any way.
+SYSCTLS = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+}
+PROC_SYS = Path("/proc/sys")
+
+
+class NetworkCapabilities(Frozen):
+    """What a network can do; the planner compares it with what a scenario needs.
+
+    Attributes:
+        port: What a pod is given: one end of a veth pair, a macvlan, or the host's own interface.
+        places: Where the second of two pods may be.
+        routed: Where packets are routed between two pods: frames are then addressed to a gateway,
+            and have a TTL less by one or more.
+        overhead: Octets that frames between hosts are longer by.
+        max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
+        needs_parent: True when a pod's port sits on the host's interface, which no network of
+            another kind may have then.
+    """
+
+    port: Literal["veth", "macvlan", "host"]
+    places: tuple[PodHosts, ...] = ("same", "other")
+    routed: tuple[PodHosts, ...] = ()
+    overhead: int = 0
+    max_frame_size: int = JUMBO_FRAME_SIZE
+    needs_parent: bool = False
+
+
+class Pod(Frozen):
+    """A pod that a network is to have.
+
+    Attributes:
+        port: Its port in the deployment's graph; `port.vnf` is the number of the pod.
+        netdev: Name of its interface, in the run's network namespace.
+        mac: Address of its interface.
+        address: Its IPv4 address.
+        gateway_mac: Address of its gateway, where the network routes.
+    """
+
+    port: VnfPort
+    netdev: str
+    mac: str
+    address: str
+    gateway_mac: str
+
+    @property
+    def network(self) -> str:
+        """The network of its address, "198.18.0.0/16"."""
+        return f"{'.'.join(self.address.split('.')[:2])}.0.0/{POD_PREFIX}"
+
+
+class PodPort(Frozen):
+    """What a pod was given.
+
+    Attributes:
+        pod: The pod.
+        host: Number of its host.
+        kind: Kind of interface.
+        mtu: Largest packet, octets without Ethernet header and FCS.
+        gateway: Address that frames to pods on other hosts carry; "" where they carry the pod's.
+        far: The host's end of a veth pair; "" for none.
+    """
+
+    pod: Pod
+    host: int
+    kind: str
+    mtu: int
+    gateway: str = ""
+    far: str = ""
+
+
+class PodHost:
+    """A host of pods: a network namespace of the run with an interface towards the other host."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.machine = machine
+        self.number = number
+        self.netns = machine.subdir(f"host{number}") / "netns"
+        self.uplink = machine.interface_name(f"u{number}")
+        self.address = HOST_ADDRESS.format(number + 1)
+
+    def create(self) -> None:
+        """Make the namespace, which forwards packets; it ends with the run."""
+        links.create_netns(self.machine.journal, self.netns)
+
+        def write() -> None:
+            for name, value in SYSCTLS.items():
+                (PROC_SYS / name).write_text(f"{value}\n")
+
+        run_in(self.netns, write)
+
+    @property
+    def uplink_mac(self) -> str:
+        """Address of its interface towards the other host."""
+        return links.get(self.uplink, self.netns).mac
+
+    def has(self, name: str) -> bool:
+        """Whether it has an interface."""
+        return links.find(name, self.netns) is not None
+
+    def add_link(self, name: str, kind: str, mtu: int, **options: Any) -> None:
+        """Make an interface: quiet, and up."""
+        links.create_link(self.machine.journal, name, kind, netns=self.netns, **options)
+        links.make_ready(name, self.netns, mtu=mtu, offloads=True)
+
+    def add_bridge(self, name: str, mtu: int, mac: str = "") -> None:
+        """Make a bridge that neither filters nor talks."""
+        own = {"address": mac} if mac else {}
+        self.add_link(name, "bridge", mtu, br_stp_state=0, br_mcast_snooping=0, **own)
+
+    def index(self, name: str) -> int:
+        """Number of an interface in its namespace."""
+        return links.get(name, self.netns).index
+
+    def delete(self, name: str) -> None:
+        """Delete an interface; that it is gone is not an error."""
+        links.delete(name, netns=self.netns)
+
+    def change(self, what: str, request: Callable[[Any], object]) -> None:
+        """Make a netlink request in its namespace."""
+
+        def send() -> None:
+            with netlink(what, f"host {self.number} of pods") as route:
+                request(route)
+
+        run_in(self.netns, send)
+
+    def add_port(self, bridge: str, name: str) -> None:
+        """Make an interface a port of a bridge."""
+        port, master = self.index(name), self.index(bridge)
+        self.change(
+            f"make {name} a port of {bridge}",
+            lambda route: route.link("set", index=port, master=master),
+        )
+
+    def add_address(self, name: str, address: str) -> None:
+        """Give an interface an address, "192.0.2.1/24"."""
+        index, (ip, _, length) = self.index(name), address.partition("/")
+        self.change(
+            f"give {name} the address {address}",
+            lambda route: route.addr("add", index=index, address=ip, prefixlen=int(length)),
+        )
+
+    def add_neighbour(self, name: str, address: str, mac: str) -> None:
+        """Set the MAC address of a neighbour, so that none is requested."""
+        index = self.index(name)
+        self.change(
+            f"set the neighbour {address}",
+            lambda route: route.neigh(
+                "replace", dst=address, lladdr=mac, ifindex=index, state=NUD_PERMANENT
+            ),
+        )
+
+    def add_route(self, network: str, name: str, gateway: str) -> None:
+        """Route a network through a neighbour at an interface."""
+        index = self.index(name)
+        self.change(
+            f"route {network} via {gateway}",
+            lambda route: route.route(
+                "add", dst=network, gateway=gateway, oif=index, flags=RTNH_F_ONLINK
+            ),
+        )
+
+    def add_forwarding(self, name: str, mac: str, host: str) -> None:
+        """Send what a tunnel's interface has for a MAC address to a host."""
+        index = self.index(name)
+        self.change(
+            f"forward {mac} to {host}",
+            lambda route: route.fdb("append", ifindex=index, lladdr=mac, dst=host),
+        )
+
+
+def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
+    """Join two hosts by a veth pair, with addresses and neighbours: the link that networks use."""
+    one, other = hosts
+    one.machine.load_module("veth")
+    links.create_veth(
+        one.machine.journal,
+        (one.uplink, other.uplink),
+        netns=(one.netns, other.netns),
+        mtu=mtu,
+        offloads=offloads,
+    )
+    for host in hosts:
+        host.add_address(host.uplink, f"{host.address}/{LINK_PREFIX}")
+    for host, far in ((one, other), (other, one)):
+        host.add_neighbour(host.uplink, far.address, far.uplink_mac)
+
+
+class Network(Backend):
+    """A container network of one deployment. After `stop`, `prepare` begins anew.
+
+    Attributes:
+        capabilities: What it can do.
+        path: What a packet passes between two pods on two hosts, for `--plan` and the report.
+    """
+
+    capabilities: ClassVar[NetworkCapabilities]
+    path: ClassVar[str]
+
+    @property
+    def place(self) -> PodHosts:
+        """Where the second pod is."""
+        return self.plan.scenario.pod_hosts
+
+    @property
+    def routes(self) -> bool:
+        """Whether it routes between the pods."""
+        return self.place in self.capabilities.routed
+
+    @property
+    def offloads(self) -> bool:
+        """Whether its interfaces have checksum and segmentation offloads, as usual for pods."""
+        return self.plan.scenario.options.offloads is not False
+
+    @property
+    def mtu(self) -> int:
+        """MTU of pods: that of the hosts' link without what the network adds to a frame."""
+        return self.plan.scenario.mtu - self.capabilities.overhead
+
+    def netdev(self, number: int) -> str:
+        """Name of a pod's interface.
+
+        Args:
+            number: Number of the pod.
+
+        Returns:
+            A name that is unique in the run.
+        """
+        return self.machine.interface_name(f"p{number}")
+
+    @abstractmethod
+    def prepare(self, host: PodHost) -> None:
+        """Make what a host has of the network before any pod.
+
+        Args:
+            host: One of the hosts with pods.
+
+        Raises:
+            VnetperfError: When the kernel refuses.
+        """
+
+    @abstractmethod
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """Give a pod its interface, in the run's network namespace.
+
+        Args:
+            host: Its host.
+            pod: The pod.
+
+        Returns:
+            What it was given.
+
+        Raises:
+            VnetperfError: When the kernel refuses.
+        """
+
+    @abstractmethod
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Let pods of all hosts reach each other.
+
+        Args:
+            hosts: The two hosts, by number.
+            ports: What the pods were given, all of them.
+
+        Raises:
+            VnetperfError: When the kernel refuses.
+        """
+
+    def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
+        """Frames that passed pods' ports since they were made, as the network sees them.
+
+        Args:
+            ports: What the pods were given.
+
+        Returns:
+            One entry per pod whose interface is there: what the pod sends is received.
+        """
+        table = self.machine.link_statistics()
+        return tuple(
+            HopCounters(
+                port=str(port),
+                rx=seen.tx,
+                tx=seen.rx,
+                rx_dropped=seen.tx_dropped,
+                tx_dropped=seen.rx_dropped,
+            )
+            for port, given in ports.items()
+            if (seen := table.get(given.pod.netdev)) is not None
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What all networks of the kernel have in common.
+
+        Returns:
+            JSON values.
+        """
+        return {
+            "backend": self.name,
+            "version": f"Linux {platform.release()}",
+            "launch line": "none: it is in the kernel",
+            "path between hosts": self.path,
+            "MTU of pods": self.mtu,
+            "MTU between hosts": self.plan.scenario.mtu,
+            "offloads": "on" if self.offloads else "off",
+        }
+
+    def detach(self, host: PodHost, port: PodPort) -> None:
+        """Take a pod's interface away.
+
+        Args:
+            host: Its host.
+            port: What it was given.
+        """
+        del host
+        self.machine.delete_link(port.pod.netdev)
+
+    @abstractmethod
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Take away what `prepare` and `join` made. Idempotent.
+
+        Args:
+            hosts: The two hosts.
+        """
+
+    def attach_veth(self, host: PodHost, pod: Pod, *, mac: str = "") -> PodPort:
+        """Give a pod one end of a veth pair whose other end is at its host.
+
+        Args:
+            host: Its host.
+            pod: The pod.
+            mac: Address of the host's end; "" for one that the kernel makes up.
+
+        Returns:
+            What it was given.
+        """
+        self.machine.load_module("veth")
+        far = f"veth{pod.port.vnf}"
+        links.create_veth(
+            self.machine.journal,
+            (pod.netdev, far),
+            netns=(self.machine.netns, host.netns),
+            mtu=self.mtu,
+            offloads=self.offloads,
+        )
+        self.machine.set_link(pod.netdev, mac=pod.mac)
+        if mac:
+            links.set_address(far, mac, netns=host.netns)
+        gateway = pod.gateway_mac if self.routes else ""
+        return PodPort(
+            pod=pod, host=host.number, kind="veth", mtu=self.mtu, gateway=gateway, far=far
+        )
+
+    def route_pod(self, host: PodHost, port: PodPort, netdev: str) -> None:
+        """Route a pod's packets on its own host to an interface there.
+
+        Args:
+            host: The pod's host.
+            port: What the pod was given.
+            netdev: Interface that leads to it.
+        """
+        host.add_neighbour(netdev, port.pod.address, port.pod.mac)
+        host.add_route(port.pod.network, netdev, port.pod.address)
+
+    @staticmethod
+    def far_ports(host: PodHost, ports: Sequence[PodPort]) -> list[PodPort]:
+        """Ports of pods that are on the other host.
+
+        Args:
+            host: A host.
+            ports: What all pods were given.
+
+        Returns:
+            Those that are not on it.
+        """
+        return [port for port in ports if port.host != host.number]
+
+
+def frame_size_of(mtu: int) -> int:
+    """Largest frame of an MTU.
+
+    Args:
+        mtu: Octets without Ethernet header and FCS.
+
+    Returns:
+        Octets including FCS.
+    """
+    return mtu + ETHERNET_OCTETS
+
+
+#: Largest frame in VXLAN over a link of the usual MTU.
+VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
+
+
+def missing_interface(host: PodHost, name: str) -> DutError:
+    """The error of an interface that is gone.
+
+    Args:
+        host: Where it was.
+        name: Its name.
+
+    Returns:
+        The error, to be raised.
+    """
+    return DutError(f"{name} is gone", where=f"host {host.number} of pods")

@@ -1,0 +1,63 @@
+"""Pods on a bridge of their host, hosts joined by routes: the path of flannel's host-gw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from vnetperf.model.testbed import KernelModule
+from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+
+#: The bridge that pods of a host have, as CNI's bridge plugin calls it.
+BRIDGE = "cni0"
+BRIDGE_MODULE = KernelModule(name="bridge", purpose="pods' bridge", symbol="br_handle_frame")
+
+
+class BridgeNetwork(Network):
+    """A bridge on each host with an end of each pod's veth pair; routes to the other's pods."""
+
+    name: ClassVar[str] = "bridge"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="veth", routed=("other",)
+    )
+    path: ClassVar[str] = "veth, bridge, route, hosts' link, route, bridge, veth"
+
+    def prepare(self, host: PodHost) -> None:
+        """Make the bridge; it has the address that the pod sends routed packets to."""
+        self.machine.load_module(BRIDGE_MODULE)
+        host.add_bridge(BRIDGE, self.mtu)
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """A veth pair, the host's end at the bridge."""
+        port = self.attach_veth(host, pod)
+        host.add_port(BRIDGE, port.far)
+        if self.routes:
+            self.set_gateway(host, pod.gateway_mac)
+            self.route_pod(host, port, BRIDGE)
+        return port
+
+    def set_gateway(self, host: PodHost, mac: str) -> None:
+        """Let the bridge be the gateway of the host's pod."""
+        index = host.index(BRIDGE)
+        host.change(
+            f"set the address of {BRIDGE}",
+            lambda route: route.link("set", index=index, address=mac),
+        )
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Route the other host's pods through it."""
+        if not self.routes:
+            return
+        for host in hosts:
+            for port in self.far_ports(host, ports):
+                host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
+
+    def facts(self) -> dict[str, Any]:
+        """The settings of the bridge."""
+        return {**super().facts(), "bridge": f"{BRIDGE}, STP off, multicast snooping off"}
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Delete the bridges; routes over the hosts' link go with the link's next use."""
+        for host in hosts:
+            host.delete(BRIDGE)

@@ -1,0 +1,43 @@
+"""Pods that have their host's network, as with hostNetwork: the baseline of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from vnetperf.host import links
+from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+
+
+class HostNetwork(Network):
+    """A pod has its host's interface: nothing is added to the path."""
+
+    name: ClassVar[str] = "host"
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="host", places=("other",), needs_parent=True
+    )
+    path: ClassVar[str] = "hosts' link"
+
+    def netdev(self, number: int) -> str:
+        """The interface of the pod's host."""
+        return self.machine.interface_name(f"u{number}")
+
+    def prepare(self, host: PodHost) -> None:
+        """There is nothing to be made."""
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """Move the host's interface to where pods' interfaces are."""
+        links.move(host.uplink, self.machine.netns, netns=host.netns)
+        links.make_ready(host.uplink, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
+        self.machine.set_link(host.uplink, mac=pod.mac)
+        return PodPort(pod=pod, host=host.number, kind="veth", mtu=self.mtu)
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """The hosts' link joins them."""
+
+    def detach(self, host: PodHost, port: PodPort) -> None:
+        """Give the host its interface back."""
+        links.move(host.uplink, host.netns, netns=self.machine.netns)
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Nothing was made."""

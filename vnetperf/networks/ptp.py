@@ -1,0 +1,36 @@
+"""Pods each on a veth pair that the host routes to: CNI's ptp plugin and calico have this path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+
+
+class PtpNetwork(Network):
+    """No bridge: every packet of a pod is routed, to a pod on the same host too."""
+
+    name: ClassVar[str] = "ptp"
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="veth", routed=("same", "other")
+    )
+    path: ClassVar[str] = "veth, route, hosts' link, route, veth"
+
+    def prepare(self, host: PodHost) -> None:
+        """There is nothing that pods share."""
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """A veth pair; the host's end is the pod's gateway."""
+        port = self.attach_veth(host, pod, mac=pod.gateway_mac)
+        self.route_pod(host, port, port.far)
+        return port
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Route the other host's pods through it."""
+        for host in hosts:
+            for port in self.far_ports(host, ports):
+                host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Pods' routes go with their interfaces."""

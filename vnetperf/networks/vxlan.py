@@ -1,0 +1,117 @@
+"""Pods in VXLAN tunnels between their hosts (RFC 7348), bridged or routed into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from vnetperf.model.testbed import KernelModule
+from vnetperf.networks.base import (
+    VXLAN_FRAME_SIZE,
+    VXLAN_OCTETS,
+    Network,
+    NetworkCapabilities,
+    Pod,
+    PodHost,
+    PodPort,
+)
+from vnetperf.networks.bridge import BRIDGE, BRIDGE_MODULE, BridgeNetwork
+
+VXLAN_MODULE = KernelModule(name="vxlan", purpose="VXLAN tunnels", symbol="vxlan_xmit")
+#: The tunnel's interface on each host, its VXLAN network identifier, and UDP port (RFC 7348).
+TUNNEL, VNI, UDP_PORT = "vxlan1", 1, 4789
+#: Tunnel ends of the routed network: address by host, and MAC address.
+VTEP_ADDRESS, VTEP_MAC = "192.0.3.{}", "02:76:78:00:00:{:02x}"
+
+
+def add_tunnel(network: Network, host: PodHost, far: PodHost | None, mac: str = "") -> None:
+    """Make a host's end of a tunnel; without `far` it sends nothing that no entry leads on."""
+    network.machine.load_module(VXLAN_MODULE)
+    options: dict[str, Any] = {
+        "vxlan_id": VNI,
+        "vxlan_link": host.index(host.uplink),
+        "vxlan_local": host.address,
+        "vxlan_port": UDP_PORT,
+        "vxlan_learning": int(far is not None),
+    }
+    if far is not None:
+        options["vxlan_group"] = far.address
+    if mac:
+        options["address"] = mac
+    host.add_link(TUNNEL, "vxlan", network.mtu, **options)
+
+
+class VxlanNetwork(Network):
+    """The tunnel is a port of the pods' bridge: docker's overlay and weave have this path."""
+
+    name: ClassVar[str] = "vxlan"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="veth", overhead=VXLAN_OCTETS, max_frame_size=VXLAN_FRAME_SIZE
+    )
+    path: ClassVar[str] = "veth, bridge, VXLAN, hosts' link, VXLAN, bridge, veth"
+
+    def prepare(self, host: PodHost) -> None:
+        """Make the bridge."""
+        self.machine.load_module(BRIDGE_MODULE)
+        host.add_bridge(BRIDGE, self.mtu)
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """A veth pair, the host's end at the bridge."""
+        port = self.attach_veth(host, pod)
+        host.add_port(BRIDGE, port.far)
+        return port
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Make the tunnel a port of the bridge of each host with pods."""
+        for host in hosts:
+            if host.has(BRIDGE):
+                add_tunnel(self, host, hosts[1 - host.number])
+                host.add_port(BRIDGE, TUNNEL)
+
+    def facts(self) -> dict[str, Any]:
+        """The settings of the tunnel."""
+        return {**super().facts(), "tunnel": f"VXLAN, VNI {VNI}, UDP port {UDP_PORT}"}
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Delete tunnels and bridges."""
+        for host in hosts:
+            host.delete(TUNNEL)
+            host.delete(BRIDGE)
+
+
+class VxlanRoutedNetwork(BridgeNetwork):
+    """Packets are routed into the tunnel: flannel's vxlan has this path."""
+
+    name: ClassVar[str] = "vxlan_routed"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="veth",
+        routed=("other",),
+        overhead=VXLAN_OCTETS,
+        max_frame_size=VXLAN_FRAME_SIZE,
+    )
+    path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Make tunnels' ends, and route the other host's pods through them."""
+        if not self.routes:
+            return
+        for host in hosts:
+            add_tunnel(self, host, None, VTEP_MAC.format(host.number))
+        for host, far in zip(hosts, hosts[::-1], strict=True):
+            address, mac = VTEP_ADDRESS.format(far.number + 1), VTEP_MAC.format(far.number)
+            host.add_neighbour(TUNNEL, address, mac)
+            host.add_forwarding(TUNNEL, mac, far.address)
+            for port in self.far_ports(host, ports):
+                host.add_route(port.pod.network, TUNNEL, address)
+
+    def facts(self) -> dict[str, Any]:
+        """The settings of the tunnel."""
+        return {**super().facts(), "tunnel": f"VXLAN, VNI {VNI}, UDP port {UDP_PORT}"}
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Delete tunnels and bridges."""
+        for host in hosts:
+            host.delete(TUNNEL)
+        super().stop(hosts)
