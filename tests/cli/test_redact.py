@@ -259,6 +259,40 @@ def test_how_several_hosts_are_reached_has_tokens(run: Path) -> None:
     assert not re.search(r"jdoe|jroe|qa\d\.lab", text)
 
 
+def test_what_the_file_says_of_hosts_cables_and_the_external_dut_has_tokens(run: Path) -> None:
+    first, *others = read_log(run / LOG_NAME)
+    assert isinstance(first, RunRecord)
+    hosts = {
+        "gandalf": {"transport": "ssh=-l jumpuser9 qx8node4", "isolation": "Globex: no uplink"},
+        "frodo42": {"transport": "ssh=alicem@qx7node3"},
+    }
+    ports = [{"tester": f"glbx{n}", "dut": "rack 7-b", "gateway": "10.1.2.3"} for n in (0, 1)]
+    testbed = Testbed.model_validate(
+        {
+            "name": "t",
+            "hosts": hosts,
+            "cables": [{"ends": [f"gandalf:initech{n}", f"frodo42:enp3s0f{n}"]} for n in (0, 1)],
+            "external": {
+                "name": "Umbra-9K",
+                "version": "17.3b of Globex",
+                "facts": {"place": "room 4.17, Springfield"},
+                "ports": ports,
+            },
+        }
+    )
+    failure = "gandalf: initech1 is down; Umbra-9K in rack 7-b does not reply"
+    trial = next(n for n, r in enumerate(others) if isinstance(r, TrialRecord))
+    result = others[trial].result.model_copy(update={"failure": failure})  # type: ignore[union-attr]  # a trial
+    others[trial] = others[trial].model_copy(update={"result": result})
+    records = [first.model_copy(update={"testbed": testbed}), *others]
+    made = redaction.Redactor(records).redacted()
+    text = "".join(record.model_dump_json() for record in made)
+    planted = "gandalf|frodo42|qx8node4|qx7node3|jumpuser9|alicem|globex|initech|umbra|rack 7|glbx"
+    assert not re.findall(f"{planted}|springfield|10.1.2.3", text, re.IGNORECASE)
+    assert "enp3s0f1" in text
+    Testbed.model_validate_json(made[0].testbed.model_dump_json())  # type: ignore[union-attr]  # is one still
+
+
 def test_known_options_of_the_kernel_are_those_that_the_facts_explain() -> None:
     assert set(kernel.BOOT_OPTIONS) <= redaction.KERNEL_OPTIONS
 

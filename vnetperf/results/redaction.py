@@ -68,7 +68,7 @@ _PSEUDONYMS: Final[Mapping[Kind, str]] = {
 _OWN_MAC: Final = "02:76:"
 #: Those of tokens, and other tokens: a copy of a copy has them as they are.
 _PSEUDO_MAC: Final = "02:5e:53:"
-_TOKEN: Final = re.compile(r"(?:host|user|testbed|serial|word)-\d+|/path-\d+")
+_TOKEN: Final = re.compile(r"(?:host|user|testbed|serial|word|nic)-\d+|/path-\d+")
 #: Ranges for benchmarks and documents, loopback, masks, multicast: none shows where a machine is.
 _PUBLIC: Final = tuple(
     ip_network(text)
@@ -204,6 +204,8 @@ class Pseudonyms:
         if kind == "macs":
             digits = f"{number:06x}"
             return f"02:5e:53:{digits[:2]}:{digits[2:4]}:{digits[4:]}"
+        if kind == "devices" and not _PCI.fullmatch(value):
+            return f"nic-{number}"
         if kind == "devices":
             return f"{_PSEUDO_DOMAIN}:{number >> 5:02x}:{number & 31:02x}.0"
         if kind == "addresses":
@@ -329,7 +331,12 @@ def _pattern(name: str) -> str:
 #: Fields whose texts are the project's own words, or numbers in disguise: never changed.
 OWN: Final = ("type", "scenario", "test", "algorithm", "generator", "vswitch", "wire", "hdr")
 #: Names that are on every machine.
-EVERYWHERE: Final = ("localhost", "vnetperf-lab", "root", "local", "lab", "tester", "dut", "self")
+EVERYWHERE: Final = (
+    *("localhost", "vnetperf-lab", "root", "local", "lab", "tester", "dut", "self"),
+    *("east", "west"),  # of the shipped testbed with two hosts
+)
+#: Names of interfaces that the kernel, udev and shipped testbeds give.
+_USUAL_NIC: Final = re.compile(r"(?:c|p|port|eth|ib|veth|tap|en[opsx][0-9a-f]*)[0-9dfnpsvu]*")
 #: A copy is not continued: its trials would be mixed with those of another machine.
 NO_FINGERPRINT: Final = "redacted"
 _VERSIONS: Final = re.compile(r"version|firmware|release|microcode|software|model", re.IGNORECASE)
@@ -338,7 +345,13 @@ _HASHES: Final = re.compile(
     r"\b(git|build|builds|hash|sha\d*|digest|checksum|identity|image)\b", re.I
 )
 _KERNEL_LINE: Final = ("cmdline", "command line", "kernel command line")
-_FREE: Final = re.compile(r"(^| )notes( value)?$|testbed (description|isolation)$")
+_FREE: Final = re.compile(
+    r"(^| )notes( value)?$|testbed (description|isolation|hosts .*isolation)$"
+)
+#: Keys of backends' sections whose values are interfaces.
+_NIC_KEYS: Final = ("tester",)
+#: Numbers, addresses, paths, and words of which settings are made: no text of an operator's.
+_FORMAL: Final = re.compile(r"[\d.:/]+|[0-9a-fA-F:.]+|/\S*|tcp://\S*|[a-z_]+")
 _SHORTEST: Final = 3
 _SHORTEST_TEXT: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
@@ -607,6 +620,9 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
         yield "texts", testbed.description
         yield "texts", testbed.isolation
         yield "testbeds", testbed.name
+        yield from (("hosts", name) for name in testbed.hosts)
+        yield from (("texts", host.isolation) for host in testbed.hosts.values())
+        yield from (("devices", nic) for nic in _nics_of(testbed) if not _USUAL_NIC.fullmatch(nic))
         for backend in testbed.sections:
             if match := _SERVER.match(testbed.external_server(backend)):
                 yield "hosts", match["host"]
@@ -617,6 +633,35 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
             yield from (("users", user) for user in users)
             if not re.fullmatch(r"[\d.:\[\]]*", host):
                 yield "hosts", host
+        for text in _prose(testbed.sections):
+            yield ("texts" if len(text) >= _SHORTEST_TEXT else "words"), text
+
+
+def _nics_of(testbed: Testbed) -> Iterator[str]:
+    """Names of interfaces that the file gives; a PCI address is found by its form."""
+    named = [*(end for cable in testbed.cables for end in (cable.end(0).nic, cable.end(1).nic))]
+    named += [nic for wire in testbed.nics for nic in (wire.tester, wire.dut)]
+    named += [text for key, text in _texts(testbed.sections) if key in _NIC_KEYS]
+    return (nic for nic in named if not _PCI.fullmatch(nic))
+
+
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Key and text of every text of a tree of values."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner, key)
+
+
+def _prose(sections: Mapping[str, Any]) -> Iterator[str]:
+    """What an operator wrote into backends' sections: no path, address or name of a NIC."""
+    for key, text in _texts(sections):
+        if text and key not in _NIC_KEYS and not _FORMAL.fullmatch(text):
+            yield text
 
 
 def ssh_names(transport: str) -> tuple[list[str], str]:
