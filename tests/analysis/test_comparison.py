@@ -25,7 +25,15 @@ from vnetperf.analysis.comparison import (
 )
 from vnetperf.analysis.runs import find_run, load_run
 from vnetperf.model.errors import ConfigError, DutError, LogError
-from vnetperf.model.parameters import LatencyLoadTest, LatencyTest, MrrTest
+from vnetperf.model.parameters import (
+    FrameLossTest,
+    LatencyLoadTest,
+    LatencyTest,
+    MrrTest,
+    ProcedureParameters,
+    SoakTest,
+    TestName,
+)
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.results.log import LOG_NAME
@@ -167,14 +175,16 @@ def test_many_numbers_are_judged_together(tmp_path: Path) -> None:
         ({"rules": "stream"}, "rules"),
         ({"set": ("rx_descriptors=256",)}, "options"),
         ({"vnf_mode": "mac"}, "VNF mode"),
+        ({"vnfs": 4}, "VNFs"),
     ],
 )
 def test_what_makes_numbers_comparable_is_their_key(
     tmp_path: Path, settings: dict[str, object], key: str
 ) -> None:
-    a = measured(tmp_path / "a", 600e3)
-    b = measured(tmp_path / "b", 600e3, settings=settings)
-    with pytest.raises(ConfigError, match=f"pvp_dpdk: .*{key} is .* in A") as caught:
+    scenario = "pvvp_dpdk" if "vnfs" in settings else "pvp_dpdk"
+    a = measured(tmp_path / "a", 600e3, scenario=scenario)
+    b = measured(tmp_path / "b", 600e3, scenario=scenario, settings=settings)
+    with pytest.raises(ConfigError, match=f"{scenario}: .*{key} is .* in A") as caught:
         compare(side(a), side(b))
     assert "--across" in caught.value.cure
     found = compare(side(a), side(b), across=True)
@@ -226,6 +236,39 @@ def test_results_at_different_offered_loads_never_stand_side_by_side(tmp_path: P
         assert compared
         assert all(" at throughput " not in label for label in compared)
         assert any("different offered loads" in line for line in found.not_compared)
+
+
+@pytest.mark.parametrize(
+    ("test", "key", "parameters"),
+    [
+        ("mrr", "duration_s", [MrrTest(duration_s=s, repeats=3) for s in (1.0, 60.0)]),
+        ("frame_loss", "duration_s", [FrameLossTest(duration_s=s) for s in (1.0, 60.0)]),
+        (
+            "latency",
+            "tag_at_s",
+            [LatencyTest(repeats=1, duration_s=2, tag_at_s=s) for s in (0.0, 1.0)],
+        ),
+        ("soak", "duration_s", [SoakTest(duration_s=s, trial_s=10.0) for s in (20.0, 60.0)]),
+    ],
+)
+def test_numbers_of_tests_with_other_parameters_are_other_numbers(
+    tmp_path: Path, test: TestName, key: str, parameters: list[ProcedureParameters]
+) -> None:
+    """A rate over 1 s and one over 60 s stood side by side."""
+    runs = []
+    for name, given in zip("ab", parameters, strict=True):
+        (tmp_path / name).mkdir()
+        agent = FakeAgent(duts=(SimulatedDut(600e3), SimulatedDut(600e3)))
+        preset = PRESET.model_copy(update={test: given})
+        bench = Bench(tmp_path / name, agent, configuration(preset))
+        bench.throughput()
+        bench.measure(test)
+        bench.run.close()
+        runs.append(tmp_path / name)
+    for across in (False, True):
+        found = compare(*(side(run) for run in runs), across=across)
+        assert all(row.metric.test != test for row in found.rows)
+        assert any(f"different conditions: {key} is " in line for line in found.not_compared)
 
 
 def test_pairs_are_those_of_one_round_by_its_number(tmp_path: Path) -> None:

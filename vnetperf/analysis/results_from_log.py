@@ -460,6 +460,8 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
         "min_load_fps": begin.inputs["min_load_fps"],
         "max_load_fps": begin.inputs["ceiling_fps"],
     }
+    parameters = standard_test(begin.test).inputs.model_validate(begin.inputs).parameters
+    found["test_inputs"] = {name: getattr(parameters, name) for name in parameters.conditions}
     try:
         replayed = replay(procedure_of(begin), logged.outcomes())
     except NoResultError as error:  # of a run that was killed before it could log the reason

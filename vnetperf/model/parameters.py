@@ -227,9 +227,16 @@ ABSOLUTE_LOADS_FPS: Final = (1e3, 1e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6)
 
 
 class ProcedureParameters(Frozen):
-    """What the parameters of all tests have in common."""
+    """What the parameters of all tests have in common.
+
+    Attributes:
+        conditions: Names of those that a number of the test depends on: with others it is another
+            number. How often a test is repeated and which loads it takes are none; a number has
+            its load beside it.
+    """
 
     model_config = ConfigDict(allow_inf_nan=False)
+    conditions: ClassVar[tuple[str, ...]] = ("duration_s",)
 
 
 class LatencyTest(ProcedureParameters):
@@ -242,6 +249,8 @@ class LatencyTest(ProcedureParameters):
         tag_at_s: Frames sent before are not looked at, seconds: 60 by the clause.
         repeats: Trials at each load: at least 20 by the clause.
     """
+
+    conditions: ClassVar[tuple[str, ...]] = ("duration_s", "tag_at_s")
 
     shares: tuple[float, ...] = (1.0,)
     loads_fps: tuple[float, ...] = ()
@@ -273,6 +282,8 @@ class BackToBackTest(ProcedureParameters):
         repeats_after_loss: A burst that lost frames is tried this many times again (TST009 max(r)).
     """
 
+    conditions: ClassVar[tuple[str, ...]] = ("idle_s", "repeats_after_loss")
+
     searches: int = Field(default=50, ge=1)
     max_burst_s: float = Field(default=2.0, gt=0)
     idle_s: float = Field(default=2.0, ge=0)
@@ -291,6 +302,8 @@ class RecoveryTest(ProcedureParameters):
         repeats: Trials: several by the clause.
         bin_s: Width of the recovery curve's bins, seconds.
     """
+
+    conditions: ClassVar[tuple[str, ...]] = ("overload", "relaxed", "overload_s")
 
     overload: float = Field(default=1.1, gt=1)
     relaxed: float = Field(default=0.5, gt=0, lt=1)
@@ -312,6 +325,8 @@ class ResetTest(ProcedureParameters):
         repeats: Trials for each.
         bin_s: Width of the curve's bins, seconds.
     """
+
+    conditions: ClassVar[tuple[str, ...]] = ("share", "link_down_s")
 
     what: tuple[Literal["vswitch", "vnf", "link"], ...] = ("vswitch", "vnf", "link")
     share: float = Field(default=1.0, gt=0, le=1)
@@ -359,6 +374,8 @@ class LatencyLoadTest(ProcedureParameters):
         repeats: Trials at each load: 20 or more by RFC 8219 section 7.2.
     """
 
+    conditions: ClassVar[tuple[str, ...]] = ("duration_s", "tag_at_s")
+
     loads_fps: tuple[PositiveFloat, ...] = Field(default=ABSOLUTE_LOADS_FPS, min_length=1)
     duration_s: float = Field(default=10.0, gt=0)
     tag_at_s: float = Field(default=1.0, ge=0)
@@ -374,6 +391,8 @@ class SoakTest(ProcedureParameters):
         trial_s: Seconds of one trial; they follow one another.
         loss_ratio: Loss ratio that it is held against.
     """
+
+    conditions: ClassVar[tuple[str, ...]] = ("share", "duration_s", "trial_s")
 
     share: float = Field(default=1.0, gt=0, le=1)
     duration_s: float = Field(default=1800.0, gt=0)
@@ -400,6 +419,14 @@ class ServiceTest(ProcedureParameters):
         variation_ms: Limit of the frame delay variation (FDV), milliseconds; 0: no limit.
     """
 
+    conditions: ClassVar[tuple[str, ...]] = (
+        "cir_fps",
+        "cir_share",
+        "step_s",
+        "performance_s",
+        "trial_s",
+    )
+
     cir_fps: float = Field(default=0.0, ge=0)
     cir_share: float = Field(default=0.9, gt=0, le=1)
     steps: tuple[float, ...] = Field(default=(0.25, 0.5, 0.75, 1.0), min_length=1)
@@ -425,6 +452,8 @@ class Rfc2889Test(ProcedureParameters):
         ageing_s: Wait after which a DUT has forgotten addresses, seconds; 0: its first port is
             taken down and up instead.
     """
+
+    conditions: ClassVar[tuple[str, ...]] = ("duration_s", "learning_fps", "ageing_s")
 
     duration_s: float = Field(default=30.0, gt=0)
     loads: int = Field(default=6, ge=2)

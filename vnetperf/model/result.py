@@ -447,6 +447,7 @@ class Result(Frozen):
         algorithm: Search algorithm.
         search_inputs: What the search was given besides goals and loads, name -> text: StepSize,
             n, max(r) and z of TST009; the time budget and the waits that it counts.
+        test_inputs: Of another test the parameters that its numbers depend on, name -> value.
         goals: One for each goal of the preset.
         media_max_fps: Theoretical maximum of the reference medium, aggregate frames/s.
         generator_max_fps: The generator's calibrated clean maximum, aggregate frames/s; or None.
@@ -484,6 +485,7 @@ class Result(Frozen):
     failed: bool = False
     algorithm: str = ""
     search_inputs: dict[str, str] = Field(default_factory=dict)
+    test_inputs: dict[str, float] = Field(default_factory=dict)
     goals: tuple[GoalResult, ...] = ()
     media_max_fps: float | None = None
     generator_max_fps: float | None = None

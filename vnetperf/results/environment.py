@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
 
 #: In place of a value that only the other run has.
@@ -98,6 +99,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             "flows": str(traffic.get("flows", ABSENT)),
             "wire": str(plan.get("wire", ABSENT)),
             "cores": str(plan.get("placement", {}).get("mode", ABSENT)),
+            "VNFs": _vnf_count(asked.get("deployment") or {}),
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
             **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
         }
@@ -135,6 +137,13 @@ def _given(options: Any) -> str:
     unset: tuple[Any, ...] = (None, "", [], ())
     held = {k: v for k, v in options.items() if k not in _WORDS and v not in unset}
     return ", ".join(f"{key} = {_short(value)}" for key, value in sorted(held.items())) or "none"
+
+
+def _vnf_count(deployment: Mapping[str, Any]) -> str:
+    """How many there are, where that is not what the deployment's name stands for."""
+    name, count = str(deployment.get("name")), deployment.get("vnf_count")
+    usual = make_deployment(name).vnf_count if name in ALL_DEPLOYMENTS else count
+    return "as usual" if count == usual else str(count)
 
 
 def _short(value: Any) -> str:

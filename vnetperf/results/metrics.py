@@ -221,7 +221,11 @@ def metrics_of(result: Result) -> Iterator[Metric]:
 
 def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     """Every number of the deployment that a result is of."""
-    conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
+    conditions: dict[str, Any] = {
+        "directions": result.directions,
+        "loads": list(result.loads),
+        **result.test_inputs,
+    }
     if result.imix:
         conditions["imix"] = result.imix
     if result.of_other_deployment:
