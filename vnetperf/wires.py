@@ -175,7 +175,13 @@ class Nic(Wire):
         # A NIC under a program's driver lets its link rise only when that program starts.
         if all(use.kernel for use in uses):
             self._wait_for_carrier(uses, ends)
-        return ends[0], ends[1]
+        return ends[0].model_copy(update={"peer_ring": self._ring(ends[1])}), ends[1]
+
+    def _ring(self, end: WireEnd) -> int | None:
+        """Frames of a receive ring: the driver's word, or what a program is to make it of."""
+        if end.netdev is not None:
+            return self.machine.receive_ring(end.netdev)
+        return self.plan.scenario.options.rx_descriptors
 
     def _use(self, side: str) -> NicUse:
         use = self.plan.nic(self.index, side)

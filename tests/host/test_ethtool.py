@@ -1,4 +1,4 @@
-"""Offloads as they are read, with a driver that refuses."""
+"""Offloads and rings as they are read, with a driver that refuses."""
 
 from __future__ import annotations
 
@@ -44,6 +44,23 @@ def test_an_offload_that_the_driver_lacks_hides_no_other() -> None:
         "tx-checksum": 1,
         "rx-checksum": 0,
     }
+
+
+@pytest.mark.parametrize(("frames", "told"), [(512, 512), (0, None)])
+def test_a_ring_is_as_long_as_the_driver_says(
+    monkeypatch: pytest.MonkeyPatch, frames: int, told: int | None
+) -> None:
+    rings = ioctl.EthtoolRingParam(rx_max=4096, rx=frames)
+    monkeypatch.setattr(Driver, "get_rings", lambda _: rings, raising=False)
+    assert ethtool.receive_ring("dev0") == told
+
+
+def test_a_driver_without_rings_tells_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Driver) -> None:
+        raise ioctl.NotSupportedError("dev0")
+
+    monkeypatch.setattr(Driver, "get_rings", refuse, raising=False)
+    assert ethtool.receive_ring("dev0") is None
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL, errno.EBUSY])

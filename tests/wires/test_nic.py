@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
+from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, NicConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.traffic.loadgen.driver import KERNEL_RX_RING, engine_port
+from vnetperf.traffic.loadgen.trials import PortRings
 from vnetperf.wires import Nic
 
 
@@ -62,6 +67,58 @@ def test_a_nic_in_use_is_taken_only_from_an_isolated_environment() -> None:
     assert "nics[1].dut: 0000:42:00.0 is in use: it carries the address 192.0.2.1" in text
     assert "isolated = true" in text
     assert missing(used, isolated=True) == ""
+
+
+class Borrower:
+    """A machine that gives NICs, whose driver tells the ring of the DUT's."""
+
+    ring: int | None = 512
+
+    def borrow_nic(self, address: str, **_: Any) -> str:
+        return f"of-{address}"
+
+    def give_nic(self, address: str, driver: str, *, isolated: bool) -> None:
+        del address, driver, isolated
+
+    def link(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, carrier=True)
+
+    def receive_ring(self, name: str) -> int | None:
+        assert name == f"of-{DUT0}"
+        return self.ring
+
+
+@pytest.mark.parametrize(
+    ("kernel", "driver_has", "wanted", "told"),
+    [(True, 512, None, 512), (True, None, 2048, None), (False, 512, 2048, 2048)],
+    ids=["the driver tells it", "the driver tells none", "a program was told"],
+)
+def test_the_tester_knows_the_ring_of_the_duts_nic(
+    kernel: bool, driver_has: int | None, wanted: int | None, told: int | None
+) -> None:
+    machine = Borrower()
+    machine.ring = driver_has
+    driver = "ixgbe" if kernel else "vfio-pci"
+    plan = Plan(
+        scenario=Scenario(
+            deployment=make_deployment("phy2phy"),
+            vswitch="fake",
+            traffic=TrafficProfile(),
+            options=SwitchOptions(rx_descriptors=wanted),
+        ),
+        testbed=Testbed(nics=CABLES),
+        wire="nic",
+        placement=Placement(mode="dedicated", reason="", cores={"tester": (0,)}, housekeeping=(0,)),
+        memory=(),
+        nics=(
+            NicUse(wire=0, side="tester", pci=TESTER0, driver="ixgbe", kernel=True),
+            NicUse(wire=0, side="dut", pci=DUT0, driver=driver, kernel=kernel),
+        ),
+    )
+    tester, dut = Nic(cast("Machine", machine), plan, 0).lay()
+    assert (tester.peer_ring, dut.peer_ring) == (told, None)
+    port = engine_port(0, tester, plan.scenario, 1, vhost_net=False)
+    assert port.rings == PortRings(KERNEL_RX_RING, told)
 
 
 def test_a_nic_with_a_session_is_never_taken() -> None:

@@ -1,4 +1,4 @@
-"""Offloads, queues and driver statistics of a link (ETHTOOL ioctl)."""
+"""Offloads, queues, rings and driver statistics of a link (ETHTOOL ioctl)."""
 
 from __future__ import annotations
 
@@ -105,6 +105,12 @@ def set_channels(name: str, counts: list[int], *, netns: Path | None = None) -> 
         tool.set_channels(request)
 
     _ethtool(name, netns, write)
+
+
+def receive_ring(name: str, *, netns: Path | None = None) -> int | None:
+    """Frames that each receive ring of an interface holds; None where its driver tells none."""
+    found = _ethtool(name, netns, methodcaller("get_rings"))
+    return (int(found["rx"]) or None) if found else None
 
 
 def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:

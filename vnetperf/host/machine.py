@@ -163,6 +163,10 @@ class Machine:
         """A link in the run's network namespace."""
         return links.get(name, self._home(name))
 
+    def receive_ring(self, name: str) -> int | None:
+        """Frames that each receive ring of a link holds; None where its driver tells none."""
+        return ethtool.receive_ring(name, netns=self._home(name))
+
     def set_link(
         self,
         name: str,

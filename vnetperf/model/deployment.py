@@ -62,6 +62,8 @@ class WireEnd(Frozen):
         driver: Driver the PCI device is bound to: "vfio-pci", "uio_pci_generic", or the kernel's.
         mac: Address that frames for the port carry, where it has one of its own.
         queues: Queue pairs.
+        peer_ring: Of the tester's end, frames that each receive ring at the other end holds, where
+            its driver or the plan tells it (nic); None: not known.
     """
 
     wire: int
@@ -74,6 +76,7 @@ class WireEnd(Frozen):
     driver: str | None = None
     mac: str | None = None
     queues: int = 1
+    peer_ring: int | None = None
 
 
 class Attachment(Frozen):

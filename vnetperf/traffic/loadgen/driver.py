@@ -110,7 +110,7 @@ def engine_port(
     frames = KERNEL_RX_RING if scenario.mtu <= STANDARD_MTU else dpdk.AF_PACKET_FRAMES
     device = dpdk_device(number, end, scenario.mtu, kinds, own_socket=in_vnf_place, frames=frames)
     rx_queues = tx_queues = 1
-    rings = PortRings(frames) if device.netdev else PortRings()
+    rings = PortRings(frames if device.netdev else None, end.peer_ring)
     if end.kind == "memif":
         # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
         # end sends on fewer queues than it polls.
