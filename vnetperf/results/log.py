@@ -88,6 +88,27 @@ class TrialLog:
         """Number for the next search; it is taken once that is written."""
         return self._searches + 1
 
+    @property
+    def octets(self) -> int:
+        """Octets of all records that are written."""
+        return self._end
+
+    def read(self, start: int, end: int) -> list[Record]:
+        """The records between two octets of the log, as it was written by this process.
+
+        Raises:
+            LogError: They cannot be read, or are not there any more.
+        """
+        try:
+            lines = os.pread(self._fd, end - start, start).splitlines()
+            return [_RECORD.validate_json(unseal(line)[0]) for line in lines if line]
+        except (OSError, ValueError) as error:
+            raise LogError(
+                f"records of the trial log cannot be read again: {error}",
+                where=str(self.path),
+                cure="see whether the file is as it was written, with `vnetperf report`",
+            ) from error
+
     def append(self, record: Record) -> None:
         """Write a record; one that cannot be written leaves the log as it was before it.
 

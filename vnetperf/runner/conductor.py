@@ -22,6 +22,7 @@ from vnetperf.analysis.logged_tests import (
     merge_rounds,
     outcome_of,
     procedure_of,
+    tests_of,
 )
 from vnetperf.analysis.results_from_log import result_of
 from vnetperf.deployment.capability_check import require_trial
@@ -302,12 +303,14 @@ class Conductor:
     def __init__(self, run: Run, scenario: Scenario) -> None:
         self.run = run
         self.scenario = scenario
+        #: Octets of the log before the last case that was driven.
+        self._from = 0
 
     def measure(self, test: str, frame_size: int) -> Result:
         """Run a test at a frame size; the throughput is searched first where it needs one."""
         case = (self.scenario.id, test, frame_size)
         try:
-            measured = self.run.done.get(case) or self._measured(case)
+            _, result = self._measured(case)
         except VnetperfError as error:
             self.run.failed[case] = str(error)
             if isinstance(error, HostError):  # the agent died, and what it had deployed with it
@@ -315,15 +318,25 @@ class Conductor:
             self.run.log.append(self._not_measured(case, error))
             raise
         self.run.failed.pop(case, None)
-        self.run.done[case] = measured
-        return measured.result
+        return result
 
-    def _measured(self, case: Case) -> Measured:
-        """What a test came to; its trials are in the log, and no more in memory."""
-        logged = self._done(case)
-        before = any(logged is one for one in self.run.resumed.tests)
-        deployment = None if before else self.run.deployment
-        return Measured(logged.begin, self._result(logged), deployment)
+    def _measured(self, case: Case) -> tuple[BeginRecord, Result]:
+        """What a test was given and came to; its trials are in the log, and nothing in memory."""
+        run = self.run
+        kept = run.done.get(case)
+        if kept is None:
+            logged = self._done(case)
+            result = self._result(logged)
+            search = logged.begin.search
+            if any(logged is one for one in run.resumed.tests):
+                run.done[case] = Measured(search)
+            else:
+                octets = (self._from, run.log.octets)
+                run.done[case] = Measured(search, octets, run.deployment)
+            return logged.begin, result
+        held = run.resumed.tests if kept.octets is None else tests_of(run.log.read(*kept.octets))
+        logged = next(one for one in held if one.begin.search == kept.search)
+        return logged.begin, self._result(logged)
 
     def _not_measured(self, case: Case, error: VnetperfError) -> NotMeasuredRecord:
         mix = self.scenario.traffic.mix
@@ -377,8 +390,8 @@ class Conductor:
             )
         if case not in self.run.done:
             self.measure(THROUGHPUT, frame_size)
-        measured = self.run.done[case]
-        return throughput_of(measured.result, measured.begin)
+        begin, result = self._measured(case)
+        return throughput_of(result, begin)
 
     def _of_what_deployment(self, known: KnownThroughput, frame_size: int) -> KnownThroughput:
         """The throughput, with a note where it is not that of what is deployed now."""
@@ -398,6 +411,7 @@ class Conductor:
         _, test, frame_size = case
         stalled: tuple[float, str] | None = None
         why, found, attempts = "", None, 0
+        self._from = self.run.log.octets
         while attempts < MAX_RESTARTS:
             attempts += 1
             try:

@@ -219,16 +219,16 @@ def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) ->
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A test of this run that has a result.
+    """Where a test of this run that has a result is found again: nothing of it stays in memory.
 
     Attributes:
-        begin: What it was given.
-        result: What it came to.
+        search: Its number in the log.
+        octets: Where the log has it, from an octet to another; None: it is of an earlier session.
         deployment: Number of the deployment of this session; None: one of an earlier session.
     """
 
-    begin: BeginRecord
-    result: Result
+    search: int
+    octets: tuple[int, int] | None = None
     deployment: int | None = None
 
 
