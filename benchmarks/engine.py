@@ -1,6 +1,7 @@
 """What the built-in engine can do on this machine, beside dpdk-testpmd on the same devices.
 
-    python benchmarks/engine.py [--seconds 1.0] [--repeats 5] [--cpu 0] [--json FILE]
+    python -m benchmarks.engine [--seconds 1.0] [--repeats 5] [--cpu 0] [--json FILE]
+    python -m benchmarks.engine --stamps        what a stamp of its own for each frame costs
 
 One core, two memif ports that are each other's wire.  Engine and testpmd take turns in each repeat,
 so that a slow moment of the machine hits both; figures are medians over repeats, with their range.
@@ -22,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from vnetperf.host.journal import Journal
@@ -38,6 +40,9 @@ from vnetperf.traffic.loadgen.engine import (
 from vnetperf.traffic.loadgen.telemetry import EngineResult
 
 Figures = dict[str, list[float]]
+#: Loads whose stamps are looked at, of the highest rate, and how long the engine sleeps on a core
+#: that it shares.
+SHARES, SLEEPING_SHARES, SLEEP_US = (0.02, 0.1, 0.25, 0.5, 0.8, 1.5), (0.005, 0.02, 0.1), 20
 
 
 def devices(directory: Path) -> tuple[str, str]:
@@ -77,11 +82,13 @@ def both_ways(size: int, flows: int = 1) -> list[StreamSpec]:
 
 
 @contextmanager
-def engine(cpu: int) -> Iterator[Engine]:
+def engine(cpu: int, sleep_us: int = 0) -> Iterator[Engine]:
     """The engine on one core."""
     with tempfile.TemporaryDirectory(prefix="lg") as name:
         directory = Path(name)
-        config = EngineConfig(devices=devices(directory), cpus=(cpu,), hugepages=False)
+        config = EngineConfig(
+            devices=devices(directory), cpus=(cpu,), hugepages=False, sleep_us=sleep_us
+        )
         journal = Journal.create(HostRoots(directory / "state", directory / "run"), "benchmark")
         processes = Processes(journal, directory)
         spawn = partial(_spawn, processes)
@@ -206,6 +213,32 @@ def pacing(args: argparse.Namespace, figures: Figures, top: float) -> None:
                 figures.setdefault(f"{name} mean latency [ns]", []).append(latency.mean_ns or 0)
 
 
+def stamps(args: argparse.Namespace, figures: Figures, top: float) -> None:
+    """What a stamp of its own for each frame costs (trials with IPDV), and how many have one.
+
+    Both kinds take turns, on a core of the engine's own and on one that it leaves when nothing is
+    due. The last load is above what either carries.
+    """
+    for sleep_us in (0, SLEEP_US):
+        shares = SLEEPING_SHARES if sleep_us else SHARES
+        with engine(args.cpu, sleep_us) as running:
+            running.set_streams(both_ways(64))
+            for share, ipdv in product(shares * args.repeats, (False, True)):
+                loads = {n: StreamLoad(share * top) for n in (0, 1)}
+                running.start(EngineTrial(loads=loads, duration_s=args.seconds, ipdv=ipdv))
+                result = running.wait(60 + args.seconds)
+                frames = sum(s.counts.sent for s in result.streams)
+                calls = sum(port.tx_calls for port in result.ports)
+                name = f"{'single' if ipdv else 'bursts'} at {share:.1%}, sleep {sleep_us} us"
+                figures.setdefault(f"{name}: frames in a call", []).append(frames / calls)
+                carried = sum(s.counts.received for s in result.streams) / span_s(result)
+                figures.setdefault(f"{name}: carried [frames/s]", []).append(carried)
+                if ipdv:
+                    found = running.differences([0])[0]
+                    shared = 100 * found.shared / max(1, found.count + found.shared)
+                    figures.setdefault(f"{name}: shared stamps [%]", []).append(shared)
+
+
 def floor(args: argparse.Namespace, figures: Figures) -> None:
     """Latency of the wire to itself with next to no load: what is added to every latency measured.
 
@@ -235,6 +268,13 @@ def _percentile(pairs: Sequence[tuple[int, int]], share: float) -> float:
     return 0.0
 
 
+def show(figures: Figures) -> None:
+    """Print medians, and from what to what."""
+    for name, values in figures.items():
+        middle = statistics.median(values)
+        print(f"{name:50} {middle:15,.4g}   {min(values):,.4g} .. {max(values):,.4g}")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -242,17 +282,22 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--cpu", type=int, default=0, help="the one core")
     parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--stamps", action="store_true", help="only the cost of stamps")
     args = parser.parse_args()
     figures: Figures = {}
+    if args.stamps:
+        with engine(args.cpu) as running:
+            top = full_rate(running, both_ways(64), int(10e6 * args.seconds), 32)
+        stamps(args, figures, top / 2)
+        show(figures)
+        return
     throughput(args, figures)
     best = statistics.median(figures["engine 64 flows 1 burst 32 [frames/s]"])
     pacing(args, figures, best / 2)
     floor(args, figures)
     print("zero load: the loop to itself, 1000 frames/s each way; the error of every latency")
     print("(p90 and p99 are the scheduler's where the core has other work to do)")
-    for name, values in figures.items():
-        middle = statistics.median(values)
-        print(f"{name:50} {middle:15,.4g}   {min(values):,.4g} .. {max(values):,.4g}")
+    show(figures)
 
     def ratio(a: str, b: str) -> str:
         each = [x / y for x, y in zip(figures[a], figures[b], strict=True)]

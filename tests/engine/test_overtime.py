@@ -176,6 +176,35 @@ def test_bursts_have_timelines(loop: Engine) -> None:
     assert found.poll_ns > 0
 
 
+def test_successive_frames_have_stamps_of_their_own(
+    open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
+) -> None:
+    """Though several are due at each look: the worker sleeps for four of their intervals."""
+    engine = open_engine(executable, *memif, sleep_us=8000)
+    engine.wait_links()
+    engine.set_streams([stream(0)])
+    loads, most_ns = {0: StreamLoad(500.0)}, 8 / 500 * 1e9
+    together = run(engine, loads, duration_s=0.4)
+    assert together.ports[0].max_burst > 1
+    for _ in range(10):  # a busy machine lets it stand still for longer than eight take
+        result = run(engine, loads, duration_s=0.4, ipdv=True)
+        found = engine.differences([0])[0]
+        assert found.count + found.shared == 199
+        if result.ports[0].lag_max_ns < most_ns:
+            break
+    assert result.ports[0].lag_max_ns < most_ns
+    assert (result.ports[0].max_burst, result.ports[0].tx_calls) == (1, 200)
+    assert found.shared == 0
+
+
+def test_more_frames_than_single_calls_carry_leave_in_bursts(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    result = run(loop, {0: StreamLoad(200e6, 200_000)}, drain_s=1.0, max_lag_s=10.0, ipdv=True)
+    assert result.stream(0).counts.unsent == 0
+    assert result.ports[0].max_burst == 32
+    assert loop.differences([0])[0].shared > 0
+
+
 def test_latency_of_frames_sent_later_only(loop: Engine) -> None:
     loop.set_streams([stream(0)])
     result = run(loop, {0: StreamLoad(10_000.0)}, duration_s=0.3, tag_at_s=0.1, ipdv=True)

@@ -270,6 +270,7 @@ static double longest(const struct plan *plan, const struct trial_spec *spec)
 bool control_start(const struct trial_spec *spec, struct problem *why)
 {
 	struct plan plan = {.retry = spec->retry,
+			    .single = spec->ipdv,
 			    .epoch = spec->epoch,
 			    .burst = spec->burst,
 			    .group = spec->group,

@@ -73,7 +73,7 @@ struct queue_gaps control_queue_gaps(bool tx, uint16_t port, uint16_t queue);
 
 /* plan.c: what queues and workers need for the coming trial. */
 struct plan {
-	bool learning, retry;
+	bool learning, retry, single;
 	uint8_t epoch;
 	uint16_t burst;
 	uint32_t group, catch_up;

@@ -98,6 +98,7 @@ struct tx_queue {
 	uint16_t n_streams;
 	bool retry, max, done;
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
+	bool single;  /* frames leave one by one, unless they are overdue */
 	bool watched;
 	bool away; /* its port is not plugged in: everything is refused */
 	uint64_t max_lag, pending_since, starved_since;

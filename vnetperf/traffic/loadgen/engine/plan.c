@@ -160,6 +160,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	q->burst = plan->burst;
 	q->catch_up = plan->catch_up;
 	q->retry = plan->retry;
+	q->single = plan->single;
 	q->max = max;
 	q->max_lag = plan->max_lag;
 	q->starved_since = 0;

@@ -80,14 +80,14 @@ __attribute__((noinline, cold)) static bool next_step(struct tx_queue *q)
 }
 
 /* Which frames are due now; their streams go to who[]. */
-static uint16_t choose_each(struct tx_queue *q, uint64_t now)
+static uint16_t choose_each(struct tx_queue *q, uint64_t now, uint16_t most)
 {
 	struct tx_totals *t = &q->totals;
 	unsigned int skipped = 0;
 	uint16_t n = 0, stream;
 	uint64_t late;
 
-	while (n < q->burst && skipped < MAX_SKIP) {
+	while (n < most && skipped < MAX_SKIP) {
 		switch (pacer_take(&q->pacer, now, &stream, &late)) {
 		case PACE_SEND:
 			q->who[n++] = stream;
@@ -117,7 +117,7 @@ static uint16_t choose_ahead(struct tx_queue *q, uint64_t now)
 	uint16_t n;
 
 	pacer_refill(&q->pacer, now);
-	n = choose_each(q, pacer_horizon(&q->pacer, now));
+	n = choose_each(q, pacer_horizon(&q->pacer, now), q->burst);
 	q->totals.lag_sum = lag;
 	q->latest = 0;
 	return n;
@@ -125,18 +125,20 @@ static uint16_t choose_ahead(struct tx_queue *q, uint64_t now)
 
 static inline uint16_t choose(struct tx_queue *q, uint64_t now)
 {
+	uint16_t n, most = q->burst;
 	uint64_t first = 0;
-	uint16_t n;
 
 	q->latest = 0;
 	if (LG_UNLIKELY(q->pacer.window > 0))
 		return choose_ahead(q, now);
+	if (LG_UNLIKELY(q->single))
+		most = pacer_single(&q->pacer, now, q->burst);
 	pacer_refill(&q->pacer, now);
 	if (!q->pacer.uniform)
-		return choose_each(q, now);
-	n = (uint16_t)pacer_take_run(&q->pacer, now, q->burst, &q->totals.lag_sum, &first);
+		return choose_each(q, now, most);
+	n = (uint16_t)pacer_take_run(&q->pacer, now, most, &q->totals.lag_sum, &first);
 	if (LG_UNLIKELY(n == 0))
-		return choose_each(q, now); /* nothing due, too late, or the end */
+		return choose_each(q, now, most); /* nothing due, too late, or the end */
 	q->latest = first;
 	if (q->n_streams == 1)
 		return n; /* who[] is all zero */
