@@ -3,10 +3,12 @@
     python -m benchmarks.faults [--faults 30] [--seconds 500] [--append FILE] [--seed 1]
     python -m benchmarks.faults --table FILE [FILE ...]
 
-Each fault has a controller, an agent and a deployment of its own, as a run has: one trial is begun,
-and at a random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the
-engine stands still until its rings overflow, no space is left, or the clock is a year off. Then
-everything is taken away, and the machine is compared with what it was. `--append` keeps each fault
+A controller, an agent and a deployment are made as a run makes them: a trial is begun, and at a
+random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the engine
+stands still until its rings overflow, no space is left, or the clock is a year off. Up to two of
+those that a deployment outlives (four with a guest, which takes a minute to boot) come before one
+that ends it, each in a trial of its own; those that were injected least are next. Then everything
+is taken away, and the machine is compared with what it was. `--append` keeps each fault
 as a line of JSON, so that many short calls make one table. Needs root, OVS-DPDK and testpmd.
 
 The machine itself is left alone by faults that would reach others: space ends on a small tmpfs in a
@@ -30,22 +32,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vnetperf import config
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host import snapshot
+from vnetperf.host import links, snapshot
 from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import VnetperfError
+from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.result import Calibration
 from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import TrialSpec
@@ -61,7 +63,7 @@ DEPLOYMENTS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "phy2phy_dpdk": ({"wire": "veth"}, ("switch",)),
     "phy2phy_bridge": ({"wire": "veth"}, ()),
     "pvp_bridge": ({"wire": "veth"}, ("VNF",)),
-    "pvp_dpdk vm": ({"vnf": "vloop:vm"}, ("switch", "guest")),
+    "pvp_dpdk+vm": ({"vnf": "vloop:vm"}, ("switch", "guest")),
 }
 #: Part -> what its command line contains.
 PARTS = {
@@ -71,11 +73,13 @@ PARTS = {
     "engine": "--rx-burst=",
 }
 #: Low, so that nothing is lost without a fault; and what overflows a ring of 1024 in a short stall.
-LOAD_FPS, OVERFLOW_FPS, TRIAL_S = 5_000.0, 20_000.0, 3.0
+LOAD_FPS, OVERFLOW_FPS, TRIAL_S = 5_000.0, 20_000.0, 2.0
 TOLERANCE = 0.01
 #: Longest times until a fault is named, seconds. The end of an agent or a controller counts when
 #: the machine is as it was; a controller is silent for 60 s until its agent takes that for its end.
 KILLED_S, STOPPED_S, SILENT_S = 1.0, 10.0, 75.0
+#: From the end of sending until a trial's result is there, at most: what is done then is too late.
+COUNTED_S = 0.5
 #: Longest wait until the machine is as it was: a guardian may be at work.
 RESTORED_S = 25.0
 #: Longest waits for a deployment, of guests too, and for the answer of a trial, seconds.
@@ -86,6 +90,9 @@ AREAS = ("hugepages", "mounts", "links", "modules", "values")
 RUN_MIB, OTHER_MIB = 64, 2
 YEAR_S = 365 * 86_400
 NO_SPACE = ("No space left on device",)
+#: The fault of a whole run of pytest.
+RESULTS = ("pytest", "no space for results")
+USUAL = "pvp_dpdk,phy2phy_dpdk,phy2phy_bridge,pvp_bridge,pytest"
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ class Outcome:
         words: The verdict and its reason, or the error.
         left: What was left behind.
         load: Load average of the machine over a minute.
+        lives: Whether the deployment is as it was.
     """
 
     deployment: str
@@ -112,6 +120,7 @@ class Outcome:
     words: str
     left: tuple[str, ...] = ()
     load: float = 0.0
+    lives: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,12 +161,15 @@ class Controller:
     """A process that deploys, runs a trial, and reports in lines of JSON.
 
     Attributes:
+        before: The machine before it.
         pid: Its process.
         agent: Its agent's process, once it has deployed.
         run: The id of its run, once something of it runs.
+        acted: When something was done to it, where that takes long.
     """
 
     def __init__(self, argv: Sequence[str], *, tmpfs: str = "", clock: Path | None = None) -> None:
+        self.before = machine()
         command = [sys.executable, "-m", "benchmarks.faults", *argv]
         if tmpfs:
             Path(tmpfs).mkdir(mode=0o700, exist_ok=True)
@@ -179,6 +191,7 @@ class Controller:
         self.pid = self._process.pid
         self.agent = 0
         self.run = ""
+        self.acted = 0.0
         self._ended: dict[str, Any] = {}
         self._waits = False
         self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -214,11 +227,11 @@ class Controller:
         """Learn the id of its run, from what its agent has started."""
         self.run = next((p.run for p in run_processes().values() if p.parent == self.agent), "")
 
-    def go_on(self) -> None:
-        """Let it end."""
+    def go_on(self, order: str = "") -> None:
+        """Let it run a trial (`trial LOAD`), or end."""
         with suppress(OSError):
             assert self._process.stdin is not None
-            self._process.stdin.write("\n")
+            self._process.stdin.write(f"{order}\n")
             self._process.stdin.flush()
 
     def inside(self, path: Path) -> Path:
@@ -227,7 +240,8 @@ class Controller:
 
     def end(self) -> int:
         """Wait for its end; it is killed when that does not come."""
-        self.go_on()
+        for _ in range(2):  # trials, and looking at what is left inside
+            self.go_on()
         try:
             self._process.communicate(timeout=RESTORED_S)
         except subprocess.TimeoutExpired:
@@ -237,6 +251,7 @@ class Controller:
 
 
 Act = Callable[[Controller, random.Random], None]
+Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -253,6 +268,7 @@ class Fault:
         deploying: Whether its moment is in the deployment.
         clock: Whether its clock can be set.
         slow: Whether it is left out unless it is named.
+        lives: Whether the deployment is the same after it: others may follow in it.
         load_fps: Load of the trial, frames/s in each direction.
     """
 
@@ -265,7 +281,19 @@ class Fault:
     deploying: bool = False
     clock: bool = False
     slow: bool = False
+    lives: bool = False
     load_fps: float = LOAD_FPS
+
+    def is_named(self, line: Values) -> bool:
+        """Whether what became of the trial is right."""
+        if self.harmless and line.get("verdict") == "VALID" and not line.get("lossy"):
+            return True
+        return any(word in words_of(line) for word in self.words)
+
+
+def words_of(line: Values) -> str:
+    """What a controller's line says of a trial."""
+    return f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
 
 
 def send(controller: Controller, part: str, number: signal.Signals) -> None:
@@ -284,22 +312,19 @@ def stall(controller: Controller, seconds: float) -> None:
 def pause(controller: Controller, draw: random.Random) -> None:
     """Stop the controller for a while, as Ctrl-Z and fg do."""
     os.kill(controller.pid, signal.SIGSTOP)
-    time.sleep(draw.uniform(2.0, 8.0))
+    time.sleep(draw.uniform(1.0, 5.0))
     os.kill(controller.pid, signal.SIGCONT)
 
 
 def flap(controller: Controller, draw: random.Random) -> None:
     """Take a link of the run's namespace down and up again."""
-    engine = str(pids_of("engine", controller.run)[0])
-    inside = ["nsenter", "-t", engine, "-n", "ip"]
-    shown = subprocess.run(
-        [*inside, "-o", "link", "show", "type", "veth"], capture_output=True, text=True, check=True
-    )
-    names = [line.split()[1].partition("@")[0].rstrip(":") for line in shown.stdout.splitlines()]
-    name = draw.choice(names)
-    for state in ("down", "up"):
-        subprocess.run([*inside, "link", "set", name, state], check=True)
-        time.sleep(draw.uniform(0.02, 0.2))
+    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
+    name = draw.choice([link.name for link in links.links(netns) if link.kind == "veth"])
+    links.set_up(name, up=False, netns=netns)
+    controller.acted = time.monotonic()
+    time.sleep(draw.uniform(0.02, 0.2))
+    with suppress(HostError):  # the trial has ended of the first, and everything was taken away
+        links.set_up(name, up=True, netns=netns)
 
 
 def fill(folder: Path) -> None:
@@ -394,6 +419,8 @@ def _signals(part: str) -> dict[str, Fault]:
 
 def faults_of(deployment: str) -> dict[str, Fault]:
     """The faults that a deployment can have."""
+    if deployment == RESULTS[0]:
+        return {RESULTS[1]: Fault(lambda *_: None)}
     settings, parts = DEPLOYMENTS[deployment]
     found: dict[str, Fault] = {}
     for part in ("engine", *parts):
@@ -407,17 +434,23 @@ def faults_of(deployment: str) -> dict[str, Fault]:
     found["agent killed"] = Fault(to(kill, lambda c: c.agent), STOPPED_S, gone)
     found["agent stopped"] = Fault(to(stop, lambda c: c.agent), STOPPED_S, gone)
     found["controller killed"] = Fault(to(kill, lambda c: c.pid), STOPPED_S, restored=True)
-    found["controller paused"] = Fault(pause, harmless=True)
+    found["controller paused"] = Fault(pause, harmless=True, lives=True)
     found["controller stopped"] = Fault(
         to(stop, lambda c: c.pid), SILENT_S, restored=True, slow=True
     )
     stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
-    found["engine stalled"] = Fault(lambda c, _: stall(c, 0.6), None, stalled, harmless=True)
+    found["engine stalled"] = Fault(
+        lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives=True
+    )
     if settings.get("wire") == "veth":
-        found["link flap"] = Fault(flap, None, ("a link went down",))
+        found["link flap"] = Fault(flap, None, ("a link went down",), lives=True)
     elif deployment == "pvp_dpdk":
         found["ring overflow"] = Fault(
-            lambda c, draw: stall(c, draw.uniform(0.1, 0.24)), None, stalled, load_fps=OVERFLOW_FPS
+            lambda c, draw: stall(c, draw.uniform(0.1, 0.24)),
+            None,
+            stalled,
+            lives=True,
+            load_fps=OVERFLOW_FPS,
         )
     roots = HostRoots()
     run, state = str(roots.run), str(roots.state)
@@ -427,7 +460,7 @@ def faults_of(deployment: str) -> dict[str, Fault]:
         filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True
     )
     for name, years in (("back", -1), ("forward", 1)):
-        found[f"clock {name} a year"] = Fault(setting(years), harmless=True, clock=True)
+        found[f"clock {name} a year"] = Fault(setting(years), harmless=True, lives=True, clock=True)
     return found
 
 
@@ -444,10 +477,8 @@ def machine() -> snapshot.Snapshot:
     return snapshot.Snapshot(areas)
 
 
-def left_behind(
-    before: snapshot.Snapshot, controller: Controller | None = None, limit_s: float = RESTORED_S
-) -> tuple[str, ...]:
-    """What differs from before, once guardians have had their time.
+def left_behind(controller: Controller, limit_s: float = RESTORED_S) -> tuple[str, ...]:
+    """What differs from before the controller, once guardians have had their time.
 
     While others have runs on the machine only what carries the run's id, or the pid of its agent in
     the name of a link, is known to be of the fault.
@@ -455,9 +486,9 @@ def left_behind(
     deadline = time.monotonic() + limit_s
     while True:
         now = machine()
-        found = snapshot.compare_snapshots(before, now)
-        both = {**before.areas["processes of runs"], **now.areas["processes of runs"]}
-        if controller is not None and controller.run:
+        found = snapshot.compare_snapshots(controller.before, now)
+        both = {**controller.before.areas["processes of runs"], **now.areas["processes of runs"]}
+        if controller.run:
             others = {pid for pid, text in both.items() if not text.startswith(controller.run)}
             if others or any(str(HostRoots().run) in line for line in found):
                 marks = (controller.run, f"vp{controller.agent or '?'}")
@@ -484,7 +515,7 @@ def plan_of(deployment: str, client: AgentClient) -> Plan:
     """The plan of a deployment on this machine."""
     settings = {**DEPLOYMENTS[deployment][0], "preset": "smoke"}
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
-    scenario = make_scenario(deployment.partition(" ")[0], loaded)
+    scenario = make_scenario(deployment.partition("+")[0], loaded)
     return make_plan(scenario, loaded.testbed, client.inventory())
 
 
@@ -493,8 +524,8 @@ def report(kind: str, **values: object) -> None:
     print(json.dumps({"is": kind, "at": time.monotonic(), **values}), flush=True)
 
 
-def control(deployment: str, load_fps: float) -> int:
-    """Be the controller: deploy, run a trial, report, and take everything away."""
+def control(deployment: str) -> int:
+    """Be the controller: deploy, run trials as ordered, report, and take everything away."""
     faulthandler.register(signal.SIGUSR1)
     loaded = config.load({}, environment={}, directory=Path("/nonexistent"))
 
@@ -503,41 +534,53 @@ def control(deployment: str, load_fps: float) -> int:
             report("wait", holder=event["holder"])
 
     client = AgentClient(loaded.testbed, on_event)
-    lossy, truth, verdict, words = False, "", "DUT_FAILED", ""
     with tempfile.TemporaryDirectory() as folder:
         try:
             plan = plan_of(deployment, client)
             report("begins", agent=client.process[0])
             client.deploy(plan)
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            stored = Calibration(generator="g", wire="w", cores=(), when=now, points=())
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            stored = Calibration(generator="g", wire="w", cores=(), when=when, points=())
             cache = CalibrationCache(Path(folder))
             cache.add("key", stored)
             report("deployed")
-            spec = TrialSpec(
-                frame_size=64, load_fps=load_fps, duration_s=TRIAL_S, learning_frames=8
-            )
-            began = time.monotonic()
-            result = client.run_trial(spec)
-            took = time.monotonic() - began
-            kind, words = judge(result, TOLERANCE)
-            verdict = str(kind)
-            lossy = bool(result.directions) and result.worst_loss_ratio() > 0
-            year_off = abs(time.time() - datetime.fromisoformat(now).timestamp()) > YEAR_S / 2
-            # A controller that was stopped meanwhile has waited for longer than the trial took.
-            known = result.wall_s is not None and 0 <= took - result.wall_s < took / 2
-            if year_off and not known:
-                truth = f"it took {took:.3f} s, and says {result.wall_s} s; "
-            if year_off and cache.load("key") is not None:
-                truth += "a calibration of another year is used"
+            while order := sys.stdin.readline().split():
+                report("result", **trial(client, float(order[1]), when, cache))
         except VnetperfError as error:
-            words = str(error)
-        report("result", verdict=verdict, words=words, lossy=lossy, wrong=truth)
+            report("result", verdict="DUT_FAILED", words=str(error))
+            sys.stdin.readline()
         with suppress(VnetperfError):
             client.close()
     report("closed")
     sys.stdin.readline()
     return 0
+
+
+def trial(client: AgentClient, load_fps: float, when: str, cache: CalibrationCache) -> Values:
+    """What becomes of a trial, and whether its times and calibrations are those of the clock.
+
+    Args:
+        client: The agent.
+        load_fps: Load in each direction, frames/s.
+        when: When it was deployed.
+        cache: Has a calibration of that moment.
+    """
+    spec = TrialSpec(frame_size=64, load_fps=load_fps, duration_s=TRIAL_S, learning_frames=8)
+    began = time.monotonic()
+    result = client.run_trial(spec)
+    took = time.monotonic() - began
+    verdict, words = judge(result, TOLERANCE)
+    truth = ""
+    year_off = abs(time.time() - datetime.fromisoformat(when).timestamp()) > YEAR_S / 2
+    # A controller that was stopped meanwhile has waited for longer than the trial took.
+    known = result.wall_s is not None and 0 <= took - result.wall_s < took / 2
+    if year_off and not known:
+        truth = f"it took {took:.3f} s, and says {result.wall_s} s; "
+    if year_off and cache.load("key") is not None:
+        truth += "a calibration of another year is used"
+    lossy = bool(result.directions) and result.worst_loss_ratio() > 0
+    lives = not result.failed  # else a run deploys anew
+    return {"verdict": verdict, "words": words, "lossy": lossy, "wrong": truth, "lives": lives}
 
 
 def control_run(folder: str) -> int:
@@ -554,7 +597,7 @@ def control_run(folder: str) -> int:
 
 def inject_results(draw: random.Random) -> Outcome:
     """Leave no space for the results of a run of pytest, after one of its first trials."""
-    before, load = machine(), os.getloadavg()[0]
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         controller = Controller(["--control-run", folder], tmpfs=folder)
         inside = controller.inside(Path(folder))
@@ -578,78 +621,104 @@ def inject_results(draw: random.Random) -> Outcome:
     words = str(line.get("words", "nothing"))
     lines = [text for text in words.splitlines() if NO_SPACE[0] in text]
     return Outcome(
-        deployment="pytest",
-        fault="no space for results",
+        deployment=RESULTS[0],
+        fault=RESULTS[1],
         noticed=bool(lines) and bool(line.get("status")) and "Traceback" not in words,
         wrong=kept < held,
         seconds=round(line["at"] - happened, 3),
         words=f"{held} trials before, {kept} after; {lines[0] if lines else words[-300:]}",
-        left=left_behind(before, controller),
+        left=left_behind(controller),
         load=load,
     )
 
 
 @contextmanager
-def clock_of(fault: Fault) -> Iterator[Path | None]:
-    """A folder with a clock that can be set, where the fault is to set one."""
+def clock_of(faults: Iterable[Fault]) -> Iterator[Path | None]:
+    """A folder with a clock that can be set, where one of the faults is to set one."""
+    wanted = any(fault.clock for fault in faults)
     with tempfile.TemporaryDirectory() as folder:
-        if fault.clock:
+        if wanted:
             make_clock(Path(folder))
-        yield Path(folder) if fault.clock else None
+        yield Path(folder) if wanted else None
 
 
-def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Outcome | None:
-    """Deploy, begin a trial, do it at a random moment, and take everything away.
+def inject(deployment: str, chain: Mapping[str, Fault], draw: random.Random) -> list[Outcome]:
+    """Deploy, do each at a random moment of a trial of its own, and take everything away.
+
+    All but the last let the deployment live.
 
     Returns:
-        What became of it; None when the machine was too busy to do it within the trial.
+        What became of each; without those that the machine was too busy to do within the trial, and
+        those that followed one after which the deployment did not live.
     """
-    before, load = machine(), os.getloadavg()[0]
-    argv = ["--control", deployment, "--load", str(fault.load_fps)]
+    last = list(chain.values())[-1]
+    outcomes: list[Outcome] = []
     left: tuple[str, ...] = ()
-    missed = ""
-    with clock_of(fault) as clock:
-        controller = Controller(argv, tmpfs=fault.tmpfs, clock=clock)
-        line = controller.next("begins", DEPLOY_S)
-        controller.agent = line.get("agent", 0)
-        if fault.deploying:
-            time.sleep(draw.uniform(0.0, 4.0))
-        elif (line := controller.next("deployed result", DEPLOY_S))["is"] == "deployed":
+    with clock_of(chain.values()) as clock:
+        controller = Controller(["--control", deployment], tmpfs=last.tmpfs, clock=clock)
+        controller.agent = controller.next("begins", DEPLOY_S).get("agent", 0)
+        if not last.deploying:
+            line = controller.next("deployed result", DEPLOY_S)
             controller.know()
-            time.sleep(max(0.0, line["at"] + draw.uniform(0.2, TRIAL_S - 0.5) - time.monotonic()))
-        happened = time.monotonic()
-        if line["is"] in ("begins", "deployed") and (fault.deploying or controller.run):
-            fault.act(controller, draw)
-        else:
-            missed = f"nothing to do it to: {line}"
-        if missed:
-            pass
-        elif fault.restored:
-            left = left_behind(before, controller, fault.limit_s or RESTORED_S)
-            line = {"at": time.monotonic(), "words": "everything was taken away"}
-            if not left:
-                line["is"] = "restored"
-            with suppress(ProcessLookupError):
-                os.kill(controller.pid, signal.SIGCONT)
-        else:
-            line = controller.next("result", ANSWER_S)
+            if line["is"] != "deployed" or not controller.run:
+                print(f"  {deployment}: not deployed: {str(line)[:300]}", flush=True)
+                chain = {}
+        for name, fault in chain.items():
+            outcome = inject_one(controller, deployment, name, fault, draw)
+            outcomes += [outcome] if outcome else []
+            if outcome is None or not outcome.lives:
+                break
+        controller.go_on()  # no further trial
+        if not last.restored:
             controller.next("closed", ANSWER_S)
-        if fault.tmpfs:
-            left = left_inside(controller, fault.tmpfs)
+        if last.tmpfs:
+            left = left_inside(controller, last.tmpfs)
         controller.end()
-        if fault.tmpfs:
+        if last.tmpfs:
             with suppress(OSError):  # it is there while others have runs
-                Path(fault.tmpfs).rmdir()
-        if line["at"] < happened and not fault.deploying:
-            missed = missed or f"too late: {line}"
-    if missed:  # no fault was injected in the trial
-        print(f"  {deployment}, {name}: {missed[:300]}", flush=True)
+                Path(last.tmpfs).rmdir()
+    left += left_behind(controller)
+    return [replace(one, left=left) for one in outcomes]
+
+
+def inject_one(
+    controller: Controller, deployment: str, name: str, fault: Fault, draw: random.Random
+) -> Outcome | None:
+    """Begin a trial, or see the deployment begin, and do it at a random moment."""
+    load = os.getloadavg()[0]
+    if fault.deploying:
+        time.sleep(draw.uniform(0.0, 4.0))
+    else:
+        controller.go_on(f"trial {fault.load_fps}")
+        time.sleep(draw.uniform(0.2, TRIAL_S - 0.8))
+    happened = time.monotonic()
+    try:
+        fault.act(controller, draw)
+    except (OSError, IndexError, HostError) as error:
+        print(f"  {deployment}, {name}: nothing to do it to: {error}", flush=True)
+        return None
+    if fault.restored:
+        left = left_behind(controller, fault.limit_s or RESTORED_S)
+        line: Values = {"at": time.monotonic(), "words": "everything was taken away"}
+        if not left:
+            line["is"] = "restored"
+        with suppress(ProcessLookupError):
+            os.kill(controller.pid, signal.SIGCONT)
+    elif fault.deploying:
+        line = controller.next("deployed result", ANSWER_S)
+        if line["is"] == "deployed":
+            controller.go_on(f"trial {fault.load_fps}")
+            line = controller.next("result", ANSWER_S)
+    else:
+        line = controller.next("result", ANSWER_S)
+    named = line.get("is") == "restored" if fault.restored else fault.is_named(line)
+    is_late = line["at"] < happened or (not named and line["at"] < controller.acted + COUNTED_S)
+    if is_late and not fault.deploying:  # it was not injected in the trial
+        print(f"  {deployment}, {name}: too late: {str(line)[:300]}", flush=True)
         return None
     valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
-    words = f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
+    words = words_of(line)
     seconds = line["at"] - happened
-    named = line.get("is") == "restored" if fault.restored else any(w in words for w in fault.words)
-    named |= fault.harmless and valid and not lossy
     return Outcome(
         deployment=deployment,
         fault=name,
@@ -657,8 +726,8 @@ def inject(deployment: str, name: str, fault: Fault, draw: random.Random) -> Out
         wrong=(valid and lossy) or bool(line.get("wrong")),
         seconds=round(seconds, 3),
         words=words[:400],
-        left=(*left, *left_behind(before, controller)),
         load=load,
+        lives=bool(line.get("lives")),
     )
 
 
@@ -686,14 +755,36 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def choose(deployments: Sequence[str], only: Sequence[str]) -> list[tuple[str, str, Fault]]:
-    """The faults to inject."""
-    return [
-        (deployment, name, fault)
+def read(path: Path | None) -> list[Outcome]:
+    """The faults that a file holds; none without one."""
+    text = path.read_text() if path is not None and path.exists() else ""
+    lines = (json.loads(line) for line in text.splitlines())
+    return [Outcome(**{**line, "left": tuple(line["left"])}) for line in lines]
+
+
+Done = Counter[tuple[str, str]]
+
+
+def choose(
+    deployments: Sequence[str], only: Sequence[str], done: Done, draw: random.Random
+) -> tuple[str, dict[str, Fault]]:
+    """The faults to inject next, in one deployment: those that were injected least."""
+    every = {
+        (deployment, name): fault
         for deployment in deployments
         for name, fault in faults_of(deployment).items()
         if (name in only if only else not fault.slow)
-    ]
+    }
+    first = min(every, key=lambda key: (done[key], draw.random()))
+    if first == RESULTS or every[first].tmpfs:
+        return first[0], {first[1]: every[first]}
+    # A guest takes a minute to boot.
+    most = 4 if "vm" in first[0] else 2
+    mine = [(key, f) for key, f in every.items() if key[0] == first[0] and not f.tmpfs]
+    mine.sort(key=lambda one: (one[0] != first, done[one[0]], draw.random()))
+    living = [(key[1], fault) for key, fault in mine if fault.lives][:most]
+    ends = [(key[1], fault) for key, fault in mine if not fault.lives][:1]
+    return first[0], dict(living + ends)
 
 
 def main() -> int:
@@ -702,44 +793,41 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin no fault after these")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--deployments", default="pvp_dpdk,phy2phy_dpdk,phy2phy_bridge,pvp_bridge")
+    parser.add_argument("--deployments", default=USUAL)
     parser.add_argument("--only", default="", help="names of faults; those that take long too")
     parser.add_argument("--append", type=Path, help="file that each fault is appended to")
     parser.add_argument("--table", type=Path, nargs="+", help="print what these files hold")
     parser.add_argument("--control", help=argparse.SUPPRESS)
     parser.add_argument("--control-run", help=argparse.SUPPRESS)
-    parser.add_argument("--load", type=float, default=LOAD_FPS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.control:
-        return control(arguments.control, arguments.load)
+        return control(arguments.control)
     if arguments.control_run:
         return control_run(arguments.control_run)
     outcomes: list[Outcome] = []
     for path in arguments.table or ():
-        lines = (json.loads(line) for line in path.read_text().splitlines())
-        outcomes += [Outcome(**{**line, "left": tuple(line["left"])}) for line in lines]
+        outcomes += read(path)
     if arguments.table is None:
         draw, began = random.Random(arguments.seed), time.monotonic()  # noqa: S311 - no secret
         only = [name for name in arguments.only.split(",") if name]
         # It sleeps nearly all the time, and has to be on time beside pollers of high priority.
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-        every: list[Callable[[], Outcome | None]] = [
-            partial(inject, *one, draw)
-            for one in choose([d for d in arguments.deployments.split(",") if d], only)
-        ]
-        if not only or "no space for results" in only:
-            every.append(partial(inject_results, draw))
-        draw.shuffle(every)
-        for number in range(arguments.faults):
-            if time.monotonic() - began > arguments.seconds:
-                break
-            if (outcome := every[number % len(every)]()) is None:
-                continue
-            outcomes.append(outcome)
-            print(table(outcomes[-1:]).splitlines()[1], flush=True)
+        deployments = [name for name in arguments.deployments.split(",") if name]
+        # Those that were injected least come first, also over many short calls.
+        done: Done = Counter((o.deployment, o.fault) for o in read(arguments.append))
+        while len(outcomes) < arguments.faults and time.monotonic() - began < arguments.seconds:
+            deployment, chain = choose(deployments, only, done, draw)
+            done.update((deployment, name) for name in chain)
+            if deployment == RESULTS[0]:
+                found = [inject_results(draw)]
+            else:
+                found = inject(deployment, chain, draw)
+            outcomes += found
+            for outcome in found:
+                print(table([outcome]).splitlines()[1], flush=True)
             if arguments.append is not None:
                 with arguments.append.open("a") as file:
-                    file.write(json.dumps(asdict(outcomes[-1])) + "\n")
+                    file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in found)
     print(table(outcomes))
     return int(any(not o.noticed or o.wrong or o.left for o in outcomes))
 
