@@ -5,7 +5,7 @@
 
 A controller, an agent and a deployment are made as a run makes them: a trial is begun, and at a
 random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the engine
-stands still until its rings overflow, no space is left, or the clock is a year off. Up to two of
+stands still or its ring is flooded, no space is left, or the clock is a year off. Up to two of
 those that a deployment outlives (four with a guest, which takes a minute to boot) come before one
 that ends it, each in a trial of its own; those that were injected least are next. Then everything
 is taken away, and the machine is compared with what it was. `--append` keeps each fault
@@ -26,6 +26,7 @@ import queue
 import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -44,7 +45,7 @@ from vnetperf import config
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host import links, snapshot
-from vnetperf.host.linux import RUN_ID_VARIABLE
+from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, VnetperfError
@@ -72,14 +73,16 @@ PARTS = {
     "guest": "qemu-system",
     "engine": "--rx-burst=",
 }
-#: Low, so that nothing is lost without a fault; and what overflows a ring of 1024 in a short stall.
-LOAD_FPS, OVERFLOW_FPS, TRIAL_S = 5_000.0, 20_000.0, 2.0
+#: Low, so that nothing is lost without a fault; and more than the rings hold of a short stall.
+LOAD_FPS, STALL_FPS, TRIAL_S = 5_000.0, 20_000.0, 2.0
 TOLERANCE = 0.01
 #: Longest times until a fault is named, seconds. The end of an agent or a controller counts when
 #: the machine is as it was; a controller is silent for 60 s until its agent takes that for its end.
 KILLED_S, STOPPED_S, SILENT_S = 1.0, 10.0, 75.0
 #: From the end of sending until a trial's result is there, at most: what is done then is too late.
 COUNTED_S = 0.5
+#: How long a ring is flooded, seconds, and what then stands beside a trial.
+FLOOD_S, DROPPED = 0.15, "the tester's ports dropped"
 #: Longest wait until the machine is as it was: a guardian may be at work.
 RESTORED_S = 25.0
 #: Longest waits for a deployment, of guests too, and for the answer of a trial, seconds.
@@ -327,6 +330,25 @@ def flap(controller: Controller, draw: random.Random) -> None:
         links.set_up(name, up=True, netns=netns)
 
 
+def overflow(controller: Controller, _: random.Random) -> None:
+    """Fill the ring of a tester's port from the DUT's end while the engine stands still."""
+    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
+    # Wires end with t0, d0, t1, d1.
+    name = next(link.name for link in links.links(netns) if link.name.endswith("d0"))
+
+    def flood() -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+            raw.bind((name, 0))
+            send(controller, "engine", signal.SIGSTOP)
+            until = time.monotonic() + FLOOD_S
+            while time.monotonic() < until:
+                for _ in range(100):
+                    raw.send(bytes(60))
+            send(controller, "engine", signal.SIGCONT)
+
+    run_in(netns, flood)
+
+
 def fill(folder: Path) -> None:
     """Leave no space where a folder is."""
     with suppress(OSError), (folder / ".full").open("wb", buffering=0) as file:
@@ -355,6 +377,7 @@ CLOCK_C = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -377,6 +400,20 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	if (!r && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
 		t->tv_sec += *off;
 	return r;
+}
+/* The kernel's clock is not off, and waits until a time of day are by that. */
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
+{
+	static int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+	struct timespec t = *until;
+	if (!wait) {
+		void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+		found = found ? found : dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+		wait = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))found;
+	}
+	if (t.tv_sec > 500000000) /* no time since the start of the machine */
+		t.tv_sec -= *off;
+	return wait(c, m, &t);
 }
 int gettimeofday(struct timeval *t, void *zone)
 {
@@ -443,14 +480,15 @@ def faults_of(deployment: str) -> dict[str, Fault]:
         lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives=True
     )
     if settings.get("wire") == "veth":
+        found["ring overflow"] = Fault(overflow, None, (*stalled, DROPPED), lives=True)
         found["link flap"] = Fault(flap, None, ("a link went down",), lives=True)
     elif deployment == "pvp_dpdk":
-        found["ring overflow"] = Fault(
+        found["engine stalled briefly"] = Fault(
             lambda c, draw: stall(c, draw.uniform(0.1, 0.24)),
             None,
             stalled,
             lives=True,
-            load_fps=OVERFLOW_FPS,
+            load_fps=STALL_FPS,
         )
     roots = HostRoots()
     run, state = str(roots.run), str(roots.state)
@@ -580,6 +618,8 @@ def trial(client: AgentClient, load_fps: float, when: str, cache: CalibrationCac
         truth += "a calibration of another year is used"
     lossy = bool(result.directions) and result.worst_loss_ratio() > 0
     lives = not result.failed  # else a run deploys anew
+    if missed := sum(port.missed or 0 for port in result.tester):
+        words += f"; {DROPPED} {missed} frames"
     return {"verdict": verdict, "words": words, "lossy": lossy, "wrong": truth, "lives": lives}
 
 
