@@ -3,10 +3,12 @@
     python -m benchmarks.faults [--faults 30] [--seconds 500] [--append FILE] [--seed 1]
     python -m benchmarks.faults --table FILE [FILE ...]
 
-Each fault has a controller, an agent and a deployment of its own, as a run has: one trial is begun,
-and at a random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the
-engine stands still until its rings overflow, no space is left, or the clock is a year off. Then
-everything is taken away, and the machine is compared with what it was. `--append` keeps each fault
+A controller, an agent and a deployment are made as a run makes them: a trial is begun, and at a
+random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the engine
+stands still or its ring is flooded, no space is left, or the clock is a year off. Up to two of
+those that a deployment outlives (four with a guest, which takes a minute to boot) come before one
+that ends it, each in a trial of its own; those that were injected least are next. Then everything
+is taken away, and the machine is compared with what it was. `--append` keeps each fault
 as a line of JSON, so that many short calls make one table. Needs root, OVS-DPDK and testpmd.
 
 The machine itself is left alone by faults that would reach others: space ends on a small tmpfs in a
@@ -24,6 +26,7 @@ import queue
 import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -41,11 +44,11 @@ from typing import Any
 from vnetperf import config
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host import snapshot
-from vnetperf.host.linux import RUN_ID_VARIABLE
+from vnetperf.host import links, snapshot
+from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import VnetperfError
+from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.result import Calibration
 from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import TrialSpec
@@ -61,7 +64,7 @@ DEPLOYMENTS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "phy2phy_dpdk": ({"wire": "veth"}, ("switch",)),
     "phy2phy_bridge": ({"wire": "veth"}, ()),
     "pvp_bridge": ({"wire": "veth"}, ("VNF",)),
-    "pvp_dpdk vm": ({"vnf": "vloop:vm"}, ("switch", "guest")),
+    "pvp_dpdk+vm": ({"vnf": "vloop:vm"}, ("switch", "guest")),
 }
 #: Part -> what its command line contains.
 PARTS = {
@@ -70,12 +73,16 @@ PARTS = {
     "guest": "qemu-system",
     "engine": "--rx-burst=",
 }
-#: Low, so that nothing is lost without a fault; and what overflows a ring of 1024 in a short stall.
-LOAD_FPS, OVERFLOW_FPS, TRIAL_S = 5_000.0, 20_000.0, 3.0
+#: Low, so that nothing is lost without a fault; and more than the rings hold of a short stall.
+LOAD_FPS, STALL_FPS, TRIAL_S = 5_000.0, 20_000.0, 2.0
 TOLERANCE = 0.01
 #: Longest times until a fault is named, seconds. The end of an agent or a controller counts when
 #: the machine is as it was; a controller is silent for 60 s until its agent takes that for its end.
 KILLED_S, STOPPED_S, SILENT_S = 1.0, 10.0, 75.0
+#: From the end of sending until a trial's result is there, at most: what is done then is too late.
+COUNTED_S = 0.5
+#: How long a ring is flooded, seconds, and what then stands beside a trial.
+FLOOD_S, DROPPED = 0.15, "the tester's ports dropped"
 #: Longest wait until the machine is as it was: a guardian may be at work.
 RESTORED_S = 25.0
 #: Longest waits for a deployment, of guests too, and for the answer of a trial, seconds.
@@ -105,6 +112,7 @@ class Outcome:
         words: The verdict and its reason, or the error.
         left: What was left behind.
         load: Load average of the machine over a minute.
+        lives: Whether the deployment is as it was.
     """
 
     deployment: str
@@ -115,6 +123,7 @@ class Outcome:
     words: str
     left: tuple[str, ...] = ()
     load: float = 0.0
+    lives: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,7 @@ class Controller:
         pid: Its process.
         agent: Its agent's process, once it has deployed.
         run: The id of its run, once something of it runs.
+        acted: When something was done to it, where that takes long.
     """
 
     def __init__(self, argv: Sequence[str], *, tmpfs: str = "", clock: Path | None = None) -> None:
@@ -184,6 +194,7 @@ class Controller:
         self.pid = self._process.pid
         self.agent = 0
         self.run = ""
+        self.acted = 0.0
         self._ended: dict[str, Any] = {}
         self._waits = False
         self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -276,6 +287,17 @@ class Fault:
     lives: bool = False
     load_fps: float = LOAD_FPS
 
+    def is_named(self, line: Values) -> bool:
+        """Whether what became of the trial is right."""
+        if self.harmless and line.get("verdict") == "VALID" and not line.get("lossy"):
+            return True
+        return any(word in words_of(line) for word in self.words)
+
+
+def words_of(line: Values) -> str:
+    """What a controller's line says of a trial."""
+    return f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
+
 
 def send(controller: Controller, part: str, number: signal.Signals) -> None:
     """Send a signal to a part."""
@@ -293,23 +315,38 @@ def stall(controller: Controller, seconds: float) -> None:
 def pause(controller: Controller, draw: random.Random) -> None:
     """Stop the controller for a while, as Ctrl-Z and fg do."""
     os.kill(controller.pid, signal.SIGSTOP)
-    time.sleep(draw.uniform(2.0, 8.0))
+    time.sleep(draw.uniform(1.0, 5.0))
     os.kill(controller.pid, signal.SIGCONT)
 
 
 def flap(controller: Controller, draw: random.Random) -> None:
     """Take a link of the run's namespace down and up again."""
-    engine = str(pids_of("engine", controller.run)[0])
-    inside = ["nsenter", "-t", engine, "-n", "ip"]
-    shown = subprocess.run(
-        [*inside, "-o", "link", "show", "type", "veth"], capture_output=True, text=True, check=True
-    )
-    names = [line.split()[1].partition("@")[0].rstrip(":") for line in shown.stdout.splitlines()]
-    name = draw.choice(names)
-    subprocess.run([*inside, "link", "set", name, "down"], check=True)
+    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
+    name = draw.choice([link.name for link in links.links(netns) if link.kind == "veth"])
+    links.set_up(name, up=False, netns=netns)
+    controller.acted = time.monotonic()
     time.sleep(draw.uniform(0.02, 0.2))
-    # It fails where the trial has ended of the first, and everything was taken away.
-    subprocess.run([*inside, "link", "set", name, "up"], check=False, stderr=subprocess.DEVNULL)
+    with suppress(HostError):  # the trial has ended of the first, and everything was taken away
+        links.set_up(name, up=True, netns=netns)
+
+
+def overflow(controller: Controller, _: random.Random) -> None:
+    """Fill the ring of a tester's port from the DUT's end while the engine stands still."""
+    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
+    # Wires end with t0, d0, t1, d1.
+    name = next(link.name for link in links.links(netns) if link.name.endswith("d0"))
+
+    def flood() -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+            raw.bind((name, 0))
+            send(controller, "engine", signal.SIGSTOP)
+            until = time.monotonic() + FLOOD_S
+            while time.monotonic() < until:
+                for _ in range(100):
+                    raw.send(bytes(60))
+            send(controller, "engine", signal.SIGCONT)
+
+    run_in(netns, flood)
 
 
 def fill(folder: Path) -> None:
@@ -340,6 +377,7 @@ CLOCK_C = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -362,6 +400,20 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	if (!r && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
 		t->tv_sec += *off;
 	return r;
+}
+/* The kernel's clock is not off, and waits until a time of day are by that. */
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
+{
+	static int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+	struct timespec t = *until;
+	if (!wait) {
+		void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+		found = found ? found : dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+		wait = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))found;
+	}
+	if (t.tv_sec > 500000000) /* no time since the start of the machine */
+		t.tv_sec -= *off;
+	return wait(c, m, &t);
 }
 int gettimeofday(struct timeval *t, void *zone)
 {
@@ -428,14 +480,15 @@ def faults_of(deployment: str) -> dict[str, Fault]:
         lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives=True
     )
     if settings.get("wire") == "veth":
+        found["ring overflow"] = Fault(overflow, None, (*stalled, DROPPED), lives=True)
         found["link flap"] = Fault(flap, None, ("a link went down",), lives=True)
     elif deployment == "pvp_dpdk":
-        found["ring overflow"] = Fault(
+        found["engine stalled briefly"] = Fault(
             lambda c, draw: stall(c, draw.uniform(0.1, 0.24)),
             None,
             stalled,
             lives=True,
-            load_fps=OVERFLOW_FPS,
+            load_fps=STALL_FPS,
         )
     roots = HostRoots()
     run, state = str(roots.run), str(roots.state)
@@ -500,7 +553,7 @@ def plan_of(deployment: str, client: AgentClient) -> Plan:
     """The plan of a deployment on this machine."""
     settings = {**DEPLOYMENTS[deployment][0], "preset": "smoke"}
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
-    scenario = make_scenario(deployment.partition(" ")[0], loaded)
+    scenario = make_scenario(deployment.partition("+")[0], loaded)
     return make_plan(scenario, loaded.testbed, client.inventory())
 
 
@@ -564,7 +617,10 @@ def trial(client: AgentClient, load_fps: float, when: str, cache: CalibrationCac
     if year_off and cache.load("key") is not None:
         truth += "a calibration of another year is used"
     lossy = bool(result.directions) and result.worst_loss_ratio() > 0
-    return {"verdict": str(verdict), "words": words, "lossy": lossy, "wrong": truth}
+    lives = not result.failed  # else a run deploys anew
+    if missed := sum(port.missed or 0 for port in result.tester):
+        words += f"; {DROPPED} {missed} frames"
+    return {"verdict": verdict, "words": words, "lossy": lossy, "wrong": truth, "lives": lives}
 
 
 def control_run(folder: str) -> int:
@@ -650,7 +706,7 @@ def inject(deployment: str, chain: Mapping[str, Fault], draw: random.Random) -> 
         for name, fault in chain.items():
             outcome = inject_one(controller, deployment, name, fault, draw)
             outcomes += [outcome] if outcome else []
-            if outcome is None or (fault.lives and outcome.words.startswith("DUT_FAILED")):
+            if outcome is None or not outcome.lives:
                 break
         controller.go_on()  # no further trial
         if not last.restored:
@@ -674,11 +730,11 @@ def inject_one(
         time.sleep(draw.uniform(0.0, 4.0))
     else:
         controller.go_on(f"trial {fault.load_fps}")
-        time.sleep(draw.uniform(0.2, TRIAL_S - 0.5))
+        time.sleep(draw.uniform(0.2, TRIAL_S - 0.8))
     happened = time.monotonic()
     try:
         fault.act(controller, draw)
-    except (OSError, IndexError, subprocess.CalledProcessError) as error:
+    except (OSError, IndexError, HostError) as error:
         print(f"  {deployment}, {name}: nothing to do it to: {error}", flush=True)
         return None
     if fault.restored:
@@ -695,14 +751,14 @@ def inject_one(
             line = controller.next("result", ANSWER_S)
     else:
         line = controller.next("result", ANSWER_S)
-    if line["at"] < happened and not fault.deploying:  # it was not injected in the trial
+    named = line.get("is") == "restored" if fault.restored else fault.is_named(line)
+    is_late = line["at"] < happened or (not named and line["at"] < controller.acted + COUNTED_S)
+    if is_late and not fault.deploying:  # it was not injected in the trial
         print(f"  {deployment}, {name}: too late: {str(line)[:300]}", flush=True)
         return None
     valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
-    words = f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
+    words = words_of(line)
     seconds = line["at"] - happened
-    named = line.get("is") == "restored" if fault.restored else any(w in words for w in fault.words)
-    named |= fault.harmless and valid and not lossy
     return Outcome(
         deployment=deployment,
         fault=name,
@@ -711,6 +767,7 @@ def inject_one(
         seconds=round(seconds, 3),
         words=words[:400],
         load=load,
+        lives=bool(line.get("lives")),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +15,24 @@ from scapy.all import IP, UDP, Ether, PcapReader, wrpcap  # type: ignore[attr-de
 
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import DST_IP, SRC_IP, stream
+from vnetperf.host import links
+from vnetperf.host.journal import Journal
+from vnetperf.host.linux import run_in
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import OVERHEAD, TUNNELS, TunnelKind
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.frames import compile_frame
-from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, FieldSpec, StreamLoad, StreamSpec
+from vnetperf.traffic.loadgen.engine import (
+    Engine,
+    EngineConfig,
+    EngineTrial,
+    FieldSpec,
+    StreamLoad,
+    StreamSpec,
+)
 from vnetperf.traffic.loadgen.telemetry import EngineResult
 from vnetperf.traffic.loadgen.trials import parts_of
 
@@ -291,3 +306,41 @@ def test_time_stamps_of_a_driver_without_a_clock_are_not_taken(
     result = send(engine, 10, stream(0, 0, 0), drain_s=0.1)
     assert result.stream(0).counts.received == 10
     assert result.ports[0].nic_timed == 0
+
+
+def test_frames_that_find_the_ring_of_a_kernel_interface_full_are_counted(
+    executable: Path, run_dir: Path
+) -> None:
+    """DPDK's driver and the kernel's interface count none of them."""
+    journal = Journal.create(HostRoots(run_dir / "state", run_dir / "run"), f"w{os.getpid()}")
+    processes, netns, ring, sent = Processes(journal, run_dir), run_dir / "netns", 512, 3000
+    links.create_netns(journal, netns)
+    links.create_veth(journal, ("ring0", "ring1"), netns=(netns, netns), mtu=1500)
+
+    def spawn(argv: list[str], env: dict[str, str]) -> ManagedProcess:
+        return processes.spawn("loadgen", argv, env=env, netns=netns)
+
+    def flood() -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+            raw.bind(("ring1", 0))
+            for _ in range(sent):
+                raw.send(bytes(60))
+
+    config = EngineConfig(
+        devices=(
+            f"--vdev=net_af_packet0,iface=ring0,blocksz=4096,framesz=2048,framecnt={ring},qpairs=1",
+        ),
+        hugepages=False,
+        memory_mb=256,
+    )
+    try:
+        with Engine.open(config, run_dir=run_dir, executable=executable, spawn=spawn) as engine:
+            assert engine.ports(1)[0].rx_missed == 0
+            os.kill(engine.pid, signal.SIGSTOP)
+            run_in(netns, flood)
+            os.kill(engine.pid, signal.SIGCONT)
+            missed = [engine.ports(1)[0].rx_missed for _ in range(2)]
+    finally:
+        processes.stop_all(0.5)
+        assert journal.undo().complete
+    assert missed == [sent - ring] * 2

@@ -100,15 +100,22 @@ static inline void pacer_refill(struct pacer *p, uint64_t now)
 		p->gate = now - p->depth;
 }
 
+/* Overdue frames for each further frame that a call takes where each is to have its own stamp. */
+#define PACE_OVERDUE 8
+
 /*
- * How many frames to hand over at once where each is to have a stamp of its own: one, unless as
- * many as the gate's `burst` are overdue.  More of them than single calls carry go in bursts then.
+ * How many frames to hand over at once where each is to have a stamp of its own: one, and one more
+ * for so many that are overdue, up to `burst`.  What single calls cannot carry goes in longer ones.
  */
 static inline uint16_t pacer_single(const struct pacer *p, uint64_t now, uint16_t burst)
 {
 	const int64_t overdue = (int64_t)(now - pacer_due(p));
+	uint64_t n;
 
-	return p->half && overdue < 2 * (int64_t)p->depth ? 1 : burst;
+	if (p->half == 0 || overdue < 0)
+		return burst;
+	n = 1 + (uint64_t)overdue / (PACE_OVERDUE * 2 * p->half);
+	return n < burst ? (uint16_t)n : burst;
 }
 
 /* Uniform: the stream whose turn it is. */
