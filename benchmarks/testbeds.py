@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 #: Most that four testbeds may take of one testbed's wall time.
 LIMIT = 0.3
@@ -58,8 +60,24 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-def run(folder: Path, testbeds: int, cases: int, trial_s: float) -> tuple[float, float, int]:
-    """Measure all cases: wall time of pytest and of all trials, seconds; cases that passed."""
+class Measured(NamedTuple):
+    """A run of all cases.
+
+    Attributes:
+        seconds: Wall time of pytest.
+        trials_s: Time from its first trial to its last, seconds.
+        cpu_s: Processor time of all its processes: workers that start and collect, trials, reports.
+        passed: Cases that passed.
+    """
+
+    seconds: float
+    trials_s: float
+    cpu_s: float
+    passed: int
+
+
+def run(folder: Path, testbeds: int, cases: int, trial_s: float) -> Measured:
+    """Measure all cases on as many testbeds."""
     names = [f"lab{n}" for n in range(testbeds)]
     for name in names:
         (folder / f"{name}.toml").write_text('isolation = "simulated"\n')
@@ -70,11 +88,12 @@ def run(folder: Path, testbeds: int, cases: int, trial_s: float) -> tuple[float,
     wishes = json.dumps({"deploy_s": trial_s, "trial_s": trial_s})
     environment = os.environ | {"PYTHONPATH": top, "FAKE_AGENT": wishes}
     environment |= {"XDG_CACHE_HOME": str(folder / f"cache{testbeds}")}
-    began = time.monotonic()
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         argv, cwd=folder, env=environment, check=False, capture_output=True, text=True
     )
-    seconds = time.monotonic() - began
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
     passed = [word for word in last[0].replace("=", " ").split(",") if "passed" in word]
     count = int(passed[0].split()[0]) if passed else 0
@@ -83,7 +102,7 @@ def run(folder: Path, testbeds: int, cases: int, trial_s: float) -> tuple[float,
     logs = folder.glob(f"results{testbeds}/2*/trials*.jsonl")
     records = (json.loads(line) for log in logs for line in log.read_text().splitlines())
     begun = [datetime.fromisoformat(r["started"]) for r in records if r["type"] == "trial"]
-    return seconds, (max(begun) - min(begun)).total_seconds(), count
+    return Measured(seconds, (max(begun) - min(begun)).total_seconds(), cpu_s, count)
 
 
 def main() -> int:
@@ -104,15 +123,17 @@ def main() -> int:
         (folder / "test_cases.py").write_text(CASE.format(sizes=sizes))
         (folder / "fast.toml").write_text(PRESET)
         cases = sizes * len(SCENARIOS)
-        several, several_s, done = run(folder, given.testbeds, cases, given.trial_s)
-        alone, alone_s, alone_done = run(folder, 1, cases, given.trial_s)
-    share = several / alone
+        several = run(folder, given.testbeds, cases, given.trial_s)
+        alone = run(folder, 1, cases, given.trial_s)
+    share = several.seconds / alone.seconds
     print(
-        f"{cases} cases: {alone:.1f} s on one testbed, {several:.1f} s on {given.testbeds}: "
-        f"{share:.3f} of it (limit {LIMIT} with 4); first to last trial {alone_s:.1f} s and "
-        f"{several_s:.1f} s: {several_s / alone_s:.3f}"
+        f"{cases} cases: {alone.seconds:.1f} s on one testbed, {several.seconds:.1f} s on "
+        f"{given.testbeds}: {share:.3f} of it (limit {LIMIT} with 4); first to last trial "
+        f"{alone.trials_s:.1f} s and {several.trials_s:.1f} s: "
+        f"{several.trials_s / alone.trials_s:.3f}; processor time {alone.cpu_s:.1f} s and "
+        f"{several.cpu_s:.1f} s"
     )
-    return int(share > LIMIT or done != cases or alone_done != cases)
+    return int(share > LIMIT or several.passed != cases or alone.passed != cases)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,11 @@ def test_nothing_is_said_of_a_scenario_without_conditions() -> None:
     assert "pvp_dpdk" not in warnings("pvp_dpdk")
 
 
+@pytest.mark.parametrize(("name", "warned"), [("v2v_bridge", True), ("v2c2v_bridge", False)])
+def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, warned: bool) -> None:
+    assert ("the tester is in a VNF's place" in warnings(name)) is warned
+
+
 @pytest.mark.parametrize(
     ("source", "warned"),
     [

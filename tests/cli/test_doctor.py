@@ -15,7 +15,7 @@ from tests.fakes.machine import PROGRAMS, facts
 from vnetperf import registry
 from vnetperf.agent import client
 from vnetperf.cli import main
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import ClockOffset, MachineFacts
 
 
 def doctor(
@@ -28,6 +28,7 @@ def doctor(
     class FakeClient:
         last_restore: ClassVar[Mapping[str, Any]] = last
         troubles = ("link vp0: still there",) if last else ()
+        clock = ClockOffset(offset_s=-1.5, bound_s=0.01) if last else None
 
         def __init__(self, *_: Any, read_only: bool) -> None:
             pass
@@ -61,10 +62,12 @@ def test_the_last_restore_and_what_is_left_are_shown(
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys)
     assert "last restore of this machine\n  unknown:" in text
+    assert "clock against" not in text  # it has one clock
     last = {"run": "r1", "when": "2026-01-01T00:00:00", "troubles": [], "differences": []}
     _, text = doctor(facts(), monkeypatch, capsys, last=last)
     assert "run r1, 2026-01-01T00:00:00: as before" in text
     assert "NOT restored: link vp0: still there" in text
+    assert "clock against this machine's\n  -1.500 s, within 0.010 s\n" in text
     last["differences"] = ["links: eth9 is gone (was up)"]
     _, text = doctor(facts(), monkeypatch, capsys, last=last)
     assert "1 difference(s) from before, by it or others:\n    links: eth9 is gone" in text

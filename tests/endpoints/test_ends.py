@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,9 +74,9 @@ def test_ends_have_the_testers_processors_and_those_that_nobody_has(
     assert endpoint_processors(plan(cores, (0,)), facts(cpus)) == both
 
 
-def plan_over(name: str, testbed: str = "two-hosts") -> Plan:
+def plan_over(name: str, testbed: str = "two-hosts", **settings: str) -> Plan:
     """A plan of endpoints on two hosts."""
-    loaded = config.load({"testbed": testbed, "wire": "veth"}, environment={})
+    loaded = config.load({"testbed": testbed, "wire": "veth", **settings}, environment={})
     one = machine(8)
     both = one.model_copy(update={"hosts": {"east": one, "west": one}})
     return make_plan(make_scenario(name, loaded), loaded.testbed, both)
@@ -103,13 +104,24 @@ def test_each_host_has_a_vswitch_and_one_endpoint(name: str) -> None:
         ("v2c2v_dpdk", "two-hosts", "offers vhost-user to VNFs, and an endpoint here is a names"),
         ("p2c2p_sriov", "two-hosts", "sriov"),
         ("p2c2p_bridge", "local", "needs two hosts with a cable"),
+        ("p2c2p_bridge", "machines", r"cables between machines \(a and b\)"),
     ],
 )
 def test_endpoints_that_cannot_be_on_two_hosts_are_refused(
-    name: str, testbed: str, says: str
+    name: str, testbed: str, says: str, tmp_path: Path
 ) -> None:
+    file = tmp_path / "machines.toml"
+    file.write_text(
+        '[hosts.a]\ntransport = "ssh=a"\n[hosts.b]\ntransport = "ssh=b"\n'
+        '[[cables]]\nends = ["a:eth1", "b:eth1"]\n'
+    )
     with pytest.raises(CapabilityError, match=says):
-        plan_over(name, testbed)
+        plan_over(name, str(file) if testbed == "machines" else testbed)
+
+
+def test_endpoints_on_two_hosts_are_forwarded_by_port() -> None:
+    with pytest.raises(CapabilityError, match="forwarded by port"):
+        plan_over("p2c2p_bridge", rules="learning")
 
 
 @pytest.mark.parametrize("name", ACROSS)

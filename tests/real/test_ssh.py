@@ -15,6 +15,7 @@ import pytest
 
 from tests.real.conftest import UserRun
 from vnetperf.agent.client import AgentClient
+from vnetperf.agent.hosts import HostsClient
 from vnetperf.config.settings import read_testbed
 from vnetperf.model.errors import HostError
 
@@ -40,12 +41,11 @@ class Sshd:
     port: int
     folder: Path
 
-    def testbed(self, *, known: bool = True) -> str:
+    def testbed(self, *, known: bool = True, python: str = f"{sys.executable} -I") -> str:
         """A testbed file with this machine as a host behind ssh."""
         hosts = self.folder / ("known_hosts" if known else "nobody")
         hosts.touch()
         options = f"-p {self.port} -i {self.folder}/key -o UserKnownHostsFile={hosts}"
-        python = f"{sys.executable} -I"
         path = self.folder / ("lab.toml" if known else "unknown.toml")
         path.write_text(
             f'[hosts.lab]\ntransport = "ssh={options} root@127.0.0.1//python={python}"\n'
@@ -106,6 +106,9 @@ def test_a_run_over_ssh_has_the_form_of_a_local_one(
     assert there.keys() == here.keys()
     assert there["results"][0].keys() == here["results"][0].keys()
     assert there["scenarios"][0]["facts"].keys() == here["scenarios"][0]["facts"].keys()
+    started, ended = there["environment"]["clock"], there["environment"]["clocks at the end"]
+    assert started.keys() == ended["lab"].keys() == {"offset_s", "bound_s"}
+    assert "clock" not in here["environment"]
     assert unchanged() == ()
 
 
@@ -121,6 +124,25 @@ def test_a_call_over_ssh_is_quick(sshd: Sshd) -> None:
     finally:
         client.close()
     assert min(times) < 0.02  # the others are what else the machine did
+    assert client.clock is not None
+    assert abs(client.clock.offset_s) <= client.clock.bound_s < 0.02  # it is the same clock
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [
+        ("/nowhere/python", "there is no Python '/nowhere/python' there"),
+        (f"{shutil.which('false')} -I", "there is no Python"),
+    ],
+)
+def test_a_host_without_a_fit_python_is_one_message(sshd: Sshd, python: str, says: str) -> None:
+    client = HostsClient(read_testbed(sshd.testbed(python=python)))
+    with pytest.raises(HostError) as refused:
+        client.inventory()
+    client.close()
+    assert refused.value.where.startswith("host lab, ssh=")
+    assert says in refused.value.what
+    assert "//python=" in refused.value.cure
 
 
 def test_an_unknown_host_key_is_refused_without_a_question(sshd: Sshd) -> None:

@@ -122,3 +122,18 @@ def test_a_tester_apart_is_in_its_own_host() -> None:
     assert [join.label for join in found.joins if join.css == "cable"] == [
         *("veth c0 - c0", "veth c1 - c1"),
     ]
+
+
+@pytest.mark.parametrize(("name", "own"), [("p2c2p_dpdk", "veth"), ("v2c2v_bridge", "in a VNF's")])
+def test_endpoints_on_two_hosts_are_above_each_other(name: str, own: str) -> None:
+    found = over_hosts(name)
+    east, west = (in_host(found, host) for host in ("east", "west"))
+    assert ("endpoint 0", ()) in east
+    assert ("endpoint 1", ()) in west
+    assert len(east) == len(west) == 2
+    cables = [join.label for join in found.joins if join.css == "cable"]
+    assert cables[2] == "veth c0 - c0"
+    assert all(label.startswith(own) for label in cables[:2])
+    assert sum(join.css == "forwards" for join in found.joins) == 2
+    parts = sorted(found.parts, key=lambda box: -box.y)
+    assert [box.name for box in parts][::3] == ["endpoint 0", "endpoint 1"]

@@ -137,3 +137,26 @@ def test_the_ledger_lists_what_was_done_of_rfc_6349_and_9097() -> None:
     capacity = found["RFC 9097 sections 5 and 8 (from a secondary source)"]
     assert (capacity.status, "0 of 1 streams" in capacity.value) == ("deviated", True)
     assert not transport(results(pvp_bridge=ENDPOINTS).transfers)
+
+
+def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
+    def stream(size: int, clients: int, mbps: float) -> Transfer:
+        spec = TransferSpec(kind="TCP_STREAM", message_size=size, instances=clients, duration_s=1)
+        return Transfer(spec=spec, bits_per_second=mbps * 1e6)
+
+    many = [stream(s, c, s * c / 100) for s in (64, 1024, 65507) for c in (1, 4)]
+    lone = Transfer(spec=many[0].spec.model_copy(update={"kind": "TCP_RR"}))  # nothing to draw by
+    names = {"p2c2p_dpdk,endpoints": (*many, lone), "v2c2v_bridge,endpoints": (many[0], many[4])}
+    run = results(**names)
+    drawn = {p.caption: p for p in plots.transfer_plots(transfers.transfers_by_scenario(run))}
+    assert [*drawn] == [
+        *("TCP_STREAM, 1 client", "TCP_STREAM, 4 clients"),
+        *("TCP_STREAM, 64 octets", "TCP_STREAM, 65507 octets"),
+    ]
+    one, many_clients = drawn["TCP_STREAM, 1 client"], drawn["TCP_STREAM, 4 clients"]
+    assert [s.name for s in one.series] == ["p2c2p_dpdk", "v2c2v_bridge"]
+    assert [(p.x, p.y) for p in one.series[1].points] == [(0, 0.64), (2, 655.07)]
+    assert [s.name for s in many_clients.series] == ["p2c2p_dpdk"]
+    assert [p.x for p in drawn["TCP_STREAM, 64 octets"].series[0].points] == [0, 1]
+    assert "TCP_STREAM, 4 clients" in html_report(run)
+    assert not [*plots.transfer_plots(transfers.transfers_by_scenario(results(a=ENDPOINTS)))]

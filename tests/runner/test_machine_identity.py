@@ -10,6 +10,7 @@ from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import VERSIONS, facts
 from tests.runner.support import Bench
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.testbed import ClockOffset
 from vnetperf.runner.resume import machine_identity
 
 RECORD = {"cpu": {"model": "A", "flags": "x"}, "kernel": {"release": "6.6.6"}}
@@ -53,3 +54,14 @@ def test_a_fact_that_could_not_be_read_is_compared_as_it_is_told() -> None:
         machine_identity(facts(record={"cpu": "unknown: no file"}))["CPU model"]
         == "unknown: no file"
     )
+
+
+def test_clocks_of_other_machines_are_in_the_environment_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ClockOffset(offset_s=-1.5, bound_s=0.002)
+    bench = Bench(tmp_path)
+    bench.throughput(64, "pvp_dpdk")
+    monkeypatch.setattr(bench.run.client, "clocks", lambda: {"west": clock})
+    bench.run.close()
+    assert bench.derived().environment["clocks at the end"] == {"west": clock.model_dump()}

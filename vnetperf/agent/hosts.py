@@ -489,7 +489,7 @@ class _PlaceAt:
         raise HostError("no files are written there", where=f"host {self._host}, {name}")
 
     def statistics(self) -> dict[str, LinkStatistics]:
-        """Statistics of other interfaces than an endpoint's are not asked for."""
+        """Only what arrives at an endpoint's own interface is read there."""
         raise HostError("statistics are not read there", where=f"host {self._host}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import __version__
-from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.errors import ConfigError, VnetperfError, full_text
 
 if TYPE_CHECKING:
     from vnetperf.results.records import Record
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(command.run(arguments))
     except VnetperfError as error:
-        print(f"vnetperf: {error}", file=sys.stderr)
+        print(f"vnetperf: {full_text(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `vnetperf show-config | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -38,6 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
         if host:
             print(("\n" if number else "") + f"host {host} ({one.testbed.agent.transport})")
         _print_machine(facts.hosts.get(host, facts))
+        if one.clock is not None:
+            print("clock against this machine's")
+            print(f"  {one.clock.offset_s:+.3f} s, within {one.clock.bound_s:.3f} s")
         _print_last_restore(one.last_restore, one.troubles)
     for cable in loaded.testbed.cables:
         print(f"cable {' - '.join(cable.ends)}")

@@ -87,20 +87,27 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
         CapabilityError: The testbed has no such cable, or the deployment is none of plain frames.
     """
     graph, where = scenario.deployment, f"{scenario.id}, testbed {testbed.name}"
-    other = [name for name, host in testbed.hosts.items() if host.transport != NETNS]
-    why = f"hosts on other machines ({', '.join(other)}) are not cabled by this version"
-    if scenario.rules != "port" or scenario.routed:
-        other, why = [graph.name], "over two vSwitches frames are forwarded by port"
-    if other:
-        raise CapabilityError(why, where=where, cure="leave out what differs from the defaults")
-    number = next(iter(range(len(testbed.cables))), None)
-    if number is None:
+    if not testbed.cables:
         raise CapabilityError(
             f"{graph.name} needs two hosts with a cable between them",
             where=where,
             cure="--testbed two-hosts has two on this machine; docs/hosts.md describes others",
         )
-    cable = testbed.cables[number]
+    if scenario.rules != "port" or scenario.routed:
+        raise CapabilityError(
+            "over two vSwitches frames are forwarded by port",
+            where=where,
+            cure="leave --rules and --forwarding out",
+        )
+    number, cable = 0, testbed.cables[0]
+    if far := [name for name in cable.hosts if testbed.hosts[name].transport != NETNS]:
+        raise CapabilityError(
+            f"cables between machines ({' and '.join(far)}) are looked at and not plugged in by "
+            "this version",
+            where=where,
+            accepted='hosts with transport = "netns"',
+            cure="--testbed two-hosts",
+        )
     hosts = tuple(sorted(cable.hosts, key=lambda name: testbed.hosts[name].role != "tester"))
     shares = []
     for place, host in enumerate(hosts):

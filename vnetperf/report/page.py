@@ -717,7 +717,11 @@ def html_report(results: RunResults) -> str:
         "transport": transfers.transport_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
-    quality = _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False)
+    by_size = plots.transfer_plots(transfers.transfers_by_scenario(results))
+    strips = {
+        "transfers": _strip("", [*by_size], legend=False),
+        "transport": _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False),
+    }
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
@@ -743,7 +747,7 @@ def html_report(results: RunResults) -> str:
         pictures=pictures(results),
         groups=views,
         user_tables=user_tables,
-        user_strips={"transport": [quality]} if quality else {},
+        user_strips={name: [strip] for name, strip in strips.items() if strip},
         identity=list(run_tables.identity(results).texts),
         ledger=ledger,
         environment=_environment(results),

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
+from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread, Transfer
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
@@ -958,6 +958,57 @@ def service_plot(result: Result) -> Plot | None:
         notes=notes,
         row=17 + _LANE * len(held),
         beside=[service_verdict(step.met) for step, _ in rows],
+        key=True,
+    )
+
+
+def transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
+    """What arrived, by message size and by number of clients, a line for each scenario."""
+    kinds = dict.fromkeys((t.spec.kind, t.spec.way) for _, t in found)
+    for kind, way in kinds:
+        held = [(name, t) for name, t in found if (t.spec.kind, t.spec.way) == (kind, way)]
+        what = f"{kind} {way}" if way != "forth" else kind
+        sizes = sorted({t.spec.message_size for _, t in held if t.spec.message_size})
+        clients = sorted({t.spec.instances for _, t in held})
+        for number in clients if len(sizes) > 1 else ():
+            rows = [(name, t) for name, t in held if t.spec.instances == number]
+            caption = f"{what}, {number} client{'s' * (number > 1)}"
+            yield _transfers_by(caption, "message size, octets", sizes, rows, "message_size")
+        for size in sizes if len(clients) > 1 else ():
+            if size in (sizes[0], sizes[-1]):
+                rows = [(name, t) for name, t in held if t.spec.message_size == size]
+                caption = f"{what}, {size} octets"
+                yield _transfers_by(caption, "parallel clients", clients, rows, "instances")
+
+
+def _transfers_by(
+    caption: str,
+    axis: str,
+    places: Sequence[int],
+    rows: Sequence[tuple[str, Transfer]],
+    field: Literal["message_size", "instances"],
+) -> Plot:
+    """One plot of transfers: Mbit/s of streams, round trips/s of requests and responses."""
+    streams = all(transfer.spec.is_stream for _, transfer in rows)
+    unit = "arrived, Mbit/s" if streams else "round trips/s"
+    series = []
+    for index, scenario in enumerate(dict.fromkeys(name for name, _ in rows)):
+        points = []
+        for transfer in (t for name, t in rows if name == scenario):
+            rate = transfer.bits_per_second if streams else transfer.transactions_per_second
+            if rate is not None:
+                value, at = rate / 1e6 if streams else rate, getattr(transfer.spec, field)
+                hover = f"{scenario}, {at}: {units.significant(value)} {unit.partition(', ')[2]}"
+                points.append(Point(places.index(at), value, hover=hover))
+        points.sort(key=lambda point: point.x)
+        series.append(Series(scenario, points, css=f"s{index % 7}", line=True))
+    return Plot(
+        title=f"{caption}: {unit} by {axis}",
+        caption=caption,
+        x=Axis(name=axis, names=[str(place) for place in places]),
+        y=Axis(name=unit, zero=True, value=units.significant),
+        series=series,
+        css="by-size",
         key=True,
     )
 

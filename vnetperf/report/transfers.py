@@ -187,6 +187,11 @@ def tcp_streams(results: RunResults) -> list[tuple[str, TcpQuality]]:
     ]
 
 
+def transfers_by_scenario(results: RunResults) -> list[tuple[str, Transfer]]:
+    """All transfers, each with its scenario's name as readers know it."""
+    return [(row.scenario.removesuffix(",endpoints"), row.transfer) for row in _rows(results)]
+
+
 def _capacity_text(row: _Row) -> str | None:
     known = [c.bits_per_second for c in row.capacities.values() if c.bits_per_second is not None]
     return ", ".join(units.significant(rate / 1e6) for rate in known) if known else None

@@ -179,20 +179,21 @@ class Bench:
         """
         return TransferResult(measure_users_traffic(self.run, self.scenario))
 
-    def no_endpoints(self, kind: Kind, message_size: int) -> str:
+    def no_endpoints(self, kind: Kind, message_size: int, clients: int | None = None) -> str:
         """What keeps endpoints from talking here, before anything is deployed.
 
         Args:
             kind: What they are to do: "TCP_STREAM" ...
             message_size: Octets of a message.
+            clients: Parallel instances of the tool; None for `--instances`.
 
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_endpoint_traffic(self.run, self.scenario, kind, message_size)
+        return why_no_endpoint_traffic(self.run, self.scenario, kind, message_size, clients)
 
     def between_endpoints(
-        self, kind: Kind, message_size: int, way: Way = "forth"
+        self, kind: Kind, message_size: int, way: Way = "forth", clients: int | None = None
     ) -> TransferResult:
         """What a tool measures between two endpoints in place of the tester.
 
@@ -200,6 +201,7 @@ class Bench:
             kind: What they do: "TCP_STREAM", "UDP_STREAM", "TCP_RR" ...
             message_size: Octets of a message.
             way: "forth" from port 0, "back" from the other end, "both" at once.
+            clients: Parallel instances of the tool; None for `--instances`.
 
         Returns:
             The outcome.
@@ -207,4 +209,6 @@ class Bench:
         Raises:
             VnetperfError: There is no number: a tool or the DUT failed.
         """
-        return TransferResult(measure_endpoints(self.run, self.scenario, kind, message_size, way))
+        return TransferResult(
+            measure_endpoints(self.run, self.scenario, kind, message_size, way, clients=clients)
+        )

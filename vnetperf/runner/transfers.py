@@ -79,13 +79,15 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
     return scenario.model_copy(update=changes)
 
 
-def why_no_endpoint_traffic(run: Run, scenario: Scenario, kind: Kind, message_size: int) -> str:
+def why_no_endpoint_traffic(
+    run: Run, scenario: Scenario, kind: Kind, message_size: int, clients: int | None = None
+) -> str:
     """What keeps endpoints from talking in a scenario; it is noted."""
     deployed = endpoint_scenario(run.configuration, scenario)
     why = why_no_endpoints(deployed) or _no_inside(run, deployed)
     if not why:
         try:
-            _spec(run, deployed, kind, message_size)
+            _spec(run, deployed, kind, message_size, clients=clients)
             if run.plan(deployed).hosts and run.configuration.settings.endpoint_server == "vnf":
                 why = (
                     "an endpoint in a VNF talks to one on its own host only; choose a testbed of "
@@ -113,24 +115,36 @@ def _no_inside(run: Run, scenario: Scenario) -> str:
 
 
 def measure_endpoints(
-    run: Run, scenario: Scenario, kind: Kind, message_size: int, way: Way = "forth"
+    run: Run,
+    scenario: Scenario,
+    kind: Kind,
+    message_size: int,
+    way: Way = "forth",
+    *,
+    clients: int | None = None,
 ) -> Transfers:
     """One transfer between endpoints, as long as the preset's longest trial."""
     deployed = endpoint_scenario(run.configuration, scenario)
-    spec = _spec(run, deployed, kind, message_size, way)
+    spec = _spec(run, deployed, kind, message_size, way, clients=clients)
     server = run.configuration.settings.endpoint_server
     return _measured(run, deployed, "transfer", [spec], server=server)
 
 
 def _spec(
-    run: Run, deployed: Scenario, kind: Kind, message_size: int, way: Way = "forth"
+    run: Run,
+    deployed: Scenario,
+    kind: Kind,
+    message_size: int,
+    way: Way = "forth",
+    *,
+    clients: int | None = None,
 ) -> TransferSpec:
     settings, preset = run.configuration.settings, run.configuration.preset
     spec = TransferSpec(
         kind=kind,
         way=way,
         message_size=message_size,
-        instances=settings.instances,
+        instances=clients or settings.instances,
         duration_s=_duration_s(run),
         warmup_s=WARMUP_S if preset.benchmark else 0,
     )
