@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.deployment.test_hosts import plan_of
+from tests.deployment.test_hosts import of_three, plan_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.testbed import Testbed
 from vnetperf.report.picture import MOST, WIDTH, Picture, picture
 
 
@@ -74,8 +76,8 @@ def test_what_the_log_does_not_have_is_not_drawn() -> None:
     assert picture(ScenarioFacts(scenario="pvp_dpdk", plan={"scenario": {"vswitch": "x"}})) is None
 
 
-def over_hosts(name: str) -> Picture:
-    plan = plan_of(name)
+def over_hosts(name: str, testbed: Testbed | None = None) -> Picture:
+    plan = plan_of(name, testbed=testbed)
     told = {host: {"vswitch": {"version": f"{host} 1.0"}} for host in ("east", "west")}
     facts = ScenarioFacts(
         scenario=name,
@@ -122,3 +124,43 @@ def test_a_tester_apart_is_in_its_own_host() -> None:
     assert [join.label for join in found.joins if join.css == "cable"] == [
         *("veth c0 - c0", "veth c1 - c1"),
     ]
+
+
+def crossed(found: Picture, path: str) -> list[str]:
+    """Parts that a line of a picture, made of M, L, H and V, passes through."""
+    x = y = 0.0
+    parts = []
+    for step in re.findall(r"[MLHV][-\d. ]+", path):
+        numbers = [float(number) for number in step[1:].split()]
+        to = {"H": (numbers[0], y), "V": (x, numbers[0])}.get(step[0]) or (numbers[0], numbers[1])
+        if step[0] != "M":
+            parts += [
+                box.name
+                for box in found.parts
+                if min(x, to[0]) < box.x + box.width - 1
+                and max(x, to[0]) > box.x + 1
+                and min(y, to[1]) < box.y + box.height - 1
+                and max(y, to[1]) > box.y + 1
+            ]
+        x, y = to
+    return parts
+
+
+@pytest.mark.parametrize("three", [False, True])
+@pytest.mark.parametrize("name", ["pvp2pvp_dpdk", "v2p2v_dpdk"])
+def test_cables_pass_by_the_parts_between_their_ends(name: str, three: bool) -> None:
+    ring = of_three(
+        ("east:c1", "west:c1"),
+        ("west:c2", "north:c2"),
+        ("east:c3", "north:c3"),
+        ("east:c4", "west:c4"),
+    )
+    found = over_hosts(name, ring if three else None)
+    cables = [join for join in found.joins if join.css == "cable"]
+    assert len(cables) == (3 if name.startswith("pvp") else 4)
+    assert all(join.label for join in cables)
+    for join in cables:
+        assert crossed(found, join.path) == []
+    places = [(join.x, join.y) for join in cables]
+    assert len({*places}) == len(places)
+    assert {"vnf0", "tester: loadgen"} <= {box.name for box in found.parts}
