@@ -294,7 +294,10 @@ def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "says"),
     [
-        ("v2v_bridge", {}, "in a VNF's place"),
+        ("v2v_bridge", {}, "with nothing that another host could have"),
+        ("p2v_bridge", {}, "two clocks"),
+        ("v2p_bridge", {}, "two clocks"),
+        ("v2p2v_sriov", {}, "sriov cannot plug it in"),
         ("v2p2v_vpp", {"forwarding": "l3"}, "forwarded by port"),
         ("v2p2v_macvtap", {"vnf_mode": "io"}, "choose --vnf-mode mac"),
         ("v2p2v_bridge", {"rules": "learning"}, "forwarded by port"),

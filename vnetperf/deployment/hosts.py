@@ -61,7 +61,7 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
         CapabilityError: The testbed has no hosts that are cabled for it.
     """
     graph = scenario.deployment
-    if why := _why_not(scenario, testbed):
+    if why := next(_whys_not(scenario, testbed), ""):
         raise CapabilityError(
             why,
             where=f"{scenario.id}, testbed {testbed.name}",
@@ -83,30 +83,34 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     )
 
 
-def _why_not(scenario: Scenario, testbed: Testbed) -> str:
+def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
     if any(host.transport != NETNS for host in testbed.hosts.values()):
-        return (
+        yield (
             "cables between machines are looked at and not plugged in by this version: "
             'deployments span hosts with transport = "netns"'
         )
     if graph.sites and (scenario.rules != "port" or scenario.routed):
-        return "over two vSwitches frames are forwarded by port, neither routed nor by flow"
+        yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
     steers = registry.load("vswitches", scenario.vswitch).capabilities.addressing == "port"
     if graph.sites and steers and not scenario.vnf_addresses:
-        return (
+        yield (
             f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "
             f"{scenario.vnf_mode} does not write; choose --vnf-mode mac, or route"
         )
+    if len(graph.tester_vnf_ports) == 1:
+        yield (
+            f"in {graph.name} one of the tester's ports is in a VNF's place on the DUT's own host, "
+            "and the other would be on another: two clocks"
+        )
     if graph.tester_vnf_ports and not graph.sites:
-        return (
+        yield (
             f"{graph.name} has the tester in a VNF's place, on the DUT's own host, with nothing "
             "that another host could have"
         )
     if graph.gtp:
-        return "a mobile core needs the radio network at the tester's end, on its own host"
-    return ""
+        yield "a mobile core needs the radio network at the tester's end, on its own host"
 
 
 def _arrangements(graph: Deployment, testbed: Testbed) -> Iterator[tuple[str, tuple[str, ...]]]:

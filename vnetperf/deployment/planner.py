@@ -211,12 +211,12 @@ CABLE_WIRE = "veth"
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     shares = share_out(scenario, testbed)
+    _require_cable_wire(scenario, testbed, facts, shares)
     own = {share.host: scenario for share in shares}
     for share in shares:
         _require_root(facts.hosts[share.host])
         own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
-    _require_cable_wire(scenario, testbed, facts, shares)
     placements = _place_hosts(shares, own, testbed, facts)
     tester = next(share for share in shares if "tester" in share.parts)
     wire, queues = _wire_of_tester(own[tester.host], testbed, facts, tester, placements)
