@@ -163,4 +163,8 @@ def test_cables_pass_by_the_parts_between_their_ends(name: str, three: bool) -> 
         assert crossed(found, join.path) == []
     places = [(join.x, join.y) for join in cables]
     assert len({*places}) == len(places)
+    if name.startswith("pvp"):
+        ends = ("veth c1 - c1", "veth c3 - c3", "veth c2 - c2")
+        wanted = {join.label for join in cables} - {"veth"}
+        assert wanted == ({*ends} if three else {"veth c0 - c0", "veth c1 - c1"})
     assert {"vnf0", "tester: loadgen"} <= {box.name for box in found.parts}

@@ -361,7 +361,7 @@ class _Drawing:
             short = [address.removeprefix("0000:") for address in pair]  # the first PCI domain
             if all(pair):
                 return " - ".join(short)
-            return self._between_hosts("tester", number) or str(plan.get("wire", ""))
+            return self._between_hosts("tester", end.index) or str(plan.get("wire", ""))
 
         first, second = (kind(n, end) for n, end in enumerate(self._graph.ends))
         return first, second
@@ -391,7 +391,7 @@ class _Drawing:
         path = f"M{one.x:.0f} {one.y:.0f}V{leaves:.0f}H{lane}V{arrives:.0f}H{other.x:.0f}"
         end = other.x > WIDTH / 2
         at = other.x - 9 if end else other.x + 9
-        return Join(f"{path}V{other.y:.0f}", css, label, at, other.y + FIRST - 4, end)
+        return Join(f"{path}V{other.y:.0f}", css, label, at, other.y + FIRST + 11, end)
 
     def _inside(self, a: Port, b: Port) -> None:
         """Forwarding of the vSwitch between two of its ports."""
