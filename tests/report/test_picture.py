@@ -76,8 +76,8 @@ def test_what_the_log_does_not_have_is_not_drawn() -> None:
     assert picture(ScenarioFacts(scenario="pvp_dpdk", plan={"scenario": {"vswitch": "x"}})) is None
 
 
-def over_hosts(name: str, testbed: Testbed | None = None) -> Picture:
-    plan = plan_of(name, testbed=testbed)
+def over_hosts(name: str, testbed: Testbed | None = None, **settings: str) -> Picture:
+    plan = plan_of(name, testbed=testbed, **settings)
     told = {host: {"vswitch": {"version": f"{host} 1.0"}} for host in ("east", "west")}
     facts = ScenarioFacts(
         scenario=name,
@@ -168,3 +168,9 @@ def test_cables_pass_by_the_parts_between_their_ends(name: str, three: bool) -> 
         wanted = {join.label for join in cables} - {"veth"}
         assert wanted == ({*ends} if three else {"veth c0 - c0", "veth c1 - c1"})
     assert {"vnf0", "tester: loadgen"} <= {box.name for box in found.parts}
+
+
+def test_a_tunnel_stands_beside_its_cable() -> None:
+    found = over_hosts("v2p2v_bridge", tunnel="vxlan")
+    labels = [join.label for join in found.joins if join.label.startswith("veth")]
+    assert labels == ["veth c0 - c0, vxlan", "veth c1 - c1, vxlan"]

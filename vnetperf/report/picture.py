@@ -317,12 +317,14 @@ class _Drawing:
                     self._pins[f"{port} of the VNF"] = Pin(str(index), x, box.y + box.height)
 
     def _join(self) -> None:
-        kinds = self._kinds()
+        kinds, tunnel = self._kinds(), str(self._facts.plan["scenario"].get("tunnel", ""))
         for number, end in enumerate(self._graph.ends):
             label = kinds[number]
             self._cable(f"tester{number}", str(end), "cable", label)
         for a, b in self._graph.cables:
-            self._cable(str(a), str(b), "cable", self._between_hosts("dut", a.index))
+            in_tunnel = [tunnel] if a in self._graph.tunnelled else []
+            label = ", ".join([self._between_hosts("dut", a.index), *in_tunnel])
+            self._cable(str(a), str(b), "cable", label)
         for port in map(str, self._graph.vnf_ports()):
             if f"{port} of the VNF" in self._pins:
                 self._cable(port, f"{port} of the VNF", "attached")
