@@ -161,6 +161,7 @@ def one(number: int, seed: int) -> dict[str, object]:
     output, _ = controller.communicate(timeout=2 * LONGEST_S + PATIENCE_S)
     wait_at_most(lambda: not left(before), PATIENCE_S, "the end of both hosts", poll_s=0.1)
     gone_s = time.monotonic() - killed
+    unrestored = left(before)
     # A controller and a guardian that died with its agent leave the rest to `restore` or the next.
     restored = subprocess.run(
         [sys.executable, "-m", "vnetperf.cli", "restore", "--testbed", "two-hosts"],
@@ -178,6 +179,7 @@ def one(number: int, seed: int) -> dict[str, object]:
         "phase": next((line for line in reversed(lines) if not line.startswith("failed")), "start"),
         "failure": next((line for line in lines if line.startswith("failed")), "")[:160],
         "gone_s": round(gone_s, 3),
+        "unrestored": unrestored,
         "restore": restored.stdout.count("nothing to restore") == len(HOSTS),
         "left": left(before),
     }
