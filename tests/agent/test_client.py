@@ -361,8 +361,14 @@ class Deployed:
         self.generator = SimpleNamespace(captured=lambda: {"port0-sent.pcap": b"\x00\xff"})
 
     def run_trial(
-        self, spec: TrialSpec, watch: Any, on_live: Callable[[LiveCounts], None] | None
+        self,
+        spec: TrialSpec,
+        watch: Any,
+        on_live: Callable[[LiveCounts], None] | None,
+        *,
+        elsewhere: bool,
     ) -> TrialResult:
+        assert not elsewhere
         watch()
         if on_live is not None:
             on_live(LiveCounts(elapsed_s=0.5, sent=10, refused=1, received=9))

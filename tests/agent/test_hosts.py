@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -27,6 +27,8 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Program, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
+    EventSpec,
+    EventTimes,
     HopCounters,
     ThreadLoad,
     TrialResult,
@@ -44,6 +46,7 @@ class FakeHost:
 
     calls: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[dict[tuple[str, str], Any]] = {}
+    events: ClassVar[list[str | None]] = []
 
     def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
         self.testbed, self.read_only = testbed, read_only
@@ -73,9 +76,14 @@ class FakeHost:
             },
             "at_end": lambda: self.at_end(**args),  # type: ignore[attr-defined]  # of a fixture
             "begin_watch": lambda: "",
+            "happen": lambda: self.happen(EventSpec.model_validate(args["event"])),
             "end_watch": lambda: TrialResult(directions=()).model_dump(mode="json"),
         }
         return answer if answer is not None else usual.get(name, lambda: None)()
+
+    def happen(self, event: EventSpec) -> Any:
+        times = EventTimes(what=event.what, began_s=event.at_s, ended_s=event.at_s + 0.05)
+        return times.model_dump(mode="json")
 
     def facts(self) -> Any:
         own = {"vswitch": {"on": self.name}, "vnfs": [{"on": self.name}], "wire": "veth"}
@@ -93,10 +101,25 @@ class FakeHost:
         self.calls.append((self.name, "inventory"))
         return facts().model_copy(update={"record": {"of": self.name}})
 
-    def run_trial(self, spec: TrialSpec) -> TrialResult:
+    def run_trial(
+        self,
+        spec: TrialSpec,
+        on_live: Callable[[dict[str, Any]], None] | None = None,
+        *,
+        elsewhere: bool = False,
+    ) -> TrialResult:
         self.calls.append((self.name, "run_trial"))
         assert spec.learning_frames == 0
-        return TrialResult(directions=())
+        answer = self.answers.get((self.name, "run_trial"), TrialResult(directions=()))
+        if spec.event is None or answer.failed:
+            return cast("TrialResult", answer)
+        self.events.append(None if elsewhere else spec.event.what)
+        if on_live is not None:
+            on_live({"event": "live", "counts": {"elapsed_s": 0.0}})
+            return cast("TrialResult", answer)
+        at = spec.event.at_s
+        times = EventTimes(what=spec.event.what, began_s=at, ended_s=at + 0.05)
+        return cast("TrialResult", answer.model_copy(update={"event": times}))
 
     def teardown(self) -> list[str]:
         if self.deployed:
@@ -119,6 +142,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     monkeypatch.setattr(agent, "AgentClient", FakeHost)
     monkeypatch.setattr(FakeHost, "calls", [])
     monkeypatch.setattr(FakeHost, "answers", {})
+    monkeypatch.setattr(FakeHost, "events", [])
     made = connect(config.load({"testbed": "two-hosts"}).testbed)
     assert isinstance(made, HostsClient)
     return made
@@ -456,3 +480,55 @@ def test_ctrl_c_in_a_call_to_all_hosts_starts_no_agent(
     assert all(gateway.ended.is_set() for gateway in made)
     assert all(client._channel is None for client in hosts.clients.values())
     assert not any(client.given_up for client in hosts.clients.values())
+
+
+RESET_AT_S = 0.3
+
+
+@pytest.mark.parametrize(
+    ("what", "host"),
+    [
+        ("vswitch on west", "west"),
+        ("vswitch on east", "east"),
+        ("vnf0", "west"),
+        ("link phy2", "west"),
+        ("link phy1", "east"),
+    ],
+)
+def test_what_is_reset_in_a_trial_is_reset_at_its_host(
+    what: str, host: str, hosts: HostsClient
+) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.calls.clear()
+    spec = SPEC.model_copy(update={"event": EventSpec(what=what, at_s=RESET_AT_S)})
+    result = hosts.run_trial(spec)
+    assert result.event is not None
+    assert result.event.what == what
+    elsewhere = [("west", "happen")] if host == "west" else []
+    assert [call for call in called() if call[1] == "happen"] == elsewhere
+    here = {"east": what.partition(" on ")[0], "west": None}[host]
+    assert FakeHost.events == [here]
+    assert [call for call in called() if call[1] == "check_path"] == (
+        [("east", "check_path")] if elsewhere else []
+    )
+    # Both clocks are this process's: what the other host reported is from its call on.
+    assert result.event.began_s == pytest.approx(RESET_AT_S, abs=0.2)
+    assert result.event.ended_s - result.event.began_s == pytest.approx(0.05, abs=1e-5)
+
+
+def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), failed="generator")
+    spec = SPEC.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
+    result = hosts.run_trial(spec)
+    assert (result.failed, result.event) == ("generator", None)
+    assert ("west", "happen") not in called()
+
+
+def test_no_way_through_after_a_reset_elsewhere_is_its_failure(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["east", "check_path"] = DutError("vSwitch to phy2 forwards nothing")
+    spec = SPEC.model_copy(update={"event": EventSpec(what="vnf0", at_s=0.1)})
+    event = hosts.run_trial(spec).event
+    assert event is not None
+    assert "still no way through: vSwitch to phy2" in event.failure

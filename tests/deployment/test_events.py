@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.deployment.test_hosts import plan_of
 from tests.deployment.test_plan import plan, scenario
 from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
@@ -62,6 +64,8 @@ def test_an_event_at_the_very_end_is_refused() -> None:
 
 class Deployed:
     """As much of a deployment as an event sees."""
+
+    plan: Any = SimpleNamespace(has_tester=True)
 
     def __init__(self, trouble: Callable[[], None] = lambda: None) -> None:
         self.done: list[str] = []
@@ -260,3 +264,42 @@ def test_a_part_that_ends_in_the_wait_after_learning_frames_is_named_at_once(
     assert "the switch has ended" in result.failure
     assert result.wall_s is not None
     assert result.wall_s < 30
+
+
+def test_over_hosts_each_event_is_at_the_host_that_has_the_part() -> None:
+    of_hosts = plan_of("pvp2pvp_bridge")
+    for what, host in {
+        "vswitch on east": "east",
+        "vswitch on west": "west",
+        "vnf0": "east",
+        "vnf1": "west",
+        "link phy1": "east",
+        "link phy3": "west",
+    }.items():
+        at, here = trial.event_place(of_hosts, what)
+        assert at is not None
+        assert (at.host, here) == (host, what.partition(" on ")[0])
+        assert why_not(what, of_hosts) == ""
+    assert "no host has vnf7" in why_not("vnf7", of_hosts)
+    assert "no host has vswitch" in why_not("vswitch", of_hosts)  # which of the two?
+    assert "no physical port vnf0.0" in why_not("link vnf0.0", of_hosts)
+    apart = plan_of("phy2phy_bridge")
+    assert why_not("vswitch", apart) == why_not("link phy0", apart) == ""
+
+
+def test_an_event_of_another_hosts_trial_has_the_counters_begin_anew() -> None:
+    class Watch:
+        began_anew = False
+
+    deployed, watch = Deployed(), Watch()
+    deployed.plan = SimpleNamespace(has_tester=False)
+    event = EventSpec(what="vswitch", at_s=0.1)
+    args = cast("LiveDeployment", deployed), cast("trial.DutWatch", watch)
+    times = trial.happen(*args, event)
+    assert deployed.done == ["vswitch"]
+    assert deployed.down  # of the tester at another host
+    assert watch.began_anew
+    assert 0.1 <= times.began_s <= times.ended_s < 1
+    watch.began_anew = False
+    trial.happen(*args, EventSpec(what="link phy1", at_s=0.0))
+    assert not watch.began_anew

@@ -13,6 +13,7 @@ from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import cpu
+from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import HostConfig, MachineFacts, Testbed
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from vnetperf.host.machine import Machine
 
 
+THREE = ("east", "north", "west")
+
+
 def loaded(**settings: str) -> Configuration:
     return config.load({"testbed": "two-hosts", "preset": "smoke", **settings})
 
 
 def machine(cores: int = 8) -> MachineFacts:
     one = facts(cores)
-    return one.model_copy(update={"hosts": {"east": one, "west": one}})
+    return one.model_copy(update={"hosts": dict.fromkeys(THREE, one)})
 
 
 def plan_of(name: str, cores: int = 8, testbed: Testbed | None = None, **settings: str) -> Plan:
@@ -64,6 +68,93 @@ def test_a_spanning_deployment_has_a_vswitch_on_each_host() -> None:
     assert (east.scenario.deployment.vnf_count, west.scenario.deployment.vnf_count) == (0, 1)
     assert {plan.host_of[port] for port in ("phy0", "vnf1.1")} == {"east"}
     assert {plan.host_of[port] for port in ("phy3", "vnf0.0")} == {"west"}
+
+
+def of_three(*cables: tuple[str, str], **roles: str) -> Testbed:
+    """Three hosts, north besides the two, with cables."""
+    hosts = {n: {"transport": "netns", "role": roles.get(n, "")} for n in THREE}
+    file = {"name": "three", "hosts": hosts, "cables": [{"ends": ends} for ends in cables]}
+    return Testbed.model_validate(file)
+
+
+def test_a_chain_over_two_vswitches_ends_at_the_tester_beside_the_first() -> None:
+    plan = plan_of("pvp2pvp_bridge")
+    east, west = by_host(plan)["east"], by_host(plan)["west"]
+    assert (east.parts, west.parts) == (("tester", "dut"), ("dut",))
+    # Port 0 of the tester is on its own host, port 1 at the other end of a cable.
+    assert {(use.port, use.side) for use in east.cables} == {(3, "tester"), (1, "dut")}
+    assert {(use.port, use.side) for use in west.cables} == {(3, "dut"), (2, "dut")}
+    assert {use.cable for use in east.cables} == {0, 1}
+    assert [[*p.scenario.deployment.vnf_numbers] for p in (east, west)] == [[0], [1]]
+    assert plan.host_of["phy3"] == plan.host_of["vnf1.0"] == "west"
+    assert plan.host_of["phy1"] == plan.host_of["vnf0.0"] == "east"
+    assert [str(end) for end in east.for_tester.scenario.deployment.ends] == ["phy0", "phy3"]
+    assert "vnf1" in by_host(plan_of("pvp2pvp_dpdk"))["west"].placement.cores
+
+
+def test_with_a_third_host_the_tester_is_there() -> None:
+    ring = of_three(
+        ("east:a", "west:a"), ("west:b", "north:b"), ("east:c", "north:c"), east="tester"
+    )
+    plan = by_host(plan_of("pvp2pvp_dpdk", testbed=ring))
+    assert {host: part.parts for host, part in plan.items()} == {
+        **{"east": ("tester",), "north": ("dut",), "west": ("dut",)},
+    }
+    (wire,) = (use for use in plan["north"].cables if use.far == "east:c")
+    assert (wire.port, wire.side) == (0, "dut")
+    assert {str(use) for use in plan["west"].cables} == {
+        *("phy3: a to east:a", "phy2: b to north:b"),
+    }
+
+
+def test_hosts_in_a_row_have_the_tester_beside_a_vswitch() -> None:
+    row = of_three(("east:a", "west:a"), ("east:b", "west:b"), ("west:c", "north:c"))
+    plan = by_host(plan_of("pvp2pvp_dpdk", testbed=row))
+    assert {*plan} == {"east", "west"}
+
+
+def test_the_tester_of_a_far_port_needs_to_plug_cables_in() -> None:
+    with pytest.raises(CapabilityError, match="is no cable between hosts"):
+        plan_of("pvp2pvp_dpdk", wire="memif")
+    assert plan_of("v2p2v_dpdk", wire="memif").hosts
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "gre", "geneve"])
+@pytest.mark.parametrize("name", ["v2p2v_bridge", "v2p2v_dpdk", "v2p2v_ovs", "pvp2pvp_dpdk"])
+def test_a_tunnel_is_on_the_cables_between_vswitches_and_nowhere_else(name: str, kind: str) -> None:
+    plan = plan_of(name, tunnel=kind, frame_sizes="64")
+    octets = 38 if kind == "gre" else 50
+    assert f"{kind} tunnel between the vSwitches (+{octets} octets a frame)" in (
+        plan.scenario.conditions
+    )
+    assert plan.scenario.mtu == 1500  # frames of 64 octets leave room for it
+    large = plan_of(name.replace("dpdk", "bridge"), tunnel=kind, frame_sizes="1518")
+    assert {p.scenario.mtu for p in large.hosts} == {1500 + octets}
+    for part in plan.hosts:
+        cabled = {use.port for use in part.cables if use.side == "dut"}
+        of_tester = {end.index for end in plan.scenario.deployment.ends if isinstance(end, PhyPort)}
+        tunnelled = {p.index for p in part.scenario.deployment.tunnelled if isinstance(p, PhyPort)}
+        assert tunnelled == cabled - of_tester
+    assert all(not stream.tunnel for stream in plan.of_tester().for_tester.scenario.streams)
+
+
+def test_without_a_tunnel_frames_are_in_none_over_hosts() -> None:
+    plan = plan_of("v2p2v_bridge")
+    assert (plan.scenario.tunnel, plan.scenario.encapsulation) == ("none", "")
+    assert plan_of("encap_bridge").scenario.tunnel == "vxlan"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("v2p2v_macvtap", {"tunnel": "vxlan"}, "macvtap cannot do tunnel = vxlan"),
+        ("v2p2v_testpmd", {"tunnel": "gre"}, "testpmd cannot do tunnel = gre"),
+        ("v2p2v_dpdk", {"tunnel": "gre", "frame_sizes": "1518"}, "frames of up to 1518 octets"),
+    ],
+)
+def test_a_tunnel_that_cannot_be_is_refused(name: str, settings: dict[str, str], says: str) -> None:
+    with pytest.raises(CapabilityError, match=says):
+        plan_of(name, **settings)
 
 
 @pytest.mark.parametrize("cores", [2, 8])
@@ -203,8 +294,12 @@ def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "says"),
     [
-        ("v2v_bridge", {}, "in a VNF's place"),
+        ("v2v_bridge", {}, "with nothing that another host could have"),
+        ("p2v_bridge", {}, "two clocks"),
+        ("v2p_bridge", {}, "two clocks"),
+        ("v2p2v_sriov", {}, "sriov cannot plug it in"),
         ("v2p2v_vpp", {"forwarding": "l3"}, "forwarded by port"),
+        ("v2p2v_macvtap", {"vnf_mode": "io"}, "choose --vnf-mode mac"),
         ("v2p2v_bridge", {"rules": "learning"}, "forwarded by port"),
         ("phy2phy_dpdk", {"wire": "memif"}, "is no cable between hosts"),
     ],

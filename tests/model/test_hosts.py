@@ -9,7 +9,15 @@ import pytest
 
 from vnetperf.config.files import SHIPPED
 from vnetperf.config.settings import read_testbed
-from vnetperf.model.deployment import SPANNING, PhyPort, VnfPort, make_deployment
+from vnetperf.model.deployment import (
+    ACROSS,
+    SPANNING,
+    PhyPort,
+    VnfPort,
+    make_deployment,
+    peer_mac,
+    port_mac,
+)
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.testbed import CableConfig, CoresConfig, HostConfig, Testbed
 
@@ -135,9 +143,37 @@ def test_a_path_goes_over_the_cables_and_back() -> None:
     assert [str(port) for port in whole.path(whole.ends[1], 0)] == forth[::-1]
 
 
-def test_a_site_without_tester_and_cables_is_none() -> None:
+def test_a_vswitch_that_no_frame_passes_is_none() -> None:
     whole = make_deployment("v2p2v")
-    lonely: Any = whole.model_copy(update={"sites": ((VnfPort(vnf=0, index=0),),)})
-    with pytest.raises(ValueError, match="0 ends"):
+    lonely: Any = whole.model_copy(update={"sites": ((VnfPort(vnf=7, index=0),),)})
+    with pytest.raises(ValueError, match="no frame passes vSwitch 0"):
         lonely.site(0)
     assert PhyPort(index=2) in whole.site(1).phy_ports
+
+
+def test_a_chain_over_two_vswitches_has_a_vnf_at_each() -> None:
+    whole = make_deployment("pvp2pvp")
+    forth = "phy0 vnf0.0 vnf0.1 phy1 phy2 vnf1.0 vnf1.1 phy3"
+    assert " ".join(map(str, whole.path(whole.ends[0], 0))) == forth
+    near, far = whole.site(0), whole.site(1)
+    assert [*near.vnf_numbers, *far.vnf_numbers] == [0, 1]
+    # What a vSwitch's frames come by: the tester's port, or the cable in its stead.
+    assert [[str(end) for end in site.ends] for site in (near, far)] == [
+        ["phy0", "phy1"],
+        ["phy2", "phy3"],
+    ]
+    assert {str(port) for port in far.ports} == {"phy2", "phy3", "vnf1.0", "vnf1.1"}
+
+
+@pytest.mark.parametrize("name", [name for name in SPANNING if name not in ACROSS])
+def test_addresses_over_a_cable_are_those_of_what_takes_frames_in(name: str) -> None:
+    whole = make_deployment(name)
+    for end in whole.ends:
+        ports = whole.path(end, 0)
+        for port in ports[:-1:2]:  # where frames enter a vSwitch: those are of the next VNF, or end
+            at = ports.index(port)
+            after = [p for p in ports[at + 1 :] if isinstance(p, VnfPort)] or [ports[-1]]
+            wanted = port_mac(whole, after[0], 0)
+            assert peer_mac(whole, port) == wanted
+            site = next(s for n, s in enumerate(map(whole.site, (0, 1))) if port in whole.sites[n])
+            assert peer_mac(site, port) == wanted

@@ -189,3 +189,20 @@ def test_a_run_is_resumed_with_other_tests(tests: Site) -> None:
 def test_the_plan_says_which_tests(tests: Site) -> None:
     text = tests.run("--plan", "-k", "pvp_dpdk", "--tests", "latency,frame_loss").stdout.str()
     assert "tests       latency, frame_loss" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "deployments"),
+    [
+        ("pvp_dpdk", {"pvp"}),
+        ("pvp2pvp_dpdk", {"pvp2pvp"}),
+        ("p2v_dpdk", {"p2v"}),
+        ("(p2v_dpdk or v2p2v) and dpdk", {"p2v", "v2p2v"}),
+        ("dpdk and 2p", {"phy2phy", "op2p", "v2p", "v2p2v", "pvp2pvp"}),
+    ],
+)
+def test_the_whole_name_of_a_scenario_is_no_part_of_another(
+    tests: Site, words: str, deployments: set[str]
+) -> None:
+    found = collected(tests, "--frame-sizes", "64", "-k", words)
+    assert {one.partition("[")[2].partition("_")[0] for one in found} == deployments

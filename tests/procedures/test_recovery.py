@@ -496,6 +496,10 @@ def test_what_is_impossible_is_said_and_the_rest_measured() -> None:
     every = ResetTest(before_s=2.0, after_s=2.0, repeats=1, link_down_s=0.4)
     names = events_of(every, ("phy0", "phy1"))
     assert names == ("vswitch", "vnf0", "link phy0")
+    assert events_of(every, ("vnf1.0", "vnf1.1"), ("east", "west"), "phy0") == (
+        *("vswitch on east", "vswitch on west"),
+        *("vnf0", "link phy0"),
+    )
     no_vnf, no_switch = "there is no vnf0", "the tester's end connects but once"
     found = resets(dut, every, {"vnf0": no_vnf, "vswitch": no_switch})
     assert [one.why for one in found] == [no_switch, no_vnf, ""]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import TOP, UserRun
-from tests.real.needs import program
+from tests.real.needs import module_problem, program
 from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
@@ -85,6 +85,64 @@ def test_the_tester_has_a_host_of_its_own(start: Start, unchanged: Unchanged) ->
     (result,) = run.json()["results"]
     assert result["goals"][0]["lower_bound_fps"] > 0
     assert {hop["port"] for hop in trials(run)[0]["result"]["hops"]} == {"phy0", "phy1"}
+
+
+def test_a_chain_over_two_vswitches(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "pvp2pvp_bridge and test_throughput", *TWO_HOSTS)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    for trial in (one for one in trials(run) if one["verdict"] == "VALID"):
+        hops = {hop["port"] for hop in trial["result"]["hops"]}
+        assert {"phy0", "vnf0.1", "phy1", "phy2", "vnf1.0", "phy3"} <= hops
+        assert all(" on east" in place or " on west" in place for place in trial["lost_at"])
+
+
+VXLAN = pytest.mark.skipif(
+    bool(module_problem("vxlan")),
+    reason="this kernel has no VXLAN, which the bridge's tunnel is made of",
+)
+
+
+@VXLAN
+def test_a_tunnel_between_the_vswitches_of_two_hosts(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS, "--tunnel=vxlan")
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    assert "vxlan tunnel between the vSwitches (+50 octets a frame)" in run.output
+    (deployed,) = [s for s in run.json()["scenarios"] if s["scenario"] == "v2p2v_bridge"]
+    for host in HOSTS:
+        assert len(deployed["facts"]["hosts"][host]["vswitch"]["tunnels"]) == 2
+
+
+@pytest.mark.daily
+@pytest.mark.skipif(
+    bool(module_problem("macvtap")), reason="this kernel has no macvtap: run it in the virtual lab"
+)
+def test_addresses_are_followed_over_the_cable(start: Start, unchanged: Unchanged) -> None:
+    options = ("--vnf=vloop:container", "--vnf-mode=route", *TWO_HOSTS[:2])
+    run = start("-k", "(v2p2v_macvtap or pvp2pvp_macvtap) and test_throughput", *options)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    assert len(run.json()["results"]) == 2
+
+
+@pytest.mark.daily
+def test_what_is_reset_is_reset_at_its_host(start: Start, unchanged: Unchanged) -> None:
+    tests = ("-k", "v2p2v_bridge and (test_throughput or test_reset)", "--tests=throughput,reset")
+    run = start(*tests, *TWO_HOSTS)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (result,) = [one for one in run.json()["results"] if one["test"] == "reset"]
+    whats = ["vswitch on east", "vswitch on west", "vnf0", "link phy0"]
+    assert [one["what"] for one in result["resets"]] == whats
 
 
 @pytest.mark.parametrize("victim", ["east", "west", "controller"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.deployment.test_hosts import plan_of
+from tests.deployment.test_hosts import of_three, plan_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.testbed import Testbed
 from vnetperf.report.picture import MOST, WIDTH, Picture, picture
 
 
@@ -74,8 +76,8 @@ def test_what_the_log_does_not_have_is_not_drawn() -> None:
     assert picture(ScenarioFacts(scenario="pvp_dpdk", plan={"scenario": {"vswitch": "x"}})) is None
 
 
-def over_hosts(name: str) -> Picture:
-    plan = plan_of(name)
+def over_hosts(name: str, testbed: Testbed | None = None, **settings: str) -> Picture:
+    plan = plan_of(name, testbed=testbed, **settings)
     told = {host: {"vswitch": {"version": f"{host} 1.0"}} for host in ("east", "west")}
     facts = ScenarioFacts(
         scenario=name,
@@ -137,3 +139,53 @@ def test_endpoints_on_two_hosts_are_above_each_other(name: str, own: str) -> Non
     assert sum(join.css == "forwards" for join in found.joins) == 2
     parts = sorted(found.parts, key=lambda box: -box.y)
     assert [box.name for box in parts][::3] == ["endpoint 0", "endpoint 1"]
+
+
+def crossed(found: Picture, path: str) -> list[str]:
+    """Parts that a line of a picture, made of M, L, H and V, passes through."""
+    x = y = 0.0
+    parts = []
+    for step in re.findall(r"[MLHV][-\d. ]+", path):
+        numbers = [float(number) for number in step[1:].split()]
+        to = {"H": (numbers[0], y), "V": (x, numbers[0])}.get(step[0]) or (numbers[0], numbers[1])
+        if step[0] != "M":
+            parts += [
+                box.name
+                for box in found.parts
+                if min(x, to[0]) < box.x + box.width - 1
+                and max(x, to[0]) > box.x + 1
+                and min(y, to[1]) < box.y + box.height - 1
+                and max(y, to[1]) > box.y + 1
+            ]
+        x, y = to
+    return parts
+
+
+@pytest.mark.parametrize("three", [False, True])
+@pytest.mark.parametrize("name", ["pvp2pvp_dpdk", "v2p2v_dpdk"])
+def test_cables_pass_by_the_parts_between_their_ends(name: str, three: bool) -> None:
+    ring = of_three(
+        ("east:c1", "west:c1"),
+        ("west:c2", "north:c2"),
+        ("east:c3", "north:c3"),
+        ("east:c4", "west:c4"),
+    )
+    found = over_hosts(name, ring if three else None)
+    cables = [join for join in found.joins if join.css == "cable"]
+    assert len(cables) == (3 if name.startswith("pvp") else 4)
+    assert all(join.label for join in cables)
+    for join in cables:
+        assert crossed(found, join.path) == []
+    places = [(join.x, join.y) for join in cables]
+    assert len({*places}) == len(places)
+    if name.startswith("pvp"):
+        ends = ("veth c1 - c1", "veth c3 - c3", "veth c2 - c2")
+        wanted = {join.label for join in cables} - {"veth"}
+        assert wanted == ({*ends} if three else {"veth c0 - c0", "veth c1 - c1"})
+    assert {"vnf0", "tester: loadgen"} <= {box.name for box in found.parts}
+
+
+def test_a_tunnel_stands_beside_its_cable() -> None:
+    found = over_hosts("v2p2v_bridge", tunnel="vxlan")
+    labels = [join.label for join in found.joins if join.label.startswith("veth")]
+    assert labels == ["veth c0 - c0, vxlan", "veth c1 - c1, vxlan"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -16,12 +17,14 @@ from vnetperf.model.deployment import (
     VnfPort,
     make_deployment,
 )
+from vnetperf.model.frames import TUNNELS, TunnelKind, overhead
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import bridge
 from vnetperf.vswitches.bridge import LinuxBridge
+from vnetperf.vswitches.kernelports import TUNNEL_MODULES, tunnel_link
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 
@@ -150,3 +153,34 @@ def test_the_plan_shows_bridges_ports_and_entries() -> None:
     assert "vnf0.0 (learning off, flooding off, MTU 9000)" in made.commands["bridge 0"]
     assert "-> vnf1.0" in made.commands["static entries"]
     assert str(PhyPort(index=1)) in made.commands["bridge 1"]
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_a_tunnel_needs_its_module_and_only_then(kind: TunnelKind) -> None:
+    module = TUNNEL_MODULES[kind].name
+    machine = facts(modules={module: "it is neither loaded nor under /lib/modules/6.6.6"})
+    assert f"no module {module}" in LinuxBridge.missing(machine, scenario("encap", tunnel=kind))
+    assert LinuxBridge.missing(machine, scenario("phy2phy", tunnel=kind)) == ""
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+@pytest.mark.parametrize("name", ["v2p2v", "pvp2pvp"])
+def test_the_two_ends_of_a_tunnel_over_a_cable_fit_each_other(name: str, kind: TunnelKind) -> None:
+    whole = make_deployment(name).in_tunnels()
+    scenarios = [
+        scenario("phy2phy", tunnel=kind).model_copy(update={"deployment": whole.site(number)})
+        for number in (0, 1)
+    ]
+    assert all(one.largest_on_wire == 1518 + overhead(kind) for one in scenarios)
+    ends = {end.port: end for one in scenarios for end in one.tunnel_ends}
+    assert len(ends) == 2 * len(whole.cables)
+    for near, far in (tuple(ends[port] for port in pair) for pair in whole.cables):
+        assert (near.local, near.mac, near.vni) == (far.remote, far.peer_mac, far.vni)
+        assert (near.remote, near.peer_mac, near.prefix) == (far.local, far.mac, far.prefix)
+        network = ip_network(f"{near.local}/{near.prefix}", strict=False)
+        assert ip_address(far.local) in {*network.hosts()}
+    link, settings = tunnel_link(kind, ends[whole.cables[0][0]])
+    assert link == {"vxlan": "vxlan", "geneve": "geneve", "gre": "gretap"}[kind]
+    assert ends[whole.cables[0][0]].remote in settings.values()
+    assert len({end.vni for end in ends.values()}) == len(whole.cables)
+    assert len({end.local for end in ends.values()}) == len(ends)

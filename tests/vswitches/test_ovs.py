@@ -18,6 +18,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches.dpdk import OvsDpdk
+from vnetperf.vswitches.kernelports import TUNNEL_MODULES
 from vnetperf.vswitches.openvswitch import openflow, switch
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
 from vnetperf.vswitches.ovs import DATAPATH, OvsKernel, needed_modules
@@ -41,7 +42,7 @@ def test_a_kernel_without_the_datapath_is_told_with_the_cure() -> None:
 
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_a_tunnel_needs_its_module_and_only_then(kind: Any) -> None:
-    module = switch.TUNNEL_MODULES[kind]
+    module = TUNNEL_MODULES[kind]
     machine = without(module.name)
     assert module.name in OvsKernel.missing(machine, scenario("encap", tunnel=kind))
     assert OvsKernel.missing(machine, scenario("pvp", tunnel=kind)) == ""
@@ -76,7 +77,8 @@ def test_a_table_has_room_for_every_address() -> None:
 
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_a_tunnel_s_ends_are_the_models(kind: Any) -> None:
-    found = switch.tunnel_settings(kind)
+    (end,) = scenario("op2p", tunnel=kind).tunnel_ends
+    found = switch.tunnel_settings(kind, end)
     assert found[0] == f"type={kind}"
     assert "options:remote_ip=192.0.2.2" in found
     assert "options:local_ip=192.0.2.1" in found
@@ -85,9 +87,10 @@ def test_a_tunnel_s_ends_are_the_models(kind: Any) -> None:
 
 @pytest.mark.parametrize(("name", "port"), [("encap", 1), ("decap", 0), ("op2p", 1)])
 def test_the_underlay_is_addressed_as_the_tester_sends(name: str, port: int) -> None:
-    wanted = scenario(name)
-    assert switch.underlay_mac(wanted) == deployment.dut_mac(PHY_PORTS[port])
-    assert switch.tester_mac(wanted) == deployment.tester_mac(port, 0)
+    (end,) = scenario(name).tunnel_ends
+    assert (end.port, end.number) == (PHY_PORTS[port], 0)
+    assert end.mac == deployment.dut_mac(PHY_PORTS[port])
+    assert end.peer_mac == deployment.tester_mac(port, 0)
 
 
 def test_options_are_rendered_or_refused() -> None:

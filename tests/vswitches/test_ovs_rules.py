@@ -208,7 +208,7 @@ def test_every_port_is_on_one_bridge(name: str, by: Any) -> None:
     ports = [port for bridge in made for port in bridge.ports]
     assert sorted(map(str, ports)) == sorted(map(str, wanted.deployment.ports))
     assert len({bridge.name for bridge in made}) == len(made)
-    assert sum(bridge.tunnel for bridge in made) == (1 if wanted.deployment.tunnelled else 0)
+    assert sum(len(bridge.tunnels) for bridge in made) == (1 if wanted.deployment.tunnelled else 0)
 
 
 def test_a_learning_switch_has_a_bridge_for_each_segment() -> None:
@@ -226,10 +226,29 @@ def test_a_learning_switch_has_a_bridge_for_each_segment() -> None:
 def test_tunnelled_frames_meet_the_tunnel_s_end(name: str, port: int) -> None:
     wanted = scenario(name)
     above, below = bridges(wanted)
-    assert below.name == UNDERLAY
+    assert below.name == f"{UNDERLAY}0"
     assert list(bridge_rules(wanted, below)) == [
         f"in_port={port},actions=LOCAL",
         f"in_port=LOCAL,actions=output:{port}",
     ]
-    assert above.tunnel
+    assert [ofport(port) for port in above.tunnels] == [port]
     assert any(f"{TUNNEL_OFPORT}" in rule for rule in bridge_rules(wanted, above))
+
+
+def test_each_cable_between_vswitches_has_a_tunnel_of_its_own() -> None:
+    whole = make_deployment("v2p2v").in_tunnels()
+    wanted = scenario().model_copy(update={"deployment": whole.site(0)})
+    _, *below = bridges(wanted)
+    assert [(bridge.name, *map(str, bridge.ports)) for bridge in below] == [
+        *(("under0", "phy0"), ("under1", "phy1")),
+    ]
+    assert [next(bridge_rules(wanted, bridge)) for bridge in below] == [
+        *("in_port=1,actions=LOCAL", "in_port=2,actions=LOCAL"),
+    ]
+    switched = switch(wanted)
+    frame = Frame.of(next(flows(wanted.streams[0], wanted.traffic)))
+    vm = VnfPort(vnf=1, index=0), VnfPort(vnf=1, index=1)
+    for number_of, port in enumerate(vm):
+        tunnel = TUNNEL_OFPORT - number_of
+        assert switched.forward(ofport(port), frame) == (tunnel, frame)
+        assert switched.forward(tunnel, frame) == (ofport(port), frame)

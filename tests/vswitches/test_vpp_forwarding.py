@@ -153,11 +153,25 @@ def test_tunnels_take_the_place_of_their_port(name: str, kind: str) -> None:
     switch = Switch(forwarding.switch_messages(of, index))
     for hop in of.deployment.hops:
         assert switch.joined[index[hop.src]] == index[hop.dst]
-    message, fields = forwarding.tunnel_message(kind)
+    (end,) = of.tunnel_ends
+    message, fields = forwarding.tunnel_message(kind, end)
     assert kind in message
     text = str(fields)
     assert "192.0.2.1" in text
     assert "192.0.2.2" in text
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "gre", "geneve"])
+@pytest.mark.parametrize("site", [0, 1])
+def test_each_cable_between_vswitches_has_a_tunnel_of_its_own(kind: str, site: int) -> None:
+    graph = make_deployment("v2p2v").in_tunnels().site(site)
+    of = scenario("phy2phy", tunnel=kind).model_copy(update={"deployment": graph})
+    index = index_of(of) | {end.port: 90 + end.number for end in of.tunnel_ends}
+    switch = Switch(forwarding.switch_messages(of, index))
+    for hop in graph.hops:
+        assert switch.joined[index[hop.src]] == index[hop.dst]
+    texts = [str(forwarding.tunnel_message(kind, end)[1]) for end in of.tunnel_ends]
+    assert len({*texts}) == 2
 
 
 # --- routes ----------------------------------------------------------------------------------

@@ -41,7 +41,14 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
-from vnetperf.deployment.trial import DutWatch, begin_watch, check_path, end_watch, learn
+from vnetperf.deployment.trial import (
+    DutWatch,
+    begin_watch,
+    check_path,
+    end_watch,
+    happen,
+    learn,
+)
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid
 from vnetperf.host.locks import LockHolder
@@ -54,7 +61,7 @@ from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.model.trial import LiveCounts, TrialSpec
+from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +119,7 @@ CALLS = frozenset(
         "counters",
         "learn",
         "begin_watch",
+        "happen",
         "end_watch",
         "run_trial",
         "captured",
@@ -505,6 +513,13 @@ class Agent:
             return str(deployment.cause(error))
         return ""
 
+    def call_happen(self, event: dict[str, Any]) -> Any:
+        """Let an event of the trial that is watched happen here; its times from this call on."""
+        if self._watching is None:
+            raise errors.HostError("nothing is watched", where="happen")
+        found = happen(self._deployed("happen"), self._watching, EventSpec.model_validate(event))
+        return found.model_dump(mode="json")
+
     def call_end_watch(self) -> Any:
         """What they have counted since."""
         watching, self._watching = self._watching, None
@@ -515,11 +530,18 @@ class Agent:
     def _on_live(self, counts: LiveCounts) -> None:
         self._send({"event": "live", "counts": counts.model_dump(mode="json")})
 
-    def call_run_trial(self, spec: dict[str, Any], follow: bool = False) -> Any:
-        """Run a trial of the deployed scenario; `follow` sends its counts meanwhile."""
+    def call_run_trial(
+        self, spec: dict[str, Any], follow: bool = False, elsewhere: bool = False
+    ) -> Any:
+        """Run a trial of the deployed scenario; `follow` sends its counts meanwhile.
+
+        `elsewhere`: the trial's event happens at another host.
+        """
         deployment = self._deployed("run_trial")
         on_live = self._on_live if follow else None
-        result = deployment.run_trial(TrialSpec.model_validate(spec), self._watch, on_live)
+        result = deployment.run_trial(
+            TrialSpec.model_validate(spec), self._watch, on_live, elsewhere=elsewhere
+        )
         return result.model_dump(mode="json")
 
     def call_captured(self) -> dict[str, str]:

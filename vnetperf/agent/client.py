@@ -446,11 +446,24 @@ class AgentClient:
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
         return ScenarioFacts.model_validate(answer)
 
-    def run_trial(self, spec: TrialSpec) -> TrialResult:
-        """Run a trial of the deployed scenario."""
+    def run_trial(
+        self, spec: TrialSpec, on_live: Event | None = None, *, elsewhere: bool = False
+    ) -> TrialResult:
+        """Run a trial of the deployed scenario; `elsewhere`: its event happens at another host."""
         length = spec.duration_s + spec.drain_s + spec.learning_wait_s
-        request = spec.model_dump(mode="json")
-        answer = self.call("run_trial", length_s=length, spec=request, follow=self.follow)
+        sent = {"spec": spec.model_dump(mode="json"), "elsewhere": elsewhere}
+        usual, follow = self.on_event, self.follow or on_live is not None
+
+        def both(event: dict[str, Any]) -> None:
+            usual(event)
+            if on_live is not None and event["event"] == "live":
+                on_live(event)
+
+        self.on_event = both
+        try:
+            answer = self.call("run_trial", length_s=length, follow=follow, **sent)
+        finally:
+            self.on_event = usual
         return TrialResult.model_validate(answer)
 
     def captured(self) -> dict[str, bytes]:

@@ -8,25 +8,40 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import LEARNED_SHARE
+from vnetperf.deployment.trial import LEARNED_SHARE, event_place
 from vnetperf.host.links import LinkStatistics
-from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.errors import (
+    CapabilityError,
+    DutError,
+    GeneratorError,
+    HostError,
+    VnetperfError,
+)
 from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
-from vnetperf.model.trial import DatapathWork, ThreadEvents, ThreadLoad, TrialResult, TrialSpec
+from vnetperf.model.trial import (
+    DatapathWork,
+    EventSpec,
+    EventTimes,
+    ThreadEvents,
+    ThreadLoad,
+    TrialResult,
+    TrialSpec,
+)
 from vnetperf.results.environment import OTHER_HOSTS
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
 
@@ -35,6 +50,8 @@ Answer = TypeVar("Answer")
 
 #: Longest time that a host needs to start its parts, seconds.
 BRING_UP_S = 120.0
+#: Longest time that what is reset at a host needs to come back, seconds.
+EVENT_S = 60.0
 
 
 def connect(
@@ -286,19 +303,93 @@ class HostsClient:
             return TrialResult(directions=(), failed="dut", failure="; ".join(why))
         rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
-        with _at(plan.of_tester().host):
-            result = tester.run_trial(spec.model_copy(update=update))
+        result = self._sent(plan, spec.model_copy(update=update))
         ended = self._all(
             {host: partial(self.clients[host].call, "end_watch") for host in watchers}
         )
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
         merged = merge_counts(result, counted)
+        if merged.event is not None and not merged.failed:
+            event = self._with_way_through(plan, merged.event)
+            merged = merged.model_copy(update={"event": event})
         if not spec.profile:
             return merged
         no_stacks = "not measured: call stacks are not sampled over several hosts"
         return merged.model_copy(
             update={"uncollected": {**merged.uncollected, "profile": no_stacks}}
         )
+
+    def _sent(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        """Let the tester send, with the trial's event at the host that has what is reset."""
+        tester = plan.of_tester().host
+        event = spec.event
+        if event is None:
+            with _at(tester):
+                return self.clients[tester].run_trial(spec)
+        at, here = event_place(plan, event.what)
+        if at is None:
+            raise CapabilityError(f"no host has {event.what}", where=plan.scenario.id)
+        local = event.model_copy(update={"what": here})
+        if at.host == tester:
+            with _at(tester):
+                result = self.clients[tester].run_trial(spec.model_copy(update={"event": local}))
+            times = result.event
+        else:
+            result, times = self._with_event(tester, spec, at.host, local)
+        if times is None:
+            return result
+        return result.model_copy(update={"event": times.model_copy(update={"what": event.what})})
+
+    def _with_event(
+        self, tester: str, spec: TrialSpec, host: str, event: EventSpec
+    ) -> tuple[TrialResult, EventTimes | None]:
+        """A trial with an event at another host than the tester's; None where it did not happen.
+
+        Its times are by the clock of this process, which hears from both.
+        """
+        began: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # None: it has ended
+
+        def live(found: dict[str, Any]) -> None:
+            began.put(time.monotonic() - float(found["counts"]["elapsed_s"]))
+
+        def send() -> TrialResult:
+            try:
+                return self.clients[tester].run_trial(spec, live, elsewhere=True)
+            finally:
+                began.put(None)
+
+        def reset() -> EventTimes | None:
+            if (first := began.get()) is None:
+                return None
+            sent = time.monotonic()
+            left = event.model_copy(update={"at_s": max(0.0, event.at_s - (sent - first))})
+            answer = self.clients[host].call(
+                "happen", length_s=spec.duration_s + EVENT_S, event=left.model_dump(mode="json")
+            )
+            times = EventTimes.model_validate(answer)
+            late = sent - first
+            return times.model_copy(
+                update={
+                    "began_s": round(times.began_s + late, 6),
+                    "ended_s": round(times.ended_s + late, 6),
+                }
+            )
+
+        found = self._all({tester: send, host: reset})
+        return cast("TrialResult", found[tester]), cast("EventTimes | None", found[host])
+
+    def _with_way_through(self, plan: Plan, event: EventTimes) -> EventTimes:
+        """The event, with what is wrong where frames do not come through after the trial."""
+        at, _ = event_place(plan, event.what)
+        tester = plan.of_tester().host
+        if event.failure or at is None or at.host == tester:  # which has looked already
+            return event
+        try:
+            self.clients[tester].call("check_path", length_s=60)
+        except DutError as error:
+            failure = f"after the trial still no way through: {error}"
+            return event.model_copy(update={"failure": failure})
+        return event
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:

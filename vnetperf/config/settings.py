@@ -20,7 +20,7 @@ from vnetperf import registry
 from vnetperf.config.files import Model, check_trusted, find_file, load_model, read_toml, validate
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
-from vnetperf.model.frames import TunnelKind
+from vnetperf.model.frames import AutoTunnel
 from vnetperf.model.options import (
     DEFAULT_STACK,
     GuestOptions,
@@ -210,8 +210,9 @@ class Settings(Options):
     """Where the second pod of `bmp2bmp` is: on the `same` host as the first, or on the `other`.
 
     See [container networks](networks.md)."""
-    tunnel: Annotated[TunnelKind, Option("KIND")] = "vxlan"
-    """Tunnel of the overlays `encap`, `decap` and `op2p`: `vxlan`, `gre`, `geneve`."""
+    tunnel: Annotated[AutoTunnel, Option("KIND")] = "auto"
+    """Tunnel of the overlays `encap`, `decap` and `op2p`, and over the cables between vSwitches of
+    several hosts: `vxlan`, `gre`, `geneve`; `auto` is `vxlan` in overlays, and none over hosts."""
     generator: Annotated[str, _NAME] = "loadgen"
     """Traffic generator: `loadgen`, `trex`, `pktgen`, or one that a plugin registers."""
     wire: Annotated[str, Option("KIND")] = "auto"

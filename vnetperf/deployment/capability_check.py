@@ -376,7 +376,7 @@ def _without_effect(
     if "guest" in given and not scenario.has_guests:
         yield "guest", f"{scenario.vnf} is no guest"
     vnf = registry.load_vnf(scenario.vnf)
-    numbers = range(graph.vnf_count)
+    numbers = graph.vnf_numbers
     if "vnf_placement" in given and not any(vnf.roles(scenario, n) for n in numbers):
         yield "vnf_placement", f"no thread of {scenario.vnf} is placed, the host's kernel forwards"
     if "guest" in given:

@@ -170,10 +170,10 @@ class LiveDeployment:
         )
         vnf = registry.load_vnf(scenario.vnf)
         self.vnfs: list[Vnf] = [
-            vnf(self.machine, plan, number) for number in range(scenario.deployment.vnf_count)
+            vnf(self.machine, plan, number) for number in scenario.deployment.vnf_numbers
         ]
         self.generator: TrafficGenerator = registry.load("traffic", scenario.generator)(
-            self.machine, plan
+            self.machine, plan.for_tester
         )
         self.facts = ScenarioFacts(scenario=scenario.id)
         self.slices: dict[str, str] = {}
@@ -261,7 +261,10 @@ class LiveDeployment:
         """
         scenario = self.plan.scenario
         graph = scenario.deployment
-        ends = {port: self._ends_at(port, cables or {}) for port in graph.phy_ports}
+        of_tester = self.plan.for_tester.scenario.deployment.ends if self.plan.has_tester else ()
+        ports = list(graph.phy_ports) if self.plan.has_dut else []
+        ports += [end for end in of_tester if isinstance(end, PhyPort) and end not in ports]
+        ends = {port: self._ends_at(port, cables or {}) for port in ports}
         self._dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
         places: dict[VnfPort, Attachment] = {}
         listening: list[bool] = []
@@ -283,7 +286,7 @@ class LiveDeployment:
                 places[end].as_tester_end(number)
                 if isinstance(end, VnfPort)
                 else _required(ends[end][0], end)
-                for number, end in enumerate(graph.ends)
+                for number, end in enumerate(of_tester)
             )
             log.info("connecting %s", scenario.generator)
             self.generator.connect(self._tester_ends)
@@ -366,11 +369,12 @@ class LiveDeployment:
 
     def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
         for number in numbers:
-            log.info("launching vnf%d: %s", number, self.plan.scenario.vnf)
+            vnf = self.vnfs[number]
+            log.info("launching vnf%d: %s", vnf.number, self.plan.scenario.vnf)
             for offer in offers[number]:
                 if offer.socket and offer.vnf_is_server:  # of one before that was killed or crashed
                     Path(offer.socket).unlink(missing_ok=True)
-            self.vnfs[number].launch(offers[number])  # begins: its end is waited for below
+            vnf.launch(offers[number])  # begins: its end is waited for below
 
     def _wait_vnfs(self) -> None:
         """Wait for all VNFs; the first that fails ends the waiting for the others."""
@@ -378,20 +382,24 @@ class LiveDeployment:
 
     def restart_vswitch(self) -> None:
         """End the vSwitch and bring it back with the same ports and rules."""
-        self.generator.unplug()
+        tester = self.generator if self.plan.has_tester else None
+        if tester is not None:
+            tester.unplug()
         log.info("stopping %s", self.plan.scenario.vswitch)
         self.vswitch.stop()
         self._start_vswitch(self._attachments)
-        self.generator.reconnect()
+        if tester is not None:
+            tester.reconnect()
         self._prepared_size = 0
         self._connect()
 
     def restart_vnf(self, number: int) -> None:
         """End a VNF and bring it back at the same attachments."""
         log.info("stopping vnf%d", number)
-        self.vnfs[number].stop()
-        self._launch(self._offers, [number])
-        self.vnfs[number].wait_ready(VNF_READY_S)
+        place = self.plan.scenario.deployment.vnf_numbers.index(number)
+        self.vnfs[place].stop()
+        self._launch(self._offers, [place])
+        self.vnfs[place].wait_ready(VNF_READY_S)
         self.slices = self._cut_slices()
 
     def dut_netdev(self, port: str) -> str:
@@ -434,7 +442,7 @@ class LiveDeployment:
     def prepare(self, frame_size: int) -> None:
         """Compile the traffic for a frame size, unless it is compiled already."""
         if frame_size != self._prepared_size:
-            scenario = self.plan.scenario
+            scenario = self.plan.for_tester.scenario
             streams = scenario.streams
             for core in self._mobile_cores():
                 streams = core.streams(streams)

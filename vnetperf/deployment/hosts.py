@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import permutations
+from typing import Literal, NamedTuple
 
-from vnetperf.model.deployment import Deployment
+from vnetperf import registry
+from vnetperf.model.deployment import Deployment, PhyPort
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import CableUse, Scenario
 from vnetperf.model.testbed import NETNS, Testbed
 
-#: A cable between two hosts, and the numbers of the ports at its ends: of the tester's wire, or of
-#: the vSwitches.
-_Join = tuple[int, int]
+Side = Literal["tester", "dut"]
+
+
+class _End(NamedTuple):
+    """An end of a link between two hosts.
+
+    Attributes:
+        host: Where.
+        side: Who plugs in.
+        port: Number of the vSwitch's physical port here, or of the one at the tester's wire.
+    """
+
+    host: str
+    side: Side
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,7 @@ class HostShare:
     """
 
     host: str
-    parts: tuple[Literal["tester", "dut"], ...]
+    parts: tuple[Side, ...]
     deployment: Deployment
     cables: tuple[CableUse, ...]
 
@@ -44,30 +58,26 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
         A share for each host that has a part, by name of the host.
 
     Raises:
-        CapabilityError: The testbed has no two hosts that are cabled for it.
+        CapabilityError: The testbed has no hosts that are cabled for it.
     """
     graph = scenario.deployment
-    if why := _why_not(scenario, testbed):
+    if why := next(_whys_not(scenario, testbed), ""):
         raise CapabilityError(
             why,
             where=f"{scenario.id}, testbed {testbed.name}",
             cure="choose another deployment, or a testbed of one host",
         )
-    for first, second in _pairs(testbed):
-        wanted: list[_Join]
-        if graph.sites:
-            wanted = [(a.index, b.index) for a, b in graph.cables]
-            shares = _spanning(graph, (first, second))
-        else:
-            wanted = [(port.index, port.index) for port in graph.phy_ports]
-            shares = _tester_apart(graph, (first, second))
-        joined = [n for n, cable in enumerate(testbed.cables) if {*cable.hosts} == {first, second}]
-        if len(joined) >= len(wanted):
-            cabled = [_with_cables(s, testbed, joined, wanted, (first, second)) for s in shares]
-            return tuple(sorted(cabled, key=lambda share: share.host))
-    needed = len(graph.cables) or len(graph.phy_ports)
+    for tester, sites in _arrangements(graph, testbed):
+        cables = _cables(testbed, _links(graph, tester, sites))
+        if cables is not None:
+            shares = (
+                _share(graph, host, tester, sites, cables)
+                for host in dict.fromkeys((tester, *sites))
+            )
+            return tuple(sorted(shares, key=lambda share: share.host))
+    fewest = _links(graph, "first", ("first", "second") if graph.sites else ("second",))
     raise CapabilityError(
-        f"{graph.name} needs two hosts with {needed} cables between them",
+        f"{graph.name} needs two hosts with {len(fewest)} cables between them",
         where=f"{scenario.id}, testbed {testbed.name}",
         cure="add [[cables]] to the testbed file, or see to the roles of its hosts",
     )
@@ -99,6 +109,12 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             where=where,
             cure="leave --rules and --forwarding out",
         )
+    if scenario.tunnel != "none":
+        raise CapabilityError(
+            "endpoints on two hosts have no tunnel between their vSwitches in this version",
+            where=where,
+            cure="leave --tunnel out; v2p2v and pvp2pvp have it",
+        )
     number, cable = 0, testbed.cables[0]
     if far := [name for name in cable.hosts if testbed.hosts[name].transport != NETNS]:
         raise CapabilityError(
@@ -122,73 +138,100 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     return tuple(shares)
 
 
-def _why_not(scenario: Scenario, testbed: Testbed) -> str:
+def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
     if any(host.transport != NETNS for host in testbed.hosts.values()):
-        return (
+        yield (
             "cables between machines are looked at and not plugged in by this version: "
             'deployments span hosts with transport = "netns"'
         )
-    plain = scenario.rules == "port" and scenario.addressing == "far" and not scenario.routed
-    if graph.sites and not plain:
-        return "over two vSwitches frames are forwarded by port, and addressed to the tester"
+    if graph.sites and (scenario.rules != "port" or scenario.routed):
+        yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
+    steers = registry.load("vswitches", scenario.vswitch).capabilities.addressing == "port"
+    if graph.sites and steers and not scenario.vnf_addresses:
+        yield (
+            f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "
+            f"{scenario.vnf_mode} does not write; choose --vnf-mode mac, or route"
+        )
+    if len(graph.tester_vnf_ports) == 1:
+        yield (
+            f"in {graph.name} one of the tester's ports is in a VNF's place on the DUT's own host, "
+            "and the other would be on another: two clocks"
+        )
     if graph.tester_vnf_ports and not graph.sites:
-        return (
+        yield (
             f"{graph.name} has the tester in a VNF's place, on the DUT's own host, with nothing "
             "that another host could have"
         )
     if graph.gtp:
-        return "a mobile core needs the radio network at the tester's end, on its own host"
-    return ""
+        yield "a mobile core needs the radio network at the tester's end, on its own host"
 
 
-def _pairs(testbed: Testbed) -> Iterator[tuple[str, str]]:
-    """Pairs of hosts in the order of preference: the tester's first."""
-    names = testbed.host_names
-    tester = next((name for name in names if testbed.hosts[name].role == "tester"), "")
-    for first in [tester] if tester else names:
-        if testbed.hosts[first].role == "dut":
-            continue
-        yield from ((first, second) for second in names if second != first)
+def _arrangements(graph: Deployment, testbed: Testbed) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Hosts of the tester and of each vSwitch, in the order of preference.
+
+    The tester is on a host of its own where it can be, else on that of the first of several
+    vSwitches.
+    """
+    names, roles = testbed.host_names, {n: host.role for n, host in testbed.hosts.items()}
+    named = [name for name in names if roles[name] == "tester"]
+    testers = [name for name in named or names if roles[name] != "dut"]
+    count = len(graph.sites) or 1
+    if not graph.tester_vnf_ports:
+        for tester in testers:
+            others = [name for name in names if name != tester]
+            yield from ((tester, sites) for sites in permutations(others, count))
+    for tester in testers if graph.sites else ():
+        others = [name for name in names if name != tester]
+        yield from ((tester, (tester, *rest)) for rest in permutations(others, count - 1))
 
 
-def _tester_apart(graph: Deployment, hosts: tuple[str, str]) -> tuple[HostShare, ...]:
-    tester, dut = hosts
-    return (
-        HostShare(host=tester, parts=("tester",), deployment=graph, cables=()),
-        HostShare(host=dut, parts=("dut",), deployment=graph, cables=()),
-    )
+def _links(graph: Deployment, tester: str, sites: Sequence[str]) -> list[tuple[_End, _End]]:
+    """What must be cables: the tester's wires to other hosts, and those between vSwitches."""
+
+    def at(port: PhyPort) -> _End:
+        number = next((n for n, ports in enumerate(graph.sites) if port in ports), 0)
+        return _End(sites[number], "dut", port.index)
+
+    wires = [end for end in graph.ends if isinstance(end, PhyPort)]
+    links = [(_End(tester, "tester", end.index), at(end)) for end in wires]
+    links += [(at(a), at(b)) for a, b in graph.cables]
+    return [(one, other) for one, other in links if one.host != other.host]
 
 
-def _spanning(graph: Deployment, hosts: tuple[str, str]) -> tuple[HostShare, ...]:
-    near, far = (graph.site(number) for number in range(2))
-    return (
-        HostShare(host=hosts[0], parts=("tester", "dut"), deployment=near, cables=()),
-        HostShare(host=hosts[1], parts=("dut",), deployment=far, cables=()),
-    )
-
-
-def _with_cables(
-    share: HostShare,
-    testbed: Testbed,
-    joined: Sequence[int],
-    wanted: Sequence[_Join],
-    hosts: tuple[str, str],
-) -> HostShare:
-    """Give a share the ends of the first of the cables that join the hosts."""
-    place = hosts.index(share.host)
-    other = hosts[1 - place]
-    uses = []
-    for number, ports in zip(joined, wanted, strict=False):
-        cable = testbed.cables[number]
-        uses.append(
-            CableUse(
+def _cables(
+    testbed: Testbed, links: Sequence[tuple[_End, _End]]
+) -> dict[str, list[CableUse]] | None:
+    """A cable of the testbed for each link: its ends at each host; None where there are too few."""
+    left = list(enumerate(testbed.cables))
+    found: dict[str, list[CableUse]] = {}
+    for link in links:
+        hosts = {end.host for end in link}
+        number, cable = next((one for one in left if {*one[1].hosts} == hosts), (-1, None))
+        if cable is None:
+            return None
+        left.remove((number, cable))
+        for end, far in (link, link[::-1]):
+            use = CableUse(
                 cable=number,
-                port=ports[place],
-                side="dut" if "dut" in share.parts else "tester",
-                nic=cable.at(share.host).nic,
-                far=str(cable.at(other)),
+                port=end.port,
+                side=end.side,
+                nic=cable.at(end.host).nic,
+                far=str(cable.at(far.host)),
             )
-        )
-    return HostShare(share.host, share.parts, share.deployment, tuple(uses))
+            found.setdefault(end.host, []).append(use)
+    return found
+
+
+def _share(
+    graph: Deployment,
+    host: str,
+    tester: str,
+    sites: Sequence[str],
+    cables: dict[str, list[CableUse]],
+) -> HostShare:
+    parts: list[Side] = ["tester"] if host == tester else []
+    parts += ["dut"] if host in sites else []
+    own = graph.site(sites.index(host)) if graph.sites and host in sites else graph
+    return HostShare(host, tuple(parts), own, tuple(cables.get(host, ())))

@@ -189,7 +189,7 @@ def _demands(
     if "dut" in parts:
         vnf = registry.load_vnf(scenario.vnf)
         found += switch_class(scenario.deployment, scenario.vswitch).roles(scenario)
-        for number in range(scenario.deployment.vnf_count):
+        for number in scenario.deployment.vnf_numbers:
             found += vnf.roles(scenario, number)
     return tuple(found)
 
@@ -203,7 +203,7 @@ def _with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
         commands |= vswitch.launch_lines(plan, facts)
-        for number in range(scenario.deployment.vnf_count):
+        for number in scenario.deployment.vnf_numbers:
             commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
 
@@ -215,12 +215,12 @@ CABLE_WIRE = "veth"
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     shares = share_out(scenario, testbed)
+    _require_cable_wire(scenario, testbed, facts, shares)
     own = {share.host: scenario for share in shares}
     for share in shares:
         _require_root(facts.hosts[share.host])
         own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
-    _require_cable_wire(scenario, testbed, facts, shares)
     placements = _place_hosts(shares, own, testbed, facts)
     tester = next(share for share in shares if "tester" in share.parts)
     wire, queues = _wire_of_tester(own[tester.host], testbed, facts, tester, placements)
@@ -239,6 +239,7 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
             cables=share.cables,
             # Hosts of namespaces are of one machine, which the first of them holds.
             follows=bool(plans),
+            whole=scenario.deployment if scenario.deployment.sites and share is tester else None,
         )
         plan = _with_memory_and_commands(plan, facts.hosts[share.host])
         plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
@@ -326,9 +327,8 @@ def _require_cable_wire(
     """Refuse parts that cannot plug into what the cables are."""
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
-    users = [vswitch]
-    if any(share.parts == ("tester",) for share in shares):
-        users.append(generator)
+    in_place = bool(scenario.deployment.tester_vnf_ports)
+    users = [vswitch] if in_place else [vswitch, generator]
     mode = scenario.options.mode
     without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
@@ -339,7 +339,7 @@ def _require_cable_wire(
         problem = f"{' and '.join(without)} cannot plug it in"
     elif limit is not None and scenario.largest_on_wire > limit:
         problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
-    elif scenario.wire not in ("auto", CABLE_WIRE) and not scenario.deployment.sites:
+    elif scenario.wire not in ("auto", CABLE_WIRE) and not in_place:
         problem = f"--wire {scenario.wire} is no cable between hosts"
     if problem:
         raise CapabilityError(
@@ -441,7 +441,7 @@ def _wire_of_tester(
     placement, here = placements[tester.host], facts.hosts[tester.host]
     dut = next(h for h in placements if "dut" in tester.parts or h != tester.host)
     queues: int = vswitch.tx_queues(scenario, placements[dut])
-    if "dut" in tester.parts:  # in a VNF's place, as on one host
+    if scenario.deployment.tester_vnf_ports:  # in a VNF's place, as on one host
         local = testbed.of_host(tester.host)
         wire, _ = _choose_wire(
             scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
@@ -650,7 +650,7 @@ def _memory(
     needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
-    for number in range(graph.vnf_count):
+    for number in graph.vnf_numbers:
         role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
         if (memory := vnf.memory(scenario, kind)).mib:
             vnf_size = memory.page_kb or size

@@ -260,7 +260,8 @@ def why_no_event(plan: Plan, what: str) -> str:
     if switch_class(plan.scenario.deployment, plan.scenario.vswitch).elsewhere:
         return f"somebody else runs the external DUT: nothing here can reset its {what}"
     if plan.hosts:
-        return "over several hosts nothing is restarted in the middle of a trial by this version"
+        at, here = event_place(plan, what)
+        return f"no host has {what}" if at is None else why_no_event(at, here)
     if what == "vswitch":
         return ""
     if kind == "link":
@@ -268,9 +269,23 @@ def why_no_event(plan: Plan, what: str) -> str:
     return _why_no_vnf(plan, what)
 
 
+def event_place(plan: Plan, what: str) -> tuple[Plan | None, str]:
+    """The plan of the host where an event happens, and its name there; None where none has it."""
+    name, _, host = what.partition(" on ")
+    ports = plan.host_of
+    if name.startswith("link "):
+        host = ports.get(name.removeprefix("link "), "")
+    elif name != "vswitch":
+        host = ports.get(f"{name}.0", "")
+    duts = [part for part in plan.hosts if part.has_dut]
+    if name == "vswitch" and not host and len(duts) == 1:
+        return duts[0], name
+    return next((part for part in duts if part.host == host), None), name
+
+
 def _why_no_vnf(plan: Plan, what: str) -> str:
     graph = plan.scenario.deployment
-    if what not in [f"vnf{number}" for number in range(graph.vnf_count)]:
+    if what not in [f"vnf{number}" for number in graph.vnf_numbers]:
         return f"{graph.name} has no {what}; it has {_parts(graph)}"
     if issubclass(registry.load_vnf(plan.scenario.vnf), UserPlane):
         return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
@@ -293,7 +308,7 @@ def _why_no_link(plan: Plan, port: str) -> str:
 
 
 def _parts(graph: Graph) -> str:
-    vnfs = [f"vnf{number}" for number in range(graph.vnf_count)]
+    vnfs = [f"vnf{number}" for number in graph.vnf_numbers]
     return ", ".join(["vswitch", *vnfs, *(f"link {p}" for p in graph.phy_ports)])
 
 
@@ -328,10 +343,12 @@ class EventInjector:
         if self.times is not None:
             return
         first = self._first_frame()
-        wait = first + self._event.at_s - time.monotonic()
-        if wait > EVENT_AHEAD_S:
-            return
-        time.sleep(max(0.0, wait))
+        if first + self._event.at_s - time.monotonic() <= EVENT_AHEAD_S:
+            self.happen(first)
+
+    def happen(self, first: float) -> EventTimes:
+        """Let it happen at its time after `first`, when sending began by this machine's clock."""
+        time.sleep(max(0.0, first + self._event.at_s - time.monotonic()))
         began, failure = time.monotonic(), ""
         log.info("event: %s", self._event.what)
         try:
@@ -344,6 +361,7 @@ class EventInjector:
             ended_s=round(time.monotonic() - first, 6),
             failure=failure,
         )
+        return self.times
 
     @property
     def failed(self) -> bool:
@@ -383,7 +401,8 @@ class EventInjector:
                 machine.set_link(netdev, up=True)
         elif kind == "vswitch":
             self._deployment.restart_vswitch()
-            self._links_up()
+            if self._deployment.plan.has_tester:
+                self._links_up()
         else:
             self._deployment.restart_vnf(int(kind.removeprefix("vnf")))
 
@@ -434,23 +453,26 @@ def run_trial(
     spec: TrialSpec,
     watch: Callable[[], None] = lambda: None,
     on_live: Callable[[LiveCounts], None] | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> TrialResult:
     """Run one trial: learning frames, counters, traffic, drain, counters.
 
     A DUT or generator that dies gives a result without numbers that states the reason. A part that
     does not come back after the trial's event is reported in `TrialResult.event`: what was lost
-    counts.
+    counts. `elsewhere`: the event happens at another host, which reports it.
     """
     scenario = deployment.plan.scenario
     require_trial(scenario.generator, type(deployment.generator), spec, scenario.id)
-    if spec.event is not None:
-        check_event(deployment.plan, spec.event, spec.duration_s)
+    here = spec.event if not elsewhere else None
+    if here is not None:
+        check_event(deployment.plan, here, spec.duration_s)
     began = time.monotonic()
     log.info(
         "trial: %d octets, %.0f frames/s per direction, %g s",
         *(spec.frame_size, spec.load_fps, spec.duration_s),
     )
-    happening = EventInjector(deployment, spec.event) if spec.event else None
+    happening = EventInjector(deployment, here) if here else None
     links = LinkWatch(deployment.generator)
 
     def watch_all() -> None:
@@ -467,7 +489,7 @@ def run_trial(
 
     try:
         result = _send_and_count(deployment, spec, watch_all, happening)
-        if happening is None:
+        if spec.event is None:
             links.look(now=True)
             check_way_through(deployment, result)
             result = result.model_copy(update={"links_down": tuple(links.down)})
@@ -490,7 +512,11 @@ def _counts_text(result: TrialResult) -> str:
 
 
 class DutWatch:
-    """What the parts of the DUT on a host count over a trial, and what its threads do meanwhile."""
+    """What the parts of the DUT on a host count over a trial, and what its threads do meanwhile.
+
+    Attributes:
+        began_anew: Whether counters began anew in the middle of it.
+    """
 
     def __init__(self, deployment: LiveDeployment, *, profile: bool = False) -> None:
         self._deployment = deployment
@@ -500,6 +526,7 @@ class DutWatch:
         self._before: dict[str, HopCounters] = {}
         self._work: dict[str, DatapathWork] = {}
         self._why_no_work = ""
+        self.began_anew = False
 
     def count(self) -> None:
         """Read counters, once learning frames have come through."""
@@ -547,13 +574,22 @@ def end_watch(deployment: LiveDeployment, watch: DutWatch) -> TrialResult:
     """What the DUT's parts here counted; a dead one gives a result that states it."""
     try:
         collected = watch.stop()
-        collected["datapath"], missing = watch.datapath()
-        collected["hops"] = watch.hops()
+        missing = watch.nothing_left() if watch.began_anew else {}
+        if not watch.began_anew:
+            collected["datapath"], missing = watch.datapath()
+            collected["hops"] = watch.hops()
     except (DutError, HostError) as error:
         failure = str(deployment.cause(error))
         return TrialResult(directions=(), failed="dut", failure=failure)
     collected["uncollected"] |= missing
     return TrialResult(directions=(), **collected)
+
+
+def happen(deployment: LiveDeployment, watch: DutWatch, event: EventSpec) -> EventTimes:
+    """Let an event of another host's trial happen here, `at_s` from now on; its times from now."""
+    injector = EventInjector(deployment, event)
+    watch.began_anew |= injector.resets_counters
+    return injector.happen(time.monotonic())
 
 
 def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:

@@ -6,8 +6,7 @@ Ports, attachments, forwarding hops, and the MAC address of every port.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError
@@ -184,6 +183,9 @@ class Deployment(Frozen):
         cables: Pairs of trunks: what leaves by one of them enters by the other.
         sites: Ports of each vSwitch, where there are several; a host each.
         pods: True when a container network joins the ends, which are its pods.
+        first_vnf: Number of the first VNF that is launched; those of other vSwitches come before.
+        beyond: Of one of several vSwitches: port to another, and the address of what takes frames
+            in that leave by it.
     """
 
     name: str
@@ -197,6 +199,13 @@ class Deployment(Frozen):
     cables: tuple[tuple[PhyPort, PhyPort], ...] = ()
     sites: tuple[tuple[Port, ...], ...] = ()
     pods: bool = False
+    first_vnf: int = 0
+    beyond: tuple[tuple[PhyPort, str], ...] = ()
+
+    @property
+    def vnf_numbers(self) -> range:
+        """Numbers of the VNFs that are launched."""
+        return range(self.first_vnf, self.first_vnf + self.vnf_count)
 
     @property
     def phy_ports(self) -> tuple[PhyPort, ...]:
@@ -204,11 +213,25 @@ class Deployment(Frozen):
         found = {*self.trunks, *(e for e in self.ends if isinstance(e, PhyPort))}
         return tuple(sorted(found, key=str))
 
+    def in_tunnels(self) -> Deployment:
+        """The deployment with frames in a tunnel on the cables between vSwitches.
+
+        Returns:
+            The graph; unchanged where it has one vSwitch.
+        """
+
+        def through(hop: Hop) -> Hop:
+            if hop.dst in self.trunks:
+                return hop.model_copy(update={"tunnel": "encap"})
+            return hop.model_copy(update={"tunnel": "decap"}) if hop.src in self.trunks else hop
+
+        return self.model_copy(update={"hops": tuple(map(through, self.hops))})
+
     def site(self, number: int) -> Deployment:
         """What one of several vSwitches has of the deployment, as one of its own.
 
-        Where the tester is not at that vSwitch, its two cabled ports are the ends: from there
-        frames come and go there.
+        Its ends are where frames of the tester's ports enter it first, by a port of the tester's or
+        over a cable.
 
         Args:
             number: Number of the vSwitch.
@@ -217,33 +240,31 @@ class Deployment(Frozen):
             The graph, its ports named as in the whole.
 
         Raises:
-            ValueError: When the vSwitch has neither both of the tester's ports nor two cables.
+            ValueError: When frames do not pass it both ways.
         """
         ports = self.sites[number]
-        cabled = tuple(port for port in self.trunks if port in ports)
-        here = tuple(end for end in self.ends if end in ports)
-        if len(here) == len(cabled) == 1:  # frames go from the one to the other
-            both = (here[0], cabled[0])
-            here, cabled = both if here[0] == self.ends[0] else both[::-1], ()
-        if not here and len(cabled) == 2:
-            here, cabled = (cabled[0], cabled[1]), ()
-        if len(here) != 2:
-            raise ValueError(f"{self.name}: vSwitch {number} has {len(here)} ends")
-        launched = [p for p in ports if isinstance(p, VnfPort) and p not in self.ends]
+        met = [next((p for p in self.path(end, 0) if p in ports), None) for end in self.ends]
+        first, second = met
+        if first is None or second is None:
+            raise ValueError(f"{self.name}: no frame passes vSwitch {number}")
+        cabled = [port for port in self.trunks if port in ports]
+        numbers = {p.vnf for p in ports if isinstance(p, VnfPort) and p not in self.ends}
         return Deployment(
             name=self.name,
-            vnf_count=len({port.vnf for port in launched}),
+            vnf_count=len(numbers),
             chains=self.chains,
             hops=tuple(hop for hop in self.hops if hop.src in ports),
-            ends=(here[0], here[1]),
-            trunks=cabled,
+            ends=(first, second),
+            trunks=tuple(port for port in cabled if port not in (first, second)),
+            cables=tuple(pair for pair in self.cables if {*pair} & {*ports}),
+            first_vnf=min(numbers, default=0),
+            beyond=tuple((port, port_mac(self, port, 0)) for port in cabled),
         )
 
     @property
     def apart(self) -> bool:
-        """True where the ends are at different vSwitches: endpoints take them, never a tester."""
-        at = [number for end in self.ends for number, p in enumerate(self.sites) if end in p]
-        return len(set(at)) > 1
+        """True where endpoints on two hosts take the ends, and never a tester."""
+        return bool(self.sites) and self.name in ACROSS
 
     @property
     def tester_vnf_ports(self) -> tuple[VnfPort, ...]:
@@ -268,7 +289,7 @@ class Deployment(Frozen):
         Returns:
             Ports.
         """
-        launched = (VnfPort(vnf=v, index=i) for v in range(self.vnf_count) for i in (0, 1))
+        launched = (VnfPort(vnf=v, index=i) for v in self.vnf_numbers for i in (0, 1))
         return (*launched, *self.tester_vnf_ports)
 
     def segments(self) -> tuple[tuple[Port, ...], ...]:
@@ -310,8 +331,8 @@ class Deployment(Frozen):
             if hop.dst in self.ends:
                 return
             if isinstance(hop.dst, PhyPort):
-                far = self._far_end(hop.dst)
-                if far is None:
+                far = self.far_end(hop.dst)
+                if far is None or not any(h.src == far for h in self.hops):
                     return
                 at = far
                 yield at
@@ -320,9 +341,16 @@ class Deployment(Frozen):
             yield at
         raise ValueError(f"{self.name}: the hops of chain {chain} form a loop")
 
-    def _far_end(self, port: PhyPort) -> PhyPort | None:
-        """The port at the other end of a trunk's cable; None where that is not the deployment's."""
-        far = {a: b for pair in self.cables for a, b in (pair, pair[::-1])}
+    def far_end(self, port: Port) -> PhyPort | None:
+        """The port at the other end of a cable to another vSwitch.
+
+        Args:
+            port: A port.
+
+        Returns:
+            The other end; None where no such cable is plugged in.
+        """
+        far: dict[Port, PhyPort] = {a: b for pair in self.cables for a, b in (pair, pair[::-1])}
         return far.get(port)
 
 
@@ -415,57 +443,83 @@ DIRECT: dict[str, tuple[Hop, ...]] = {
 DEPLOYMENTS: tuple[str, ...] = (*CHAINS, *DIRECT)
 
 
-def _v2p2v(name: str) -> Deployment:
-    """VM to VM over two hosts and back.
+class Spanning(NamedTuple):
+    """A deployment with a vSwitch on each of several hosts.
 
-    The tester is in the place of a VM with two ports at the first host's vSwitch; a VNF at the
-    second host's sends everything back over a second cable. So the tester has both ends on one
-    clock, whatever the hosts are.
+    Attributes:
+        sites: Pairs of ports that each vSwitch joins, both ways. VNFs are numbered from the first
+            vSwitch on; one that the tester is in the place of comes last.
+        cables: Pairs of physical ports that cables join.
+        ends: Where the tester's ports plug in.
     """
-    tester = (VnfPort(vnf=1, index=0), VnfPort(vnf=1, index=1))
-    near = PHY_PORTS
-    far = (PhyPort(index=2), PhyPort(index=3))
-    vnf = (VnfPort(vnf=0, index=0), VnfPort(vnf=0, index=1))
-    hops = _both_ways([(tester[0], near[0]), (tester[1], near[1])], None)
-    hops += _both_ways([(far[0], vnf[0]), (vnf[1], far[1])], None)
-    return Deployment(
-        name=name,
-        vnf_count=1,
-        chains=1,
-        hops=tuple(hops),
-        ends=tester,
-        trunks=(*near, *far),
-        cables=((near[0], far[0]), (near[1], far[1])),
-        sites=((*near, *tester), (*far, *vnf)),
-    )
+
+    sites: tuple[tuple[tuple[Port, Port], ...], ...]
+    cables: tuple[tuple[PhyPort, PhyPort], ...]
+    ends: tuple[Port, Port]
+
+    def graph(self, name: str) -> Deployment:
+        """The deployment.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            The graph.
+        """
+        sites = tuple(tuple(port for pair in site for port in pair) for site in self.sites)
+        launched = {
+            p.vnf for ports in sites for p in ports if isinstance(p, VnfPort) and p not in self.ends
+        }
+        return Deployment(
+            name=name,
+            vnf_count=len(launched),
+            chains=1,
+            hops=tuple(_both_ways([pair for site in self.sites for pair in site], None)),
+            ends=self.ends,
+            trunks=tuple(sorted((port for pair in self.cables for port in pair), key=str)),
+            cables=self.cables,
+            sites=sites,
+        )
 
 
-def _across(name: str, ends: tuple[Port, Port]) -> Deployment:
-    """An endpoint at the vSwitch of each of two hosts, and one cable between these."""
-    trunks = (PhyPort(index=1), PhyPort(index=2))
-    return Deployment(
-        name=name,
-        vnf_count=0,
-        chains=1,
-        hops=tuple(_both_ways([(ends[0], trunks[0]), (trunks[1], ends[1])], None)),
-        ends=ends,
-        trunks=trunks,
-        cables=(trunks,),
-        sites=((ends[0], trunks[0]), (trunks[1], ends[1])),
-    )
-
-
-#: Name -> ends of the deployments in which endpoints talk from one host to another: at wires, or in
-#: the place of VMs. No frames of a tester are sent there.
-ACROSS: dict[str, tuple[Port, Port]] = {
-    "p2c2p": (PhyPort(index=0), PhyPort(index=3)),
-    "v2c2v": (_VNF0, _VNF1),
+_PHY = [PhyPort(index=number) for number in range(4)]
+_VNF = [(VnfPort(vnf=number, index=0), VnfPort(vnf=number, index=1)) for number in (0, 1)]
+#: Name -> deployments with a vSwitch on each of several hosts.
+SPANNING: dict[str, Spanning] = {
+    # VM to VM and back: the tester in the place of a VM with two ports (vnf1), and a VNF at the
+    # other host that sends everything back over a second cable. Both ends are on one clock.
+    "v2p2v": Spanning(
+        sites=(
+            ((_VNF[1][0], _PHY[0]), (_VNF[1][1], _PHY[1])),
+            ((_PHY[2], _VNF[0][0]), (_VNF[0][1], _PHY[3])),
+        ),
+        cables=((_PHY[0], _PHY[2]), (_PHY[1], _PHY[3])),
+        ends=_VNF[1],
+    ),
+    # A chain over two vSwitches with a VNF each.
+    "pvp2pvp": Spanning(
+        sites=(
+            ((_PHY[0], _VNF[0][0]), (_VNF[0][1], _PHY[1])),
+            ((_PHY[2], _VNF[1][0]), (_VNF[1][1], _PHY[3])),
+        ),
+        cables=((_PHY[1], _PHY[2]),),
+        ends=(_PHY[0], _PHY[3]),
+    ),
+    # Endpoints that talk from one host to the other, at wires or in the place of VMs: no frames of
+    # a tester are sent.
+    "p2c2p": Spanning(
+        sites=(((_PHY[0], _PHY[1]),), ((_PHY[2], _PHY[3]),)),
+        cables=((_PHY[1], _PHY[2]),),
+        ends=(_PHY[0], _PHY[3]),
+    ),
+    "v2c2v": Spanning(
+        sites=(((_VNF0, _PHY[1]),), ((_PHY[2], _VNF1),)),
+        cables=((_PHY[1], _PHY[2]),),
+        ends=(_VNF0, _VNF1),
+    ),
 }
-#: Name -> graph builder of the deployments with a vSwitch on each of several hosts.
-SPANNING: dict[str, Callable[[str], Deployment]] = {
-    "v2p2v": _v2p2v,
-    **{name: partial(_across, ends=ends) for name, ends in ACROSS.items()},
-}
+#: Those whose ends are endpoints' on two hosts.
+ACROSS: tuple[str, ...] = ("p2c2p", "v2c2v")
 #: Name -> hops of the deployments of pods on container networks (vnetperf/networks/).
 PODS: dict[str, tuple[Hop, ...]] = {"bmp2bmp": DIRECT["v2v"]}
 #: Every deployment of vSwitches that a scenario can name, and every deployment.
@@ -491,7 +545,7 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
             f"unknown deployment {name!r}", where="deployment", accepted=", ".join(ALL_DEPLOYMENTS)
         )
     if name in SPANNING:
-        return SPANNING[name](name)
+        return SPANNING[name].graph(name)
     if name in DIRECT:
         return _direct(name, DIRECT[name])
     if name in PODS:
@@ -510,7 +564,7 @@ def _direct(name: str, hops: tuple[Hop, ...]) -> Deployment:
 
 
 #: Third octet by owner: "e" a tester's port, "a" a VNF's port, "d" a port of the DUT.
-_TESTER, _VNF, _DUT = 0x65, 0x61, 0x64
+_OF_TESTER, _OF_VNF, _OF_DUT = 0x65, 0x61, 0x64
 
 
 def _mac(owner: int, a: int, b: int) -> str:
@@ -527,7 +581,7 @@ def tester_mac(port: int, chain: int) -> str:
     Returns:
         Six hexadecimal octets.
     """
-    return _mac(_TESTER, port, chain)
+    return _mac(_OF_TESTER, port, chain)
 
 
 def vnf_mac(port: VnfPort) -> str:
@@ -539,7 +593,7 @@ def vnf_mac(port: VnfPort) -> str:
     Returns:
         Six hexadecimal octets.
     """
-    return _mac(_VNF, port.index, port.vnf)
+    return _mac(_OF_VNF, port.index, port.vnf)
 
 
 def dut_mac(port: Port) -> str:
@@ -552,8 +606,8 @@ def dut_mac(port: Port) -> str:
         Six hexadecimal octets.
     """
     if isinstance(port, PhyPort):
-        return _mac(_DUT, 0, port.index)
-    return _mac(_DUT, 1 + port.index, port.vnf)
+        return _mac(_OF_DUT, 0, port.index)
+    return _mac(_OF_DUT, 1 + port.index, port.vnf)
 
 
 def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
@@ -570,8 +624,10 @@ def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
     if isinstance(port, VnfPort):
         # So has a tester in a VNF's place: a steering NIC knows no other address there.
         return vnf_mac(port)
-    if port in deployment.trunks:  # a cable, and behind it another vSwitch
-        return dut_mac(port)
+    if (known := dict(deployment.beyond).get(port)) is not None:
+        return known
+    if (far := deployment.far_end(port)) is not None:  # what takes frames in at another vSwitch
+        return peer_mac(deployment, far, chain)
     if port not in deployment.ends:
         raise ValueError(f"{deployment.name}: nothing is plugged into {port}")
     return tester_mac(deployment.ends.index(port), chain)

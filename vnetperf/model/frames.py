@@ -147,6 +147,8 @@ def carrier_of(headers: Sequence[HeaderKind]) -> HeaderKind | None:
 
 TunnelKind = Literal["vxlan", "gre", "geneve"]
 TUNNELS: tuple[TunnelKind, ...] = get_args(TunnelKind)
+#: A kind, or what a deployment has by itself.
+AutoTunnel = Literal["auto", "vxlan", "gre", "geneve"]
 #: What carries users' packets between a radio network and a mobile core (3GPP TS 29.281). Its ends
 #: are the tester and a VNF, and not the vSwitch as those of the overlays.
 GTPU: Literal["gtpu"] = "gtpu"
@@ -164,7 +166,9 @@ GTPU_OVERHEAD = 36
 DUT_ADDRESS, TESTER_ADDRESS, PREFIX = "192.0.2.1", "192.0.2.2", 24
 #: Network identifier of VXLAN and Geneve; GRE carries Ethernet (protocol 0x6558) without a key.
 VNI = 42
-UDP_PORT: dict[TunnelKind, int] = {"vxlan": 4789, "geneve": 6081}
+#: Tunnels over cables between vSwitches have a network of four addresses each, from the first on.
+CABLE_PREFIX = 30
+UDP_PORT: dict[str, int] = {"vxlan": 4789, "geneve": 6081}
 #: Source port of the tester's tunnelled frames, whatever flow they carry: one outer flow, the
 #: hardest case for a DUT that spreads load by outer headers.
 UDP_SOURCE = 49152

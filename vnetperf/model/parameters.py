@@ -317,7 +317,8 @@ class ResetTest(ProcedureParameters):
     """RFC 2544 section 26.6, RFC 6201.
 
     Attributes:
-        what: What is reset: "vswitch", "vnf" (the first one), "link" (the DUT's first port).
+        what: What is reset: "vswitch" (each one), "vnf" (the first one), "link" (the DUT's first
+            port, or first cable to another vSwitch where the tester has none).
         share: Load as a share of the throughput: 1 by the clause.
         before_s: Seconds of traffic before the reset.
         after_s: Seconds after it; a DUT that is not back by then has no number.

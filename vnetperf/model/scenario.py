@@ -6,6 +6,7 @@ And its plan on a testbed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -13,14 +14,26 @@ from pydantic import Field
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import (
     Deployment,
+    PhyPort,
     Port,
     VnfPort,
+    dut_mac,
     make_deployment,
     peer_mac,
+    port_mac,
     vnf_mac,
 )
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.frames import GTPU, TunnelKind, overhead
+from vnetperf.model.frames import (
+    CABLE_PREFIX,
+    DUT_ADDRESS,
+    GTPU,
+    PREFIX,
+    TESTER_ADDRESS,
+    VNI,
+    TunnelKind,
+    overhead,
+)
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
@@ -114,6 +127,30 @@ class HopAddresses(NamedTuple):
     eth_dst: str
 
 
+class TunnelEnd(NamedTuple):
+    """The DUT's end of a tunnel: of the tester's, or over a cable of one to another vSwitch.
+
+    Attributes:
+        port: Physical port at which frames are in the tunnel.
+        number: Its number among those of the vSwitch.
+        local: Outer IPv4 address of this end.
+        remote: Outer IPv4 address of the other end.
+        prefix: Length of their network's prefix.
+        mac: Outer MAC address of this end.
+        peer_mac: Outer MAC address of the other end.
+        vni: Network identifier of VXLAN and Geneve.
+    """
+
+    port: Port
+    number: int
+    local: str
+    remote: str
+    prefix: int
+    mac: str
+    peer_mac: str
+    vni: int
+
+
 class Scenario(Frozen):
     """What is deployed and measured.
 
@@ -132,7 +169,8 @@ class Scenario(Frozen):
         rules: What forwarding goes by: "port" one rule per port, "stream" one rule per flow,
             "learning" addresses that the vSwitch learns.
         addressing: Whom frames are addressed to.
-        tunnel: Kind of tunnel of an overlay deployment.
+        tunnel: Kind of tunnel of an overlay deployment, or over the cables between vSwitches;
+            "none" where frames are in none there.
         options: What is asked of the vSwitch.
         guest: What is asked of guests, where VNFs run in VMs.
         core: What is asked of a mobile core, where the VNF is one.
@@ -155,7 +193,7 @@ class Scenario(Frozen):
     forwarding: Forwarding = "l2"
     rules: Rules = "port"
     addressing: Addressing = "far"
-    tunnel: TunnelKind = "vxlan"
+    tunnel: TunnelKind | Literal["none"] = "vxlan"
     options: SwitchOptions = SwitchOptions()
     guest: GuestOptions = GuestOptions()
     core: MobileCoreOptions = MobileCoreOptions()
@@ -220,6 +258,25 @@ class Scenario(Frozen):
         return self.tunnel if self.deployment.tunnelled else ""
 
     @property
+    def tunnel_ends(self) -> tuple[TunnelEnd, ...]:
+        """The vSwitch's end of the tunnel at each tunnelled port."""
+        return tuple(self._tunnel_end(n, p) for n, p in enumerate(self.deployment.tunnelled))
+
+    def _tunnel_end(self, number: int, port: Port) -> TunnelEnd:
+        graph, mac = self.deployment, dut_mac(port)
+        far = graph.far_end(port)
+        if far is None or not isinstance(port, PhyPort):
+            own, tester = DUT_ADDRESS, TESTER_ADDRESS
+            return TunnelEnd(port, number, own, tester, PREFIX, mac, port_mac(graph, port, 0), VNI)
+        network = min(port.index, far.index)
+        first = IPv4Address(DUT_ADDRESS) + (1 << 32 - CABLE_PREFIX) * network
+        ends = (str(first), str(first + 1))
+        local, remote = ends if port.index == network else ends[::-1]
+        return TunnelEnd(
+            port, number, local, remote, CABLE_PREFIX, mac, dut_mac(far), VNI + network
+        )
+
+    @property
     def mtu(self) -> int:
         """MTU that every port must have: octets without Ethernet header and FCS."""
         if self.options.mtu is not None:
@@ -242,7 +299,9 @@ class Scenario(Frozen):
         if self.rules != "port":
             found.append("a rule for each flow" if self.rules == "stream" else "learned addresses")
         if self.deployment.tunnelled:
-            found.append(f"{self.tunnel} tunnel (+{overhead(self.tunnel)} octets a frame)")
+            where = " between the vSwitches" if self.deployment.cables else ""
+            octets = overhead(self.tunnel)
+            found.append(f"{self.tunnel} tunnel{where} (+{octets} octets a frame)")
         if self.deployment.gtp and self.stack is not None:
             sessions = f"{self.core.sessions} session" + ("s" if self.core.sessions > 1 else "")
             found.append(
@@ -525,6 +584,7 @@ class Plan(Frozen):
         cables: Ends of cables at this host that its parts plug into.
         follows: True when another host of the plan holds the same machine's lock.
         ends: Numbers of the endpoints on this host, where they are on several.
+        whole: On the tester's host of a deployment with several vSwitches: all of it.
         hosts: Plan of each host, in the order in which they are locked; empty where there is one.
     """
 
@@ -542,6 +602,7 @@ class Plan(Frozen):
     cables: tuple[CableUse, ...] = ()
     follows: bool = False
     ends: tuple[int, ...] = ()
+    whole: Deployment | None = None
     hosts: tuple[Plan, ...] = ()
 
     @property
@@ -563,6 +624,14 @@ class Plan(Frozen):
             if plan.has_dut
             for port in plan.scenario.deployment.ports
         }
+
+    @property
+    def for_tester(self) -> Plan:
+        """The plan as the tester needs it, whose ports may be at several vSwitches."""
+        if self.whole is None:
+            return self
+        scenario = self.scenario.model_copy(update={"deployment": self.whole})
+        return self.model_copy(update={"scenario": scenario})
 
     def of_tester(self) -> Plan:
         """The plan of the host that the tester is on.

@@ -81,7 +81,8 @@ class EventSpec(Frozen):
     """Something done to the DUT in the middle of a trial.
 
     Attributes:
-        what: "vswitch", "vnf0" ... (restarted), "link phy0" (taken down and up).
+        what: "vswitch", of several "vswitch on HOST", "vnf0" ... (restarted), "link phy0" (taken
+            down and up).
         at_s: Seconds after the first frame.
         down_s: How long a link stays down, seconds.
     """

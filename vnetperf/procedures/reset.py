@@ -48,21 +48,31 @@ class ResetInputs(ProcedureInputs[ResetTest]):
 
     Attributes:
         impossible: Name of an event -> why it cannot happen here.
+        vswitches: Hosts of the vSwitches, where there are several.
+        link: Port of the cable between two of them that goes down; "" where the tester's does.
     """
 
     impossible: dict[str, str] = Field(default_factory=dict)
+    vswitches: tuple[str, ...] = ()
+    link: str = ""
 
 
-def events_of(test: ResetTest, ends: tuple[str, str]) -> tuple[str, ...]:
+def events_of(
+    test: ResetTest, ends: tuple[str, str], vswitches: Sequence[str] = (), link: str = ""
+) -> tuple[str, ...]:
     """Names of the events of a test."""
-    names = {"vswitch": "vswitch", "vnf": "vnf0", "link": f"link {ends[0]}"}
-    return tuple(names[what] for what in test.what)
+    names: dict[str, tuple[str, ...]] = {
+        "vswitch": tuple(f"vswitch on {host}" for host in vswitches) or ("vswitch",),
+        "vnf": ("vnf0",),
+        "link": (f"link {link or ends[0]}",),
+    }
+    return tuple(name for what in test.what for name in names[what])
 
 
 def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
     """Run the test."""
     found = []
-    events = events_of(inputs.parameters, inputs.ends)
+    events = events_of(inputs.parameters, inputs.ends, inputs.vswitches, inputs.link)
     if all(inputs.impossible.get(what) for what in events):
         whys = "; ".join(f"{what}: {inputs.impossible[what]}" for what in events)
         raise NoResultError(f"nothing of the preset's `reset.what` can be reset here: {whys}")

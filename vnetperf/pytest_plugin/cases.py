@@ -269,21 +269,37 @@ def keyword_filter(definition: Any) -> Callable[[Iterable[str]], bool]:
     return selects
 
 
-def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
-    """What names in -k that no case has may stand for."""
+def _words(config: pytest.Config) -> set[str]:
+    """Names in -k."""
     try:
         from _pytest.mark import _parse_expression
 
-        words = _parse_expression(config.option.keyword.strip() or "x", "-k").idents()
+        return {*_parse_expression(config.option.keyword.strip() or "x", "-k").idents()}
     except (ImportError, AttributeError, pytest.UsageError):  # of another pytest
-        return []
+        return set()
+
+
+def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
+    """What names in -k that no case has may stand for."""
     switches = (*registry.names("vswitches"), *registry.names("networks"))
     known = [*scenario_ids(), *ALL_DEPLOYMENTS, *switches, *functions]
     return [
         f"vnetperf: no case has the name {word!r}{near}; `vnetperf list` prints the names"
-        for word in sorted(words)
+        for word in sorted(_words(config))
         if (near := did_you_mean(word, known))
     ]
+
+
+def scenarios_meant(config: pytest.Config) -> list[str]:
+    """Scenarios without those that -k finds by the name of another: pvp_dpdk is no pvp2pvp_dpdk."""
+    known, words = scenario_ids(), {word.lower() for word in _words(config)}
+    named = words & {*known}
+
+    def is_meant(scenario: str) -> bool:
+        others = any(name in scenario for name in named - {scenario})
+        return not others or any(split_id(scenario)[0] in word for word in words)
+
+    return [scenario for scenario in known if is_meant(scenario)]
 
 
 def _sizes(metafunc: pytest.Metafunc, configuration: Configuration | None) -> dict[str, Any]:
@@ -322,7 +338,7 @@ def parametrize(
     selects = keyword_filter(definition)
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
     params = []
-    for scenario in scenario_ids():
+    for scenario in scenarios_meant(metafunc.config):
         deployment = split_id(scenario)[0]
         if deployment not in only.args if only is not None else deployment in ACROSS:
             continue  # those of endpoints are named by tests of endpoints

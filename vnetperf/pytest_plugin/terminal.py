@@ -221,7 +221,7 @@ def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
         f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
         *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
         *_hosts(plan),
-        f"wires       {plan.wire}, one per physical port"
+        f"wires       {_wires(plan)}"
         if scenario.deployment.phy_ports
         else "wires       none: the tester is in the place of VNFs",
         *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
@@ -249,12 +249,30 @@ def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
     return [*lines, *_times(preset, scenario.traffic, media)]
 
 
+def _wires(plan: Plan) -> str:
+    """Kinds of wire and cable."""
+    if not plan.hosts:
+        return f"{plan.wire}, one per physical port"
+    (kind,) = {part.wire for part in plan.hosts}
+    in_place = plan.scenario.deployment.tester_vnf_ports
+    looped = f"; the tester is calibrated over {plan.wire}" if in_place else ""
+    return f"{kind}, those between hosts are cables{looped}"
+
+
 def _hosts(plan: Plan) -> list[str]:
     """What each host has, where there are several."""
     lines = []
     for part in plan.hosts:
-        lines.append(f"host        {part.host}: {' and '.join(part.parts)}")
+        scenario = part.scenario
+        vnfs = [f"vnf{number}" for number in scenario.deployment.vnf_numbers]
+        of_dut = f" ({', '.join([f'vSwitch {scenario.vswitch}', *vnfs])})" if part.has_dut else ""
+        lines.append(f"host        {part.host}: {' and '.join(part.parts)}{of_dut}")
         lines += [f"            {use}" for use in part.cables]
+        lines += [
+            f"            {scenario.tunnel} at {end.port}: {end.local} to {end.remote}"
+            for end in scenario.tunnel_ends
+            if part.has_dut
+        ]
         own = {role: cpus for role, cpus in part.placement.cores.items() if ":" not in role}
         lines += [
             f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in own.items()

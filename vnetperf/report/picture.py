@@ -21,6 +21,8 @@ from vnetperf.report.text import printable
 #: Units of the picture: its width, the margins of hosts and parts, heights, a character's width.
 WIDTH, MARGIN, PAD = 480, 6, 14
 PART, SWITCH, TESTER, GAP, NAME, CHARACTER = 74, 104, 50, 46, 26, 6.6
+#: Between two cables that pass parts by the side.
+LANE = 5
 #: First line of a part below its upper edge: there is room for forwarding between its ports.
 FIRST, FIRST_OF_SWITCH = 21, 46
 #: VNFs that are drawn; of more, the first and the last.
@@ -229,7 +231,7 @@ def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) ->
 
 def _vnfs(plan: Mapping[str, Any], graph: Deployment) -> Iterator[_Part]:
     vnf = str(plan["scenario"].get("vnf", ""))
-    numbers = range(graph.vnf_count)
+    numbers = graph.vnf_numbers
     for number in numbers if len(numbers) <= MOST else (0, -1, numbers[-1]):
         if number < 0:
             yield f"... {len(numbers) - 2} more", (), "vnf more"
@@ -253,6 +255,7 @@ class _Drawing:
         self._parts: list[list[Box]] = []
         self._pins: dict[str, Pin] = {}
         self._joins: list[Join] = []
+        self._around = 0
 
     def made(self) -> Picture:
         """The picture."""
@@ -338,12 +341,14 @@ class _Drawing:
             self._pins["tester1"] = Pin("", x, low)
 
     def _join(self) -> None:
-        kinds = self._kinds()
+        kinds, tunnel = self._kinds(), str(self._facts.plan["scenario"].get("tunnel", ""))
         for number, end in enumerate(self._graph.ends):
             label = kinds[number]
             self._cable(f"tester{number}", str(end), "cable", label)
         for a, b in self._graph.cables:
-            self._cable(str(a), str(b), "cable", self._between_hosts("dut", a.index))
+            in_tunnel = [tunnel] if a in self._graph.tunnelled else []
+            label = ", ".join([self._between_hosts("dut", a.index), *in_tunnel])
+            self._cable(str(a), str(b), "cable", label)
         for port in map(str, self._graph.vnf_ports()):
             if f"{port} of the VNF" in self._pins:
                 self._cable(port, f"{port} of the VNF", "attached")
@@ -351,7 +356,7 @@ class _Drawing:
             tuple(sorted((h.src, h.dst), key=str)) for h in self._graph.hops
         ):
             self._inside(one, two)
-        for number in range(self._graph.vnf_count):
+        for number in self._graph.vnf_numbers:
             ends = [self._pins.get(f"vnf{number}.{index} of the VNF") for index in (0, 1)]
             if ends[0] and ends[1]:
                 self._joins.append(_bow(ends[0], ends[1], -12))
@@ -382,19 +387,37 @@ class _Drawing:
             short = [address.removeprefix("0000:") for address in pair]  # the first PCI domain
             if all(pair):
                 return " - ".join(short)
-            return self._between_hosts("tester", number) or str(plan.get("wire", ""))
+            return self._between_hosts("tester", end.index) or str(plan.get("wire", ""))
 
         first, second = (kind(n, end) for n, end in enumerate(self._graph.ends))
         return first, second
 
     def _cable(self, a: str, b: str, css: str, label: str = "") -> None:
         one, other = self._pins[a], self._pins[b]
+        room = WIDTH * 0.265  # two labels stand between the cables
+        if any(
+            other.y + 1 < box.y + box.height and box.y < one.y - 1
+            for row in self._parts
+            for box in row
+        ):
+            self._joins.append(self._by_the_side(one, other, css, _short(label, room)))
+            return
         path = f"M{one.x:.0f} {one.y:.0f}L{other.x:.0f} {other.y:.0f}"
         middle = (one.y + other.y) / 2 + 4
-        room = WIDTH * 0.265  # two labels stand between the cables
         end = one.x > WIDTH / 2
         at = one.x - 9 if end else one.x + 9
         self._joins.append(Join(path, css, _short(label, room), at, middle, end))
+
+    def _by_the_side(self, one: Pin, other: Pin, css: str, label: str) -> Join:
+        """A cable past the parts that stand between its ends; the first one is outermost."""
+        lane = WIDTH - MARGIN - LANE * (self._around + 1)
+        leaves = one.y - FIRST / 2 if one.below else one.y + FIRST / 2
+        arrives = other.y + FIRST + LANE * 3 * self._around
+        self._around += 1
+        path = f"M{one.x:.0f} {one.y:.0f}V{leaves:.0f}H{lane}V{arrives:.0f}H{other.x:.0f}"
+        end = other.x > WIDTH / 2
+        at = other.x - 9 if end else other.x + 9
+        return Join(f"{path}V{other.y:.0f}", css, label, at, other.y + FIRST + 11, end)
 
     def _inside(self, a: Port, b: Port) -> None:
         """Forwarding of the vSwitch between two of its ports."""

@@ -27,6 +27,7 @@ from vnetperf.analysis.logged_tests import (
 from vnetperf.analysis.results_from_log import result_of
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.trial import why_no_event
+from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -101,11 +102,16 @@ def reset_inputs(
     """What a test that resets something is given besides."""
     if kind.inputs is not ResetInputs:
         return {}
-    plan = run.plan(scenario)
-    whys = {
-        what: why_no_event(plan, what) for what in events_of(run.configuration.preset.reset, ends)
+    plan, graph = run.plan(scenario), scenario.deployment
+    hosts = [part.host for part in plan.hosts if part.has_dut]
+    between = graph.cables and not isinstance(graph.ends[0], PhyPort)
+    places: dict[str, Any] = {
+        "vswitches": tuple(hosts) if len(hosts) > 1 else (),
+        "link": str(graph.cables[0][0]) if between else "",
     }
-    return {"impossible": {what: why for what, why in whys.items() if why}}
+    events = events_of(run.configuration.preset.reset, ends, **places)
+    whys = {what: why_no_event(plan, what) for what in events}
+    return {"impossible": {what: why for what, why in whys.items() if why}, **places}
 
 
 def begin_test(

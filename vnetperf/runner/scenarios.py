@@ -45,6 +45,9 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     deployment, vswitch = split_id(scenario_id)
     settings = configuration.settings
     graph = make_deployment(deployment, settings.vnfs)
+    tunnel = settings.tunnel if settings.tunnel != "auto" else "none" if graph.sites else "vxlan"
+    if settings.tunnel != "auto":
+        graph = graph.in_tunnels()
     backend = switch_class(graph, vswitch)
     capabilities = backend.capabilities
     # Chains that no port distinguishes are distinguished by address.
@@ -59,8 +62,9 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     guest, stack = configuration.guest, configuration.stack if graph.gtp else None
     if stack is not None and guest.image == GuestOptions().image:
         guest = guest.model_copy(update={"image": stack.image})
-    # A wire that carries no more than usual is enough while frames in GTP-U are no longer.
-    usual_size = STANDARD_FRAME_SIZE - (overhead(GTPU) if graph.gtp else 0)
+    # A wire that carries no more than usual is enough while frames in a tunnel are no longer.
+    added = GTPU if graph.gtp else tunnel if graph.sites else ""
+    usual_size = STANDARD_FRAME_SIZE - overhead(added)
     mix = configuration.traffic.mix
     sizes = configuration.preset.frame_sizes if mix is None else (mix.largest,)
     scenario = Scenario(
@@ -75,7 +79,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         forwarding=settings.forwarding,
         rules=settings.rules,
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
-        tunnel=settings.tunnel,
+        tunnel=tunnel,
         pod_hosts=settings.hosts if graph.pods else "same",
         options=configuration.switch,
         guest=guest,

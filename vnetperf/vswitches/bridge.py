@@ -10,11 +10,19 @@ from typing import Any, ClassVar, NamedTuple
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.errors import DutError
+from vnetperf.model.frames import TUNNELS, overhead
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import KernelSwitch, netlink
+from vnetperf.vswitches.kernelports import (
+    TUNNEL_MODULES,
+    KernelSwitch,
+    give_underlay_address,
+    netlink,
+    tunnel_link,
+    tunnel_modules,
+)
 
 
 class PortSettings(NamedTuple):
@@ -158,12 +166,13 @@ class LinuxBridge(KernelSwitch):
     """Bridges of the kernel in the run's namespace: veth and NIC wires, taps and veth for VNFs."""
 
     name: ClassVar[str] = "bridge"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, *TUNNEL_MODULES.values())
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=("veth", "tap"),
         max_frame_size=JUMBO_FRAME_SIZE,
         rules=("port", "learning"),
+        tunnels=TUNNELS,
         options=("rx_queues", "mtu", "offloads"),
         nic_drivers=("kernel",),
     )
@@ -172,11 +181,14 @@ class LinuxBridge(KernelSwitch):
         super().__init__(machine, plan)
         self.bridges: tuple[str, ...] = ()
         self.entries: tuple[FdbEntry, ...] = ()
+        #: Interfaces of tunnels, which are ports of bridges in place of those below them.
+        self.tunnels: dict[Port, str] = {}
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps bridges from carrying the scenario here."""
-        if trouble := cls.missing_requirement(facts):
+        troubles = [facts.missing_module(module) for module in tunnel_modules(scenario)]
+        if trouble := cls.missing_requirement(facts) or next(filter(None, troubles), ""):
             return trouble
         if scenario.deployment.chains == 1:
             return ""
@@ -213,13 +225,18 @@ class LinuxBridge(KernelSwitch):
             + ", ".join(map(described, segment))
             for number, segment in enumerate(deployment.segments())
         }
+        for end in plan.scenario.tunnel_ends:
+            kind, settings = tunnel_link(plan.scenario.tunnel, end)
+            shown = " ".join(f"{key} {value}" for key, value in settings.items())
+            lines[f"{kind} at {end.port}"] = f"{shown}; {end.local}/{end.prefix} at {end.port}"
         if static := fdb_entries(plan.scenario):
             lines["static entries"] = ", ".join(f"{e.mac} -> {e.port}" for e in static)
         return lines
 
     def start(self) -> None:
         """Make the bridges, without ports."""
-        self.machine.load_module(BRIDGE_MODULE)
+        for module in (BRIDGE_MODULE, *tunnel_modules(self.plan.scenario)):
+            self.machine.load_module(module)
         self.machine.in_netns(bypass_packet_filters)
         for number, _ in enumerate(self.plan.scenario.deployment.segments()):
             name = self.machine.interface_name(f"br{number}")
@@ -233,12 +250,31 @@ class LinuxBridge(KernelSwitch):
         how = port_settings(deployment, port, learns=learns)
         for bridge, segment in zip(self.bridges, deployment.segments(), strict=False):
             if port in segment:
-                self.machine.in_netns(partial(add_bridge_port, bridge, netdev, how))
+                there = self._tunnel(port, netdev) or netdev
+                self.machine.in_netns(partial(add_bridge_port, bridge, there, how))
                 return
         raise DutError(f"no bridge has a port {port}", where=self.name)
 
+    def _tunnel(self, port: Port, netdev: str) -> str:
+        """Make the tunnel at a port, on top of its interface; "" where frames are in none."""
+        scenario = self.plan.scenario
+        end = next((end for end in scenario.tunnel_ends if end.port == port), None)
+        if end is None:
+            return ""
+        kind, settings = tunnel_link(scenario.tunnel, end)
+        self.machine.set_link(netdev, mac=end.mac)
+        give_underlay_address(self.machine, netdev, end)
+        name = self.machine.interface_name(f"tun{end.number}")
+        mtu = scenario.mtu - overhead(scenario.tunnel)
+        self.machine.create_link(name, kind, mtu=mtu, **settings)
+        self.tunnels[port] = name
+        return name
+
     def unplug(self, port: Port, netdev: str) -> None:
-        """Take an interface out of its bridge."""
+        """Take an interface out of its bridge; a tunnel on top of it is deleted."""
+        if tunnel := self.tunnels.pop(port, ""):
+            self.machine.delete_link(tunnel)
+            return
         self.machine.in_netns(lambda: remove_bridge_port(netdev))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
@@ -250,7 +286,8 @@ class LinuxBridge(KernelSwitch):
 
     def parts(self) -> dict[str, str]:
         """Bridges and interfaces."""
-        return dict.fromkeys(self.bridges, "a bridge") | super().parts()
+        tunnels = {name: f"the tunnel at {port}" for port, name in self.tunnels.items()}
+        return dict.fromkeys(self.bridges, "a bridge") | tunnels | super().parts()
 
     def facts(self) -> dict[str, Any]:
         """Kernel, rules, and the settings of bridges and ports as the kernel has them."""
@@ -261,14 +298,15 @@ class LinuxBridge(KernelSwitch):
             "bridges": self.machine.in_netns(lambda: describe_bridges(self.bridges)),
             "queues of each VNF port": options.rx_queues or 1,
             "offloads of VNF ports": _on_off(bool(options.offloads)),
+            "tunnels": {str(port): name for port, name in self.tunnels.items()},
             "static entries": [f"{entry.mac} -> {entry.port}" for entry in self.entries],
         }
 
     def stop(self) -> None:
         """Delete the bridges; VNF ports stay, since VNFs that live on have them open."""
-        for bridge in self.bridges:
-            self.machine.delete_link(bridge)
-        self.bridges, self.netdevs, self.entries = (), {}, ()
+        for link in (*self.tunnels.values(), *self.bridges):
+            self.machine.delete_link(link)
+        self.bridges, self.netdevs, self.entries, self.tunnels = (), {}, (), {}
 
 
 def _on_off(value: bool) -> str:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError, DutError
-from vnetperf.model.frames import TESTER_ADDRESS
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import (
     STANDARD_FRAME_SIZE,
@@ -18,6 +17,7 @@ from vnetperf.model.scenario import (
     Pollers,
     RoleDemand,
     Scenario,
+    TunnelEnd,
 )
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork
@@ -32,8 +32,8 @@ from vnetperf.vswitches.openvswitch.instance import (
     ovs_version_problem,
     parse_ovs_version,
 )
-from vnetperf.vswitches.openvswitch.openflow import UNDERLAY, flow_limit
-from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem, tester_mac
+from vnetperf.vswitches.openvswitch.openflow import flow_limit
+from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
 
 #: Enough for a few ports of one queue at an MTU of 1500.
 LEAST_MIB = 256
@@ -369,10 +369,9 @@ class OvsDpdk(OpenVSwitch):
             attachment.port, str(attachment.port), "type=dpdkvhostuserclient", path, *pins
         )
 
-    def add_neighbour(self) -> None:
-        """Add the tester to the datapath, which does not use the kernel's neighbours."""
-        mac = tester_mac(self.plan.scenario)
-        self.ovs.appctl("tnl/arp/set", UNDERLAY, TESTER_ADDRESS, mac)
+    def add_neighbour(self, interface: str, end: TunnelEnd) -> None:
+        """Add the other end to the datapath, which does not use the kernel's neighbours."""
+        self.ovs.appctl("tnl/arp/set", interface, end.remote, end.peer_mac)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """PMD threads are called pmd-cNN/id:N."""

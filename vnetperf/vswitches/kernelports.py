@@ -13,13 +13,16 @@ import platform
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
-from vnetperf.model.scenario import Plan
+from vnetperf.model.frames import UDP_PORT, TunnelKind
+from vnetperf.model.scenario import Plan, Scenario, TunnelEnd
+from vnetperf.model.testbed import KernelModule
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch
 
@@ -86,6 +89,62 @@ def netlink(what: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[s
         raise DutError(text, where=where, cure=cure) from error
     except (NetlinkError, OSError) as error:
         raise DutError(f"cannot {what}: {error}", where=where, cure=cure) from error
+
+
+_TUNNELS: dict[TunnelKind, tuple[str, str]] = {
+    "vxlan": ("vxlan", "vxlan_xmit"),
+    "geneve": ("geneve", "geneve_xmit"),
+    "gre": ("ip_gre", "gre_tap_xmit"),
+}
+#: Modules of the kernel by kind of tunnel.
+TUNNEL_MODULES: dict[str, KernelModule] = {
+    kind: KernelModule(name=name, purpose="the tunnel", symbol=symbol, optional=True)
+    for kind, (name, symbol) in _TUNNELS.items()
+}
+IPV6_SETTINGS = Path("/proc/sys/net/ipv6/conf")
+
+
+def tunnel_modules(scenario: Scenario) -> tuple[KernelModule, ...]:
+    """Modules that the tunnels of a scenario need."""
+    return (TUNNEL_MODULES[scenario.tunnel],) if scenario.deployment.tunnelled else ()
+
+
+def tunnel_link(kind: str, end: TunnelEnd) -> tuple[str, dict[str, Any]]:
+    """A tunnel's interface: its kind among the kernel's links, and its settings.
+
+    Frames have no UDP checksum (RFC 7348), and no other end is ever learned.
+    """
+    if kind == "vxlan":
+        ends = {"vxlan_local": end.local, "vxlan_group": end.remote}
+        flags = {"vxlan_learning": 0, "vxlan_udp_csum": 0}
+        return kind, {"vxlan_id": end.vni, "vxlan_port": UDP_PORT[kind], **ends, **flags}
+    if kind == "geneve":
+        return kind, {
+            "geneve_id": end.vni,
+            "geneve_remote": end.remote,
+            "geneve_port": UDP_PORT[kind],
+        }
+    return "gretap", {"gre_local": end.local, "gre_remote": end.remote}
+
+
+def give_underlay_address(machine: Machine, netdev: str, end: TunnelEnd) -> None:
+    """Give a tunnel's underlay interface its address, and name the other end as its neighbour.
+
+    The interface is in the run's network namespace, and goes with the switch or the run.
+    """
+
+    def give() -> None:
+        with netlink("give the tunnel's interface its address", netdev) as (route, indexes):
+            ipv6 = IPV6_SETTINGS / netdev / "disable_ipv6"
+            if ipv6.exists():  # its own neighbour discovery would leave by the wire
+                ipv6.write_text("1\n")
+            index = indexes[netdev]
+            route.addr("replace", index=index, address=end.local, prefixlen=end.prefix)
+            route.link("set", index=index, state="up")
+            neighbour = {"dst": end.remote, "lladdr": end.peer_mac, "state": "permanent"}
+            route.neigh("replace", ifindex=index, **neighbour)
+
+    machine.in_netns(give)
 
 
 class KernelAttachments(VSwitch):

@@ -12,7 +12,7 @@ from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import KINDS, KernelAttachments
+from vnetperf.vswitches.kernelports import KINDS, TUNNEL_MODULES, KernelAttachments, tunnel_modules
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.instance import (
     DPDK_DAEMON,
@@ -21,7 +21,7 @@ from vnetperf.vswitches.openvswitch.instance import (
     ovs_version_problem,
 )
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
-from vnetperf.vswitches.openvswitch.switch import TUNNEL_MODULES, ovs_scenario_problem
+from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
 
 #: The kernel's datapath can be driven by either build.
 DAEMON = Program(
@@ -123,5 +123,4 @@ class OvsKernel(KernelAttachments, OpenVSwitch):
 
 def needed_modules(scenario: Scenario) -> tuple[KernelModule, ...]:
     """Modules of the kernel that a scenario needs."""
-    tunnelled = scenario.deployment.tunnelled
-    return (DATAPATH, *((TUNNEL_MODULES[scenario.tunnel],) if tunnelled else ()))
+    return (DATAPATH, *tunnel_modules(scenario))

@@ -15,10 +15,11 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import FlowKey, Stream, flow_count, flows, why_uncountable
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
 
-UNDERLAY = "under0"
-#: Interface and OpenFlow number of the tunnel; OpenFlow numbers of physical ports begin at 1, those
-#: of VNF ports at 11.
-TUNNEL_PORT, TUNNEL_OFPORT = "tunnel0", 9
+#: Bridges of underlays and interfaces of tunnels, a number after each.
+UNDERLAY, TUNNEL_PORT = "under", "tunnel"
+#: OpenFlow number of the first tunnel, the next one's is less by one; those of physical ports begin
+#: at 1, those of VNF ports at 11.
+TUNNEL_OFPORT = 9
 FIRST_PHY_OFPORT, FIRST_VNF_OFPORT = 1, 11
 
 
@@ -28,14 +29,16 @@ class OvsBridge(Frozen):
     Attributes:
         name: Its name.
         ports: Ports of the deployment on it.
-        tunnel: True when the tunnel's port is on it as well.
+        tunnels: Ports whose tunnel's interface is on it.
         learns: True when it forwards by the addresses it learns.
+        underlay: True when its own interface has the tunnel's address.
     """
 
     name: str
     ports: tuple[Port, ...]
-    tunnel: bool = False
+    tunnels: tuple[Port, ...] = ()
     learns: bool = False
+    underlay: bool = False
 
 
 def bridges(scenario: Scenario) -> tuple[OvsBridge, ...]:
@@ -48,14 +51,16 @@ def bridges(scenario: Scenario) -> tuple[OvsBridge, ...]:
         OvsBridge(
             name=f"br{number}",
             ports=tuple(port for port in group if port not in below),
-            tunnel=any(port in below for port in group),
+            tunnels=tuple(port for port in group if port in below),
             learns=learns,
         )
         for number, group in enumerate(groups)
     ]
-    if below:
-        made.append(OvsBridge(name=UNDERLAY, ports=below))
-    return tuple(made)
+    under = [
+        OvsBridge(name=f"{UNDERLAY}{number}", ports=(port,), underlay=True)
+        for number, port in enumerate(below)
+    ]
+    return (*made, *under)
 
 
 def ofport(port: Port) -> int:
@@ -63,6 +68,11 @@ def ofport(port: Port) -> int:
     if isinstance(port, PhyPort):
         return FIRST_PHY_OFPORT + port.index
     return FIRST_VNF_OFPORT + 2 * port.vnf + port.index
+
+
+def tunnel_ofport(number: int) -> int:
+    """OpenFlow number of a tunnel's interface."""
+    return TUNNEL_OFPORT - number
 
 
 #: OVS's own limit of the datapath's flows.
@@ -162,7 +172,7 @@ def _routing_problem(scenario: Scenario) -> str:
 
 def bridge_rules(scenario: Scenario, bridge: OvsBridge) -> Iterator[str]:
     """OpenFlow rules of a bridge."""
-    if bridge.name == UNDERLAY:
+    if bridge.underlay:
         # What comes in is for the tunnel's end; what that sends goes out.
         for port in bridge.ports:
             yield f"in_port={ofport(port)},actions=LOCAL"
@@ -183,7 +193,8 @@ def rule_count(scenario: Scenario) -> int:
 
 def _port_number(scenario: Scenario, port: Port) -> int:
     """OpenFlow number by which frames as they are sent enter or leave."""
-    return TUNNEL_OFPORT if port in scenario.deployment.tunnelled else ofport(port)
+    tunnelled = scenario.deployment.tunnelled
+    return tunnel_ofport(tunnelled.index(port)) if port in tunnelled else ofport(port)
 
 
 def _rules_by_port(scenario: Scenario, hop: Hop) -> Iterator[str]:

@@ -5,71 +5,26 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from itertools import islice
-from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import Port, dut_mac, port_mac
+from vnetperf.model.deployment import Port, dut_mac
 from vnetperf.model.errors import DutError
-from vnetperf.model.frames import DUT_ADDRESS, PREFIX, TESTER_ADDRESS, VNI, TunnelKind
-from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import KernelModule, MachineFacts
+from vnetperf.model.scenario import Plan, Scenario, TunnelEnd
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch
-from vnetperf.vswitches.kernelports import netlink
+from vnetperf.vswitches.kernelports import give_underlay_address
 from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
-from vnetperf.vswitches.openvswitch.openflow import UNDERLAY
-
-_TUNNELS: dict[TunnelKind, tuple[str, str]] = {
-    "vxlan": ("vxlan", "vxlan_xmit"),
-    "geneve": ("geneve", "geneve_xmit"),
-    "gre": ("ip_gre", "gre_tap_xmit"),
-}
-#: Modules of the kernel's datapath by kind of tunnel.
-TUNNEL_MODULES = {
-    kind: KernelModule(name=name, purpose="the tunnel", symbol=symbol, optional=True)
-    for kind, (name, symbol) in _TUNNELS.items()
-}
-DISABLE_IPV6 = Path("/proc/sys/net/ipv6/conf") / UNDERLAY / "disable_ipv6"
 
 
-def tunnel_settings(kind: TunnelKind) -> tuple[str, ...]:
-    """Settings of the tunnel's interface."""
-    ends = (f"options:remote_ip={TESTER_ADDRESS}", f"options:local_ip={DUT_ADDRESS}")
-    key = () if kind == "gre" else (f"options:key={VNI}",)
+def tunnel_settings(kind: str, end: TunnelEnd) -> tuple[str, ...]:
+    """Settings of a tunnel's interface."""
+    ends = (f"options:remote_ip={end.remote}", f"options:local_ip={end.local}")
+    key = () if kind == "gre" else (f"options:key={end.vni}",)
     return (f"type={kind}", *ends, *key)
-
-
-def underlay_mac(scenario: Scenario) -> str:
-    """Address that tunnelled frames for the DUT carry."""
-    return dut_mac(scenario.deployment.tunnelled[0])
-
-
-def tester_mac(scenario: Scenario) -> str:
-    """Address of the tester at the tunnelled port."""
-    return port_mac(scenario.deployment, scenario.deployment.tunnelled[0], 0)
-
-
-def give_underlay_address(machine: Machine, scenario: Scenario) -> None:
-    """Give the underlay's interface the DUT's address, and name the tester as its neighbour.
-
-    The interface is in the run's network namespace and goes with the switch.
-    """
-
-    def give() -> None:
-        with netlink("give the tunnel's interface its address", UNDERLAY) as (route, indexes):
-            if DISABLE_IPV6.exists():  # its own neighbour discovery would leave by the wire
-                DISABLE_IPV6.write_text("1\n")
-            index = indexes[UNDERLAY]
-            route.addr("replace", index=index, address=DUT_ADDRESS, prefixlen=PREFIX)
-            route.link("set", index=index, state="up")
-            mac = tester_mac(scenario)
-            neighbour = {"dst": TESTER_ADDRESS, "lladdr": mac, "state": "permanent"}
-            route.neigh("replace", ifindex=index, **neighbour)
-
-    machine.in_netns(give)
 
 
 _PORT_LINE = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
@@ -160,31 +115,33 @@ class OpenVSwitch(VSwitch):
         self.launch()
         for bridge in self.bridges:
             self._add_bridge(bridge)
-        if self.plan.scenario.deployment.tunnelled:
-            self._add_tunnel()
+        for end in self.plan.scenario.tunnel_ends:
+            self._add_tunnel(end)
 
     def _add_bridge(self, bridge: openflow.OvsBridge) -> None:
         name, settings = bridge.name, [f"datapath_type={self.datapath_type}", "fail-mode=secure"]
         if bridge.learns:
             settings += openflow.learning_settings(self.plan.scenario)
-        if name == openflow.UNDERLAY:
-            settings.append(f'other_config:hwaddr="{underlay_mac(self.plan.scenario)}"')
+        if bridge.underlay:
+            settings.append(f'other_config:hwaddr="{dut_mac(bridge.ports[0])}"')
         self.ovs.vsctl(
             *("add-br", name, "--", "set", "bridge", name, *settings),
             *("--", "set", "Interface", name, f"mtu_request={self.plan.scenario.mtu}"),
         )
         self._check_port(name)
 
-    def _add_tunnel(self) -> None:
-        """The overlay's port on the bridge that needs it; and the address below."""
-        give_underlay_address(self.machine, self.plan.scenario)
-        self.add_neighbour()
-        bridge = next(bridge for bridge in self.bridges if bridge.tunnel)
-        settings = tunnel_settings(self.plan.scenario.tunnel)
-        self._add_interface(bridge.name, openflow.TUNNEL_PORT, openflow.TUNNEL_OFPORT, settings)
+    def _add_tunnel(self, end: TunnelEnd) -> None:
+        """A tunnel's interface on the bridge that needs it; and the address below."""
+        below = f"{openflow.UNDERLAY}{end.number}"
+        give_underlay_address(self.machine, below, end)
+        self.add_neighbour(below, end)
+        bridge = next(bridge for bridge in self.bridges if end.port in bridge.tunnels)
+        name, number = f"{openflow.TUNNEL_PORT}{end.number}", openflow.tunnel_ofport(end.number)
+        settings = tunnel_settings(self.plan.scenario.tunnel, end)
+        self._add_interface(bridge.name, name, number, settings)
 
-    def add_neighbour(self) -> None:
-        """Add the tester to a datapath that does not use the kernel's neighbours."""
+    def add_neighbour(self, interface: str, end: TunnelEnd) -> None:
+        """Add a tunnel's other end to a datapath that does not use the kernel's neighbours."""
 
     def add_port(self, port: Port, interface: str, *settings: str) -> None:
         """Add a port of the deployment to its bridge."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 from typing import Any, Literal
 
-from vnetperf.model.deployment import Deployment, Hop, Port, port_mac
-from vnetperf.model.frames import DUT_ADDRESS, PREFIX, TESTER_ADDRESS, UDP_PORT, VNI
-from vnetperf.model.scenario import HopAddresses, Scenario
+from vnetperf.model.deployment import Hop, Port, port_mac
+from vnetperf.model.frames import UDP_PORT
+from vnetperf.model.scenario import HopAddresses, Scenario, TunnelEnd
 from vnetperf.model.traffic import VALUES
 from vnetperf.vswitches.vpp.api import ADMIN_UP, VppApi
 
@@ -233,21 +233,21 @@ def route_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiMes
             _message(
                 "sw_interface_set_table", sw_if_index=index[port], is_ipv6=False, vrf_id=table
             ),
-            *_address_messages(graph, port, index[port], f"{address}/30", str(address + 1)),
+            *_address_messages(
+                index[port], f"{address}/30", str(address + 1), port_mac(graph, port, 0)
+            ),
         ]
     if scenario.rules != "stream":
         done += [_route(scenario, index, hop) for hop in graph.hops]
     return done
 
 
-def _address_messages(
-    graph: Deployment, port: Port, index: int, prefix: str, neighbour: str
-) -> list[ApiMessage]:
+def _address_messages(index: int, prefix: str, neighbour: str, mac: str) -> list[ApiMessage]:
     """Messages that give an interface its address and its only neighbour."""
     entry = {
         "sw_if_index": index,
         "flags": STATIC_NEIGHBOUR,
-        "mac_address": port_mac(graph, port, 0),
+        "mac_address": mac,
         "ip_address": neighbour,
     }
     return [
@@ -301,16 +301,10 @@ GRE_TEB = 1
 TUNNEL_PLUGINS = {"vxlan": "vxlan", "gre": "gre", "geneve": "geneve"}
 
 
-def underlay_messages(scenario: Scenario, port: Port, index: int) -> list[ApiMessage]:
-    """Messages that give a tunnelled port its outer address and its only neighbour."""
-    prefix = f"{DUT_ADDRESS}/{PREFIX}"
-    return _address_messages(scenario.deployment, port, index, prefix, TESTER_ADDRESS)
-
-
-def tunnel_message(kind: str) -> ApiMessage:
+def tunnel_message(kind: str, end: TunnelEnd) -> ApiMessage:
     """The message that makes a tunnel's interface."""
     if kind == "gre":
-        ends: dict[str, Any] = {"src": DUT_ADDRESS, "dst": TESTER_ADDRESS, "outer_table_id": 0}
+        ends: dict[str, Any] = {"src": end.local, "dst": end.remote, "outer_table_id": 0}
         about = {"type": GRE_TEB, "mode": 0, "flags": 0, "session_id": 0, "instance": NO_INDEX}
         tunnel = {**about, **ends, "sw_if_index": NO_INDEX}
         return _message("gre_tunnel_add_del", is_add=True, tunnel=tunnel)
@@ -319,21 +313,20 @@ def tunnel_message(kind: str) -> ApiMessage:
         "mcast_sw_if_index": NO_INDEX,
         "encap_vrf_id": 0,
         "decap_next_index": NO_INDEX,
-        "vni": VNI,
+        "vni": end.vni,
     }
     if kind == "geneve":
-        ends = {"local_address": DUT_ADDRESS, "remote_address": TESTER_ADDRESS}
+        ends = {"local_address": end.local, "remote_address": end.remote}
         return _message("geneve_add_del_tunnel2", **common, **ends, l3_mode=False)
-    ends = {"src_address": DUT_ADDRESS, "dst_address": TESTER_ADDRESS, "instance": NO_INDEX}
+    ends = {"src_address": end.local, "dst_address": end.remote, "instance": NO_INDEX}
     udp = {"src_port": UDP_PORT["vxlan"], "dst_port": UDP_PORT["vxlan"]}
     return _message("vxlan_add_del_tunnel_v3", **common, **ends, **udp, is_l3=False)
 
 
-def make_tunnel(
-    api: VppApi, scenario: Scenario, port: Port, index: int
-) -> tuple[int, list[ApiMessage]]:
-    """Make the tunnel of a tunnelled port."""
-    sent = [*underlay_messages(scenario, port, index), tunnel_message(scenario.tunnel)]
+def make_tunnel(api: VppApi, kind: str, end: TunnelEnd, index: int) -> tuple[int, list[ApiMessage]]:
+    """Make a tunnel: outer address and only neighbour of the port below, and its interface."""
+    below = _address_messages(index, f"{end.local}/{end.prefix}", end.remote, end.peer_mac)
+    sent = [*below, tunnel_message(kind, end)]
     answers = [api.call(message, **fields) for message, fields in sent]
     made = int(answers[-1].sw_if_index)
     api.call("sw_interface_set_flags", sw_if_index=made, flags=ADMIN_UP)

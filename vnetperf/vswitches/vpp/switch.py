@@ -265,8 +265,10 @@ class Vpp(VSwitch):
             if scenario.rules == "stream":
                 self._route_flows()
         else:
-            for port in scenario.deployment.tunnelled:
-                self.tunnels[port], sent = forwarding.make_tunnel(api, scenario, port, index[port])
+            for end in scenario.tunnel_ends:
+                self.tunnels[end.port], sent = forwarding.make_tunnel(
+                    api, scenario.tunnel, end, index[end.port]
+                )
                 self.sent += sent
             self._send(forwarding.switch_messages(scenario, index | self.tunnels))
         self._arrange_queues()
