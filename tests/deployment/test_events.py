@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -260,3 +261,30 @@ def test_a_part_that_ends_in_the_wait_after_learning_frames_is_named_at_once(
     assert "the switch has ended" in result.failure
     assert result.wall_s is not None
     assert result.wall_s < 30
+
+
+@pytest.mark.parametrize(
+    ("received", "words"),
+    [
+        ((1, 0), "nothing came back from the external DUT their bridge on the way t1 to t0"),
+        ((0, 0), "on the way t0 to t1 and t1 to t0"),
+        ((1, 1), "not all came back from the external DUT their bridge"),
+    ],
+)
+def test_a_dut_without_counters_that_forwards_nothing_is_named_with_the_way(
+    received: tuple[int, int], words: str
+) -> None:
+    directions = tuple(
+        DirectionCounts(direction=n, intended=2, sent=2, refused=0, unsent=0, received=came)
+        for n, came in enumerate(received)
+    )
+    deployment = SimpleNamespace(
+        vswitch=SimpleNamespace(elsewhere=True, facts=lambda: {"name": "their bridge"}),
+        tester_ends=[SimpleNamespace(netdev=f"t{n}", wire=n) for n in (0, 1)],
+        generator=SimpleNamespace(links_down=lambda: ()),
+        plan=plan(scenario()),
+    )
+    result = TrialResult(directions=directions)
+    found = trial._path_error(cast("LiveDeployment", deployment), result, {})
+    assert words in str(found)
+    assert "[[external.ports]]" in found.cure
