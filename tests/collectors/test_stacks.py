@@ -150,6 +150,7 @@ def test_a_perf_that_is_not_permitted_is_told_by_its_own_words(
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+@pytest.mark.slow
 def test_perf_samples_a_thread_or_says_why_not(tmp_path: Path) -> None:
     busy = "import time\nend = time.time() + 8\nwhile time.time() < end: sum(range(1000))"
     with subprocess.Popen([sys.executable, "-c", busy]) as process:

@@ -303,3 +303,30 @@ def test_an_event_of_another_hosts_trial_has_the_counters_begin_anew() -> None:
     watch.began_anew = False
     trial.happen(*args, EventSpec(what="link phy1", at_s=0.0))
     assert not watch.began_anew
+
+
+@pytest.mark.parametrize(
+    ("received", "words"),
+    [
+        ((1, 0), "nothing came back from the external DUT their bridge on the way t1 to t0"),
+        ((0, 0), "on the way t0 to t1 and t1 to t0"),
+        ((1, 1), "not all came back from the external DUT their bridge"),
+    ],
+)
+def test_a_dut_without_counters_that_forwards_nothing_is_named_with_the_way(
+    received: tuple[int, int], words: str
+) -> None:
+    directions = tuple(
+        DirectionCounts(direction=n, intended=2, sent=2, refused=0, unsent=0, received=came)
+        for n, came in enumerate(received)
+    )
+    deployment = SimpleNamespace(
+        vswitch=SimpleNamespace(elsewhere=True, facts=lambda: {"name": "their bridge"}),
+        tester_ends=[SimpleNamespace(netdev=f"t{n}", wire=n) for n in (0, 1)],
+        generator=SimpleNamespace(links_down=lambda: ()),
+        plan=plan(scenario()),
+    )
+    result = TrialResult(directions=directions)
+    found = trial._path_error(cast("LiveDeployment", deployment), result, {})
+    assert words in str(found)
+    assert "[[external.ports]]" in found.cure

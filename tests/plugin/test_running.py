@@ -164,6 +164,7 @@ def test_a_dut_that_carries_nothing_fails_the_case(
     assert "no load met a loss ratio of 0" in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_be_started_is_told_in_each_case(site: Site) -> None:
     site.pytester.makeconftest(
         CONFTEST
@@ -355,6 +356,7 @@ def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
     assert not (site.path / "results").exists()
 
 
+@pytest.mark.slow
 def test_reports_that_cannot_be_written_are_a_message_and_the_trials_are_kept(site: Site) -> None:
     site.pytester.makeconftest(
         CONFTEST
@@ -443,6 +445,7 @@ def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
     assert "FOO" not in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.slow
 def test_a_wrong_option_with_workers_is_one_usage_error(site: Site) -> None:
     site.run("-k", "pvp_dpdk")
     for options, message in (

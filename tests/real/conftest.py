@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,21 +54,20 @@ def run_processes() -> dict[int, str]:
     return found
 
 
+def differences(before: snapshot.Snapshot, patience_s: float = 20.0) -> tuple[str, ...]:
+    """How the machine differs from before, after time for what comes and goes."""
+    deadline = time.monotonic() + patience_s
+    while (found := snapshot.compare_snapshots(before, machine())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
 @pytest.fixture
 def unchanged() -> Iterator[Callable[[], tuple[str, ...]]]:
     """Compare the machine with what it was; checked once more when the test ends."""
     before = machine()
-
-    def differences(patience_s: float = 20.0) -> tuple[str, ...]:
-        deadline = time.monotonic() + patience_s
-        while (
-            found := snapshot.compare_snapshots(before, machine())
-        ) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return found
-
-    yield differences
-    assert differences() == ()
+    yield lambda: differences(before)
+    assert differences(before) == ()
 
 
 @dataclass
@@ -77,11 +77,15 @@ class UserRun:
     Attributes:
         process: The running pytest.
         results: Folder of all its runs.
+        left: How the machine differs after it from before, where several tests share a run.
     """
 
     process: subprocess.Popen[str]
     results: Path
     output: str = field(default="")
+    left: tuple[str, ...] = ()
+    _read: list[dict[str, Any]] = field(default_factory=list)
+    _octets: int = 0
 
     def finish(self, timeout_s: float = 180.0) -> int:
         """Wait for its end; its output is kept."""
@@ -94,12 +98,17 @@ class UserRun:
         return content
 
     def records(self) -> list[dict[str, Any]]:
-        """Its trial log so far."""
+        """Its trial log so far. Only what is new is read: a test asks many times a second."""
         log = self.results / "latest/trials.jsonl"
         if not log.exists():
             return []
-        lines = log.read_text().split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        with log.open("rb") as file:
+            file.seek(self._octets)
+            lines = file.read().rpartition(b"\n")[0]
+        if lines:
+            self._read += map(json.loads, lines.split(b"\n"))
+            self._octets += len(lines) + 1
+        return list(self._read)
 
     def wait_for(
         self, what: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 180
@@ -115,10 +124,17 @@ class UserRun:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:
     """Start a run; what is left of it at the end of the test is killed."""
+    with starting_in(tmp_path) as begin:
+        yield begin
+
+
+@contextmanager
+def starting_in(folder: Path) -> Iterator[Callable[..., UserRun]]:
+    """The same for a block, with results below a folder."""
     runs: list[UserRun] = []
 
     def begin(*options: str, preset: str = "smoke") -> UserRun:
-        results = tmp_path / f"results{len(runs)}"
+        results = folder / f"results{len(runs)}"
         argv = [sys.executable, "-m", "pytest", "testcases", f"--preset={preset}"]
         argv += [f"--results-dir={results}", "-p", "no:cacheprovider", *options]
         # Settings of whoever runs the tests are not this user's.
@@ -135,11 +151,13 @@ def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:
         runs.append(UserRun(process, results))
         return runs[-1]
 
-    yield begin
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.finish()
+    try:
+        yield begin
+    finally:
+        for run in runs:
+            if run.process.poll() is None:
+                run.process.kill()
+                run.finish()
 
 
 def pids_of(word: str) -> list[int]:

@@ -172,6 +172,7 @@ def test_a_run_that_is_killed_leaves_no_container(
 
 
 @bridge
+@pytest.mark.daily  # users measure over two hosts with the same container
 def test_a_user_measures(start: Callable[..., UserRun], unchanged: Unchanged) -> None:
     run = start("-k", "pvp_bridge", f"--vnf={PLACE}", "--vnf-mode=bridge", "--frame-sizes=64")
     assert run.finish() == 0, run.output

@@ -1,79 +1,132 @@
-"""What is stopped, or flaps, in the middle of a measurement is named in the same trial."""
+"""Parts that are killed or stopped in the middle of a trial are named, and no result is theirs."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.real.conftest import UserRun, pids_of
-from tests.real.test_bad_luck import Start, Unchanged, agents, trials
+from tests.real.conftest import UserRun, differences, machine, pids_of, starting_in
+from tests.real.test_bad_luck import agents
 
-#: Longest time from a fault to its record in the log, seconds.
+#: Longest time from a part's stop to its record in the log, seconds.
 NOTICED_S = 10.0
+SIZES = (64, 128, 256, 512, 768, 1024, 1280, 1518)
 
 
-def is_logged(records: list[dict[str, Any]], words: str) -> bool:
-    return any(words in r.get("reason", "") for r in records if r["type"] == "trial")
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a part of a running deployment.
+
+    Attributes:
+        part: Of the command line of its process; "" for the agent.
+        number: The signal that its process gets.
+        words: In the reason of the result; {} is its process id.
+        verdict: Of the trial that has the reason; "" where the agent could log none.
+    """
+
+    part: str
+    number: signal.Signals
+    words: str
+    verdict: str = ""
 
 
-def notice(run: UserRun, act: Callable[[], None], words: str) -> float:
-    """Seconds from an act in the middle of a trial until the log has its cause."""
-    run.wait_for(lambda records: trials(records) >= 2)
-    act()
-    began = time.monotonic()
-    while not is_logged(run.records(), words):
-        assert time.monotonic() - began < NOTICED_S, run.finish() and run.output
-        assert run.process.poll() is None, run.finish() and run.output
-        time.sleep(0.02)
-    return time.monotonic() - began
+SWITCH, VNF, ENGINE, AGENT = "ovs-vswitchd-dpdk unix:", "dpdk-testpmd", "--rx-burst=", ""
+FAULTS = {
+    "vswitch killed": Fault(SWITCH, signal.SIGKILL, "ovs-vswitchd has ended"),
+    "vnf killed": Fault(VNF, signal.SIGKILL, "vnf0 (dpdk-testpmd) has ended"),
+    "engine killed": Fault(ENGINE, signal.SIGKILL, "ended by signal"),
+    "vswitch stopped": Fault(
+        SWITCH, signal.SIGSTOP, "ovs-vswitchd (pid {}) is stopped", "DUT_FAILED"
+    ),
+    "vnf stopped": Fault(
+        VNF, signal.SIGSTOP, "vnf0 (dpdk-testpmd) (pid {}) is stopped", "DUT_FAILED"
+    ),
+    "engine stopped": Fault(
+        ENGINE, signal.SIGSTOP, "the engine (pid {}) is stopped", "GENERATOR_LIMITED"
+    ),
+    "agent stopped": Fault(AGENT, signal.SIGSTOP, "the agent (pid {}) is stopped"),
+}
 
 
-@pytest.mark.parametrize(
-    ("victim", "words", "verdict"),
-    [
-        ("ovs-vswitchd-dpdk unix:", "ovs-vswitchd (pid {}) is stopped", "DUT_FAILED"),
-        ("dpdk-testpmd", "vnf0 (dpdk-testpmd) (pid {}) is stopped", "DUT_FAILED"),
-        ("--rx-burst=", "the engine (pid {}) is stopped", "GENERATOR_LIMITED"),
-    ],
-    ids=["vswitch", "vnf", "engine"],
-)
-def test_a_part_that_is_stopped_is_named_and_is_no_loss(
-    victim: str, words: str, verdict: str, start: Start, unchanged: Unchanged
-) -> None:
-    run = start("-k", "pvp_dpdk", "--frame-sizes=64")
-    stopped: list[int] = []
+@dataclass
+class Struck:
+    """One run of several cases: a fault in each, and none in the last.
 
-    def stop() -> None:
-        stopped.extend(pids_of(victim))
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+    Attributes:
+        run: The run, ended.
+        pids: Fault -> the process that it struck.
+        noticed_s: Fault -> seconds until the log had its cause, where a trial has one.
+    """
 
-    notice(run, stop, "is stopped")
-    assert run.finish() == 1
-    assert "Traceback" not in run.output
-    (found,) = [r for r in run.records() if r["type"] == "trial" and "is stopped" in r["reason"]]
-    assert words.format(stopped[0]) in found["reason"]
-    assert found["verdict"] == verdict
-    lost = [r["result"]["directions"] for r in run.records() if r["type"] == "trial"]
-    assert all(d["received"] for directions in lost for d in directions)  # none lost everything
-    (result,) = run.json()["results"]
-    assert result["status"] == "not measured"
-    assert unchanged() == ()
+    run: UserRun
+    pids: dict[str, int] = field(default_factory=dict)
+    noticed_s: dict[str, float] = field(default_factory=dict)
+
+    def trials(self, size: int) -> list[dict[str, Any]]:
+        """Trials of a case so far, with those of its calibration."""
+        found = (r for r in self.run.records() if r["type"] == "trial")
+        return [r for r in found if r["spec"]["frame_size"] == size]
+
+    def named(self, name: str, size: int) -> list[dict[str, Any]]:
+        """Trials of a case that have a fault as their reason."""
+        words = FAULTS[name].words.format(self.pids[name])
+        return [trial for trial in self.trials(size) if words in trial["reason"]]
+
+    def strike(self, name: str, size: int) -> None:
+        """Send a fault's signal in the middle of a case."""
+        fault = FAULTS[name]
+        self.run.wait_for(lambda _: len(self.trials(size)) >= 2)
+        found = pids_of(fault.part) if fault.part else agents(self.run.process.pid)
+        assert found, name
+        self.pids[name] = found[0]
+        for pid in found:
+            os.kill(pid, fault.number)
+        began = time.monotonic()
+        while fault.verdict and not self.named(name, size):
+            assert time.monotonic() - began < 10 * NOTICED_S, name
+            assert self.run.process.poll() is None, self.run.finish() and self.run.output
+            time.sleep(0.02)
+        self.noticed_s[name] = time.monotonic() - began
 
 
-def test_an_agent_that_is_stopped_is_named_and_ended(start: Start, unchanged: Unchanged) -> None:
-    run = start("-k", "pvp_dpdk", "--frame-sizes=64,1518")
-    run.wait_for(lambda records: trials(records) >= 2)
-    (agent,) = agents(run.process.pid)
-    os.kill(agent, signal.SIGSTOP)
-    assert run.finish() == 1
-    first, second = run.json()["results"]
-    assert f"the agent (pid {agent}) is stopped" in first["why"], run.output
-    assert second["status"] == "measured", run.output  # the next case was deployed anew
-    assert "Traceback" not in run.output
-    assert unchanged() == ()
+@pytest.fixture(scope="module")
+def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
+    folder = tmp_path_factory.mktemp("struck")
+    before = machine()
+    with starting_in(folder) as start:
+        sizes = ",".join(map(str, SIZES))
+        found = Struck(start("-k", "pvp_dpdk", f"--frame-sizes={sizes}"))
+        for name, size in zip(FAULTS, SIZES, strict=False):
+            found.strike(name, size)
+        assert found.run.finish() == 1, found.run.output
+        found.run.left = differences(before)
+        yield found
+
+
+@pytest.mark.parametrize(("name", "size"), list(zip(FAULTS, SIZES, strict=False)), ids=FAULTS)
+def test_a_fault_in_a_trial_is_named_and_is_no_number(name: str, size: int, struck: Struck) -> None:
+    fault = FAULTS[name]
+    words = fault.words.format(struck.pids[name])
+    (result,) = [r for r in struck.run.json()["results"] if r["frame_size"] == size]
+    assert result["status"] == "not measured", struck.run.output
+    assert words in result["why"]
+    if fault.verdict:
+        (trial,) = struck.named(name, size)
+        assert trial["verdict"] == fault.verdict
+        assert struck.noticed_s[name] < NOTICED_S
+    if fault.number is signal.SIGSTOP:  # it is no loss either: in no trial did all get lost
+        counted = [t["result"]["directions"] for t in struck.trials(size)]
+        assert all(d["received"] for directions in counted for d in directions)
+
+
+def test_the_case_after_a_fault_is_deployed_anew_and_measured(struck: Struck) -> None:
+    (last,) = [r for r in struck.run.json()["results"] if r["frame_size"] == SIZES[-1]]
+    assert last["status"] == "measured", struck.run.output
+    assert struck.run.left == ()
+    assert "Traceback" not in struck.run.output

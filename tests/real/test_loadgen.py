@@ -132,6 +132,7 @@ def test_a_router_finds_the_tester_by_itself(
     assert sum("lladdr 02:76:65" in line for line in found.splitlines()) == 2, found
 
 
+@pytest.mark.daily  # the other half of the test above, and waits for answers that do not come
 def test_without_answers_it_finds_nobody(
     machine: Machine, router: tuple[tuple[WireEnd, WireEnd], tuple[str, str]]
 ) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jsonschema
 import pytest
 from scapy.utils import RawPcapReader
 
-from tests.real.conftest import UserRun
+from tests.real.conftest import UserRun, differences, machine, starting_in
 from vnetperf.cli import main
 from vnetperf.report.schema import results_schema
 
@@ -16,32 +18,46 @@ Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 
 
+@pytest.fixture(scope="module")
+def pvp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserRun]:
+    """One run of a user's, with captures, for all that is to be seen in one."""
+    before = machine()
+    with starting_in(tmp_path_factory.mktemp("pvp")) as start:
+        run = start("-k", "pvp_dpdk", "--frame-sizes=64,1518", "--pcap=10")
+        assert run.finish() == 0, run.output
+        run.left = differences(before)
+        yield run
+
+
+def test_throughput(pvp: UserRun) -> None:
+    assert pvp.left == ()
+    numbers_hold_together(pvp, "pvp_dpdk")
+
+
+@pytest.mark.daily
 @pytest.mark.parametrize(
     ("scenario", "options"),
     [
-        ("pvp_dpdk", ["--frame-sizes=64,1518"]),
-        pytest.param("phy2phy_dpdk", ["--frame-sizes=64"], marks=pytest.mark.daily),
-        pytest.param("pvvp_dpdk", ["--frame-sizes=512"], marks=pytest.mark.daily),
-        pytest.param("pvpv_dpdk", ["--frame-sizes=64", "--vnfs=3"], marks=pytest.mark.daily),
-        pytest.param("pvp_dpdk", ["--frame-sizes=64", "--wire=veth"], marks=pytest.mark.daily),
-        pytest.param(
-            "pvp_dpdk",
-            ["--frame-sizes=128", "--vnf-mode=macswap", "--traffic=multi-flow"],
-            marks=pytest.mark.daily,
-        ),
-        pytest.param(
-            "phy2phy_dpdk",
-            ["--frame-sizes=256", "--traffic=unidirectional"],
-            marks=pytest.mark.daily,
-        ),
+        ("phy2phy_dpdk", ["--frame-sizes=64"]),
+        ("pvvp_dpdk", ["--frame-sizes=512"]),
+        ("pvpv_dpdk", ["--frame-sizes=64", "--vnfs=3"]),
+        ("pvp_dpdk", ["--frame-sizes=64", "--wire=veth"]),
+        ("pvp_dpdk", ["--frame-sizes=128", "--vnf-mode=macswap", "--traffic=multi-flow"]),
+        ("phy2phy_dpdk", ["--frame-sizes=256", "--traffic=unidirectional"]),
     ],
-    ids=["pvp", "phy2phy", "pvvp", "pvpv-3", "pvp-veth", "pvp-macswap-flows", "one-way"],
+    ids=["phy2phy", "pvvp", "pvpv-3", "pvp-veth", "pvp-macswap-flows", "one-way"],
 )
-def test_throughput(scenario: str, options: list[str], start: Start, unchanged: Unchanged) -> None:
+def test_throughput_of_others(
+    scenario: str, options: list[str], start: Start, unchanged: Unchanged
+) -> None:
     run = start("-k", scenario, *options)
-    status = run.finish()
-    assert status == 0, run.output
+    assert run.finish() == 0, run.output
     assert unchanged() == ()
+    numbers_hold_together(run, scenario)
+
+
+def numbers_hold_together(run: UserRun, scenario: str) -> None:
+    """Bounds, deviations and limits of throughput results, by the schema of results."""
     results = run.json()
     jsonschema.validate(results, results_schema())
     assert not results["benchmark"]
@@ -61,11 +77,9 @@ def test_throughput(scenario: str, options: list[str], start: Start, unchanged: 
     assert "NOT A BENCHMARK" in text.splitlines()[0] + text[:600]
 
 
-def test_counters_of_every_hop_account_for_the_frames(start: Start, unchanged: Unchanged) -> None:
-    run = start("-k", "pvp_dpdk", "--frame-sizes=64", "--pcap=10")
-    assert run.finish() == 0, run.output
-    assert captured(run) == 10
-    trials = [r for r in run.records() if r["type"] == "trial" and r["verdict"] == "VALID"]
+def test_counters_of_every_hop_account_for_the_frames(pvp: UserRun) -> None:
+    assert captured(pvp) == 10
+    trials = [r for r in pvp.records() if r["type"] == "trial" and r["verdict"] == "VALID"]
     assert trials
     for trial in trials:
         hops = {hop["port"]: hop for hop in trial["result"]["hops"]}
@@ -96,7 +110,7 @@ def captured(run: UserRun) -> int:
         for name in trial["captures"]:
             with RawPcapReader(str(run.results / "latest" / name)) as packets:
                 octets = [frame for frame, _ in packets]
-            assert {len(frame) for frame in octets} == {60}
+            assert {len(frame) for frame in octets} == {trial["spec"]["frame_size"] - 4}
             assert all(frame[-18:-15] == b"VNP" for frame in octets)
             counts.add(len(octets))
     (count,) = counts
@@ -104,10 +118,15 @@ def captured(run: UserRun) -> int:
     return count
 
 
-def test_the_reports_come_from_the_log_alone(start: Start) -> None:
-    run = start("-k", "phy2phy_dpdk", "--frame-sizes=64")
-    assert run.finish() == 0, run.output
-    folder = run.results / "latest"
+def test_a_log_has_no_escape_codes(pvp: UserRun) -> None:
+    assert "\x1b" not in pvp.output
+    lines = [line for line in pvp.output.splitlines() if "vnetperf:" in line]
+    assert len(lines) <= 4, "a line or two before the first case, and one for each"
+
+
+def test_the_reports_come_from_the_log_alone(pvp: UserRun, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(pvp.results / "latest", folder)
     before = (folder / "results.json").read_text()
     for name in ("results.json", "report.md", "report.html", "junit.xml"):
         (folder / name).unlink()

@@ -94,6 +94,7 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
             PRIVSEP.rmdir()
 
 
+@pytest.mark.daily  # two whole runs: that a call gets through, and how quickly, is in every merge
 def test_a_run_over_ssh_has_the_form_of_a_local_one(
     start: Start, sshd: Sshd, unchanged: Unchanged
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a user sees on a terminal while a run goes on, and what a CI log keeps."""
+"""What a user sees on a terminal while a run goes on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 import pty
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.real.conftest import TOP, UserRun
+from tests.real.conftest import TOP
 
 
 def test_progress_is_live_on_a_terminal(tmp_path: Path, unchanged: object) -> None:
@@ -35,10 +34,3 @@ def test_progress_is_live_on_a_terminal(tmp_path: Path, unchanged: object) -> No
     assert "per direction" in text
     assert re.search(r"now [0-9.]+ [kM]?fps sent, [0-9.]+ [kM]?fps received, ", text)
     assert "vnetperf results" in text
-
-
-def test_a_log_has_no_escape_codes(start: Callable[..., UserRun]) -> None:
-    run = start("-k", "phy2phy_dpdk", "--frame-sizes=64")
-    assert run.finish() == 0, run.output
-    assert "\x1b" not in run.output
-    assert len([line for line in run.output.splitlines() if "vnetperf:" in line]) <= 3

@@ -68,9 +68,10 @@ def on_time(deployment: LiveDeployment, trial: TrialSpec) -> TrialResult:
     ("scenario", "wire"),
     [
         ("phy2phy_testpmd", "memif"),
-        pytest.param("phy2phy_testpmd", "veth", marks=pytest.mark.daily),
+        ("phy2phy_testpmd", "veth"),
     ],
 )
+@pytest.mark.daily  # every frame of every profile is compared with Scapy's in the fast lane
 def test_every_profile_crosses_a_switch(scenario: str, wire: str, unchanged: Unchanged) -> None:
     with deployed(scenario, wire=wire) as deployment:
         for name in available("traffic"):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
@@ -337,17 +337,20 @@ def parametrize(
     only = definition.get_closest_marker("deployments")
     selects = keyword_filter(definition)
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
-    params = []
-    for scenario in scenarios_meant(metafunc.config):
-        deployment = split_id(scenario)[0]
-        if deployment not in only.args if only is not None else deployment in ACROSS:
-            continue  # those of endpoints are named by tests of endpoints
-        for (variant, marks), number in product(variants, rounds):
-            one = Selected(scenario, variant, number)
-            ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)
-            others = (one.keyword, *(mark.name for mark in marks))
-            if any(selects((name, *others)) for name in ids):
-                params.append(pytest.param(one, id=one.in_test_id, marks=marks))
+
+    def selectable() -> Iterator[Any]:
+        for scenario in scenarios_meant(metafunc.config):
+            deployment = split_id(scenario)[0]
+            if deployment not in only.args if only is not None else deployment in ACROSS:
+                continue  # those of endpoints are named by tests of endpoints
+            for (variant, marks), number in product(variants, rounds):
+                one = Selected(scenario, variant, number)
+                ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)
+                others = (one.keyword, *(mark.name for mark in marks))
+                if any(selects((name, *others)) for name in ids):
+                    yield pytest.param(one, id=one.in_test_id, marks=marks)
+
+    params = list(selectable() if runs else islice(selectable(), 1))
     made = params if runs and params else [pytest.param(None, id="")]
     metafunc.parametrize("bench", made, indirect=True, scope="session")
     for fixture, values in sizes.items():
