@@ -319,34 +319,49 @@ def pause(controller: Controller, draw: random.Random) -> None:
     os.kill(controller.pid, signal.SIGCONT)
 
 
+def at_once(controller: Controller, act: Callable[[list[str]], None]) -> None:
+    """Do something to the veths of a run, in its namespace, whatever else the machine does."""
+    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
+
+    def body() -> None:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        names = [link.name for link in links.links() if link.kind == "veth"]
+        controller.acted = time.monotonic()
+        act(names)
+
+    run_in(netns, body)
+
+
 def flap(controller: Controller, draw: random.Random) -> None:
     """Take a link of the run's namespace down and up again."""
-    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
-    name = draw.choice([link.name for link in links.links(netns) if link.kind == "veth"])
-    links.set_up(name, up=False, netns=netns)
-    controller.acted = time.monotonic()
-    time.sleep(draw.uniform(0.02, 0.2))
-    with suppress(HostError):  # the trial has ended of the first, and everything was taken away
-        links.set_up(name, up=True, netns=netns)
+
+    def act(names: list[str]) -> None:
+        name = draw.choice(names)
+        links.set_up(name, up=False)
+        time.sleep(draw.uniform(0.02, 0.2))
+        with suppress(HostError):  # the trial has ended of the first, and it was taken away
+            links.set_up(name, up=True)
+
+    at_once(controller, act)
 
 
 def overflow(controller: Controller, _: random.Random) -> None:
     """Fill the ring of a tester's port from the DUT's end while the engine stands still."""
-    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
-    # Wires end with t0, d0, t1, d1.
-    name = next(link.name for link in links.links(netns) if link.name.endswith("d0"))
+    engines = pids_of("engine", controller.run)
 
-    def flood() -> None:
+    def act(names: list[str]) -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-            raw.bind((name, 0))
-            send(controller, "engine", signal.SIGSTOP)
-            until = time.monotonic() + FLOOD_S
-            while time.monotonic() < until:
-                for _ in range(100):
-                    raw.send(bytes(60))
-            send(controller, "engine", signal.SIGCONT)
+            # Wires end with t0, d0, t1, d1.
+            raw.bind((next(name for name in names if name.endswith("d0")), 0))
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for pid in engines:
+                    os.kill(pid, number)
+                until = time.monotonic() + FLOOD_S
+                while number == signal.SIGSTOP and time.monotonic() < until:
+                    for _ in range(100):
+                        raw.send(bytes(60))
 
-    run_in(netns, flood)
+    at_once(controller, act)
 
 
 def fill(folder: Path) -> None:
