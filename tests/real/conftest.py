@@ -117,9 +117,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:
     """Start a run; what is left of it at the end of the test is killed."""
     runs: list[UserRun] = []
 
-    def begin(*options: str, preset: str = "smoke") -> UserRun:
+    def begin(*options: str, preset: str = "smoke", path: str = "testcases") -> UserRun:
         results = tmp_path / f"results{len(runs)}"
-        argv = [sys.executable, "-m", "pytest", "testcases", f"--preset={preset}"]
+        argv = [sys.executable, "-m", "pytest", path, f"--preset={preset}"]
         argv += [f"--results-dir={results}", "-p", "no:cacheprovider", *options]
         # Settings of whoever runs the tests are not this user's.
         plain = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
