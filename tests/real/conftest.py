@@ -133,9 +133,9 @@ def starting_in(folder: Path) -> Iterator[Callable[..., UserRun]]:
     """The same for a block, with results below a folder."""
     runs: list[UserRun] = []
 
-    def begin(*options: str, preset: str = "smoke") -> UserRun:
+    def begin(*options: str, preset: str = "smoke", path: str = "testcases") -> UserRun:
         results = folder / f"results{len(runs)}"
-        argv = [sys.executable, "-m", "pytest", "testcases", f"--preset={preset}"]
+        argv = [sys.executable, "-m", "pytest", path, f"--preset={preset}"]
         argv += [f"--results-dir={results}", "-p", "no:cacheprovider", *options]
         # Settings of whoever runs the tests are not this user's.
         plain = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}

@@ -194,7 +194,7 @@ def test_sockets_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged)
     run = start(
         *("-k", *cases, *TWO_HOSTS[:1]),
         *("--instances=2", "--endpoint-tool=iperf3"),
-        "testcases/test_endpoints.py",
+        path="testcases/test_endpoints.py",
     )
     assert run.finish(120) == 0, run.output
     assert unchanged() == ()
@@ -215,7 +215,7 @@ def test_a_host_that_is_killed_while_sockets_talk_is_named(
     run = start(
         *("-k", "p2c2p_bridge and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
         *("--message-sizes=1024", "--endpoint-tool=iperf3"),
-        "testcases/test_endpoints.py",
+        path="testcases/test_endpoints.py",
     )
     run.wait_for(lambda records: any(record["type"] == "scenario" for record in records))
     os.kill(owner("west"), signal.SIGKILL)
