@@ -279,8 +279,7 @@ class LiveDeployment:
                 else _required(ends[end][0], end)
                 for number, end in enumerate(graph.ends)
             )
-            log.info("connecting %s", scenario.generator)
-            self.generator.connect(self._tester_ends)
+            self._connect_tester()
         for core in self._mobile_cores():
             core.tester_ends = self._tester_ends
         if self.plan.has_dut:
@@ -289,6 +288,11 @@ class LiveDeployment:
             self._connect()
         elif self.plan.has_tester:
             self.slices = self._cut_slices()
+
+    def _connect_tester(self) -> None:
+        if self.plan.sends_frames:
+            log.info("connecting %s", self.plan.scenario.generator)
+            self.generator.connect(self._tester_ends)
 
     def _ends_at(
         self, port: PhyPort, cables: Mapping[int, str]
@@ -409,7 +413,7 @@ class LiveDeployment:
         if self.plan.has_dut:
             found["vswitch"] = self.vswitch.facts()
             found["vnfs"] = [vnf.facts() for vnf in self.vnfs]
-        if self.plan.has_tester:
+        if self.plan.sends_frames:
             found["generator"] = self.generator.facts()
         return found | {
             "wire": self.plan.wire,
@@ -458,7 +462,7 @@ class LiveDeployment:
         except (DutError, HostError, GeneratorError) as error:
             raise self.cause(error) from None
         finally:
-            self.generator.connect(self._tester_ends)
+            self._connect_tester()
             self.slices = self._cut_slices()
 
     def cause(self, error: VnetperfError) -> VnetperfError:

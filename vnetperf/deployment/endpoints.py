@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
@@ -28,6 +29,7 @@ PREFIX_LENGTH = 15
 INSIDE_ADDRESS = "198.18.255.254"
 #: Kinds of wire and attachment whose end is an interface that a namespace can take.
 MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan")
+LOOPBACK = "lo"
 #: Namespaces stay until the run ends: those of one call are not those of the next.
 _NUMBERS = count()
 
@@ -99,13 +101,19 @@ def _endpoint_at(
     cpus: tuple[int, ...],
 ) -> Iterator[Endpoint]:
     end, streams = ends[number], _streams(scenario)
-    if end.netdev is None or end.kind not in MOVABLE_WIRES:
+    if end.netdev is None or not (end.netns or end.kind in MOVABLE_WIRES):
         raise CapabilityError(
             f"an endpoint takes an interface of the kernel at port {number}; there is a {end.kind}",
             where="endpoints",
             cure="--wire veth, on a vSwitch that takes them",
         )
     sent, received = streams[number], streams[1 - number]
+    if end.netns is not None:  # it stays where it is, with whatever else is there
+        container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
+        container.enter(Path(end.netns))
+        _set_address(container, sent.ipv4_src, end.netdev)
+        yield Endpoint(f"host's namespace at port {number}", container, sent.ipv4_src, end.netdev)
+        return
     # Where nobody writes addresses anew, frames come with those that the other end sent them to.
     rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
     mac = sent.eth_src if rewritten else received.eth_dst
@@ -114,17 +122,21 @@ def _endpoint_at(
     container.create(cpuset=False)
     try:
         container.take(end.netdev, mac=mac)
-        container.run(
-            ["ip", "address", "replace", f"{sent.ipv4_src}/{PREFIX_LENGTH}", "dev", end.netdev]
-        )
+        _set_address(container, sent.ipv4_src, end.netdev)
         yield Endpoint(f"namespace at port {number}", container, sent.ipv4_src, end.netdev)
     finally:
         container.give_back()
         machine.set_link(end.netdev, mac=before)
 
 
+def _set_address(container: Container, address: str, netdev: str) -> None:
+    container.run(f"ip address replace {address}/{PREFIX_LENGTH} dev {netdev}".split())
+
+
 def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:
-    """Set the address of a peer, so that no ARP request is sent."""
+    """Set the address of a peer, so that no ARP request is sent; a host knows its own."""
+    if end.netdev == LOOPBACK:
+        return
     line = f"ip neigh replace {peer} lladdr {mac} dev {end.netdev} nud permanent"
     end.place.run(line.split())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from vnetperf.model.deployment import (
     dut_mac,
     vnf_mac,
 )
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
@@ -25,6 +24,7 @@ from vnetperf.model.trial import HopCounters
 from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
+LOOPBACK = "lo"
 #: Addresses of pods, by number: those of the traffic (RFC 2544 appendix C.2.2).
 POD_ADDRESS = "198.{}.0.1"
 
@@ -71,7 +71,8 @@ class PodNetwork(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._network = self.network(machine, plan)
-        self._hosts: list[PodHost] = []
+        self._hosts = [PodHost(machine, number) for number in (0, 1)]
+        self._made = False
         self._ports: dict[VnfPort, PodPort] = {}
 
     @classmethod
@@ -86,10 +87,13 @@ class PodNetwork(VSwitch):
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the network from carrying the scenario here."""
         can = cls.network.capabilities
-        if scenario.pod_hosts not in can.places:
+        place = scenario.pod_hosts
+        if place not in can.places:
+            return f"network {cls.name} has no pods on the {place} host; --hosts {can.places[0]}"
+        if place not in can.frames and not scenario.sockets:
             return (
-                f"two pods on the {scenario.pod_hosts} host have no ports of their own on network "
-                f"{cls.name}; choose --hosts {can.places[0]}"
+                f"pods on the {place} host have no ports of their own on network {cls.name}, and "
+                f"frames need them; choose --hosts {can.frames[0]}, or testcases/test_endpoints.py"
             )
         if scenario.routed and scenario.pod_hosts not in can.routed:
             return (
@@ -118,8 +122,8 @@ class PodNetwork(VSwitch):
 
     def start(self) -> None:
         """Make the hosts, and what each that has pods has of the network."""
-        if not self._hosts:
-            self._hosts = [PodHost(self.machine, number) for number in (0, 1)]
+        if not self._made:
+            self._made = True
             for host in self._hosts:
                 host.create()
             mtu = self.plan.scenario.mtu
@@ -136,8 +140,14 @@ class PodNetwork(VSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """Where a pod's interface will be."""
         self.check_kind(kind)
-        netdev = self._network.netdev(port.vnf)
-        return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
+        if self._network.has_ports:
+            netdev = self._network.netdev(port.vnf)
+            return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
+        netns = str(self._host_of(port).netns)
+        return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
+
+    def _host_of(self, port: VnfPort) -> PodHost:
+        return self._hosts[_host_of(self.plan.scenario, port)]
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Give a pod its interface."""
@@ -149,8 +159,7 @@ class PodNetwork(VSwitch):
             address=_address(port),
             gateway_mac=dut_mac(port),
         )
-        host = self._hosts[_host_of(self.plan.scenario, port)]
-        self._ports[port] = self._network.attach(host, pod)
+        self._ports[port] = self._network.attach(self._host_of(port), pod)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Let the pods reach each other."""
@@ -202,12 +211,9 @@ class PodNetwork(VSwitch):
         }
 
     def stop(self) -> None:
-        """Take the pods' interfaces and the network away; the hosts stay until the run ends."""
-        for given in self._ports.values():
-            with suppress(HostError):  # it is gone already
-                self._network.detach(self._hosts[given.host], given)
+        """Take the network away; hosts and pods' interfaces stay until the run ends."""
         self._ports = {}
-        if self._hosts:
+        if self._made:
             self._network.stop(self._hosts)
 
 

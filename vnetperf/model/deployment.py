@@ -62,6 +62,7 @@ class WireEnd(Frozen):
         driver: Driver the PCI device is bound to: "vfio-pci", "uio_pci_generic", or the kernel's.
         mac: Address that frames for the port carry, where it has one of its own.
         queues: Queue pairs.
+        netns: Network namespace of the interface, where that is not the run's.
     """
 
     wire: int
@@ -74,6 +75,7 @@ class WireEnd(Frozen):
     driver: str | None = None
     mac: str | None = None
     queues: int = 1
+    netns: str | None = None
 
 
 class Attachment(Frozen):
@@ -93,6 +95,7 @@ class Attachment(Frozen):
             IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
         mac: MAC address of the VNF's port.
         peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
+        netns: Network namespace of the interface, where that is not the run's.
     """
 
     port: VnfPort
@@ -106,6 +109,7 @@ class Attachment(Frozen):
     multi_queue: bool = True
     mac: str | None = None
     peer_mac: str | None = None
+    netns: str | None = None
 
     def require(self, what: Literal["socket", "netdev", "pci"]) -> str:
         """A field that plugging in requires.
@@ -136,7 +140,7 @@ class Attachment(Frozen):
         role: Literal["server", "client"] | None = None
         if self.socket is not None:
             role = "server" if self.vnf_is_server else "client"
-        same = {"kind", "socket", "netdev", "pci", "driver", "mac", "queues"}
+        same = {"kind", "socket", "netdev", "pci", "driver", "mac", "queues", "netns"}
         return WireEnd(wire=number, side="tester", role=role, **self.model_dump(include=same))
 
 

@@ -730,8 +730,21 @@ class Transfers(Frozen):
 
     Attributes:
         scenario: "vepc_bridge", "phy2phy_dpdk,endpoints".
-        transfers: In the order in which they were run.
+        transfers: In the order in which they were run; of repeated ones the last.
+        earlier: Those that were repeated, in the order in which they were run.
     """
 
     scenario: str
     transfers: tuple[Transfer, ...]
+    earlier: tuple[Transfer, ...] = ()
+
+    def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
+        """A transfer in all rounds.
+
+        Args:
+            transfer: One of `transfers`.
+
+        Returns:
+            In the order in which they were run, the transfer itself last.
+        """
+        return (*(one for one in self.earlier if one.spec == transfer.spec), transfer)

@@ -19,14 +19,15 @@ from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
-from vnetperf.model.errors import DutError
-from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, PodHosts
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, PodHosts
 from vnetperf.model.trial import HopCounters
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
 #: What VXLAN adds to a frame, octets: outer Ethernet, IPv4, UDP and VXLAN headers (RFC 7348).
 VXLAN_OCTETS = 50
+#: Largest frame in VXLAN over a link of the usual MTU.
+VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
 #: Prefix length of a pod's own network, and of the link between hosts.
 POD_PREFIX, LINK_PREFIX = 16, 24
 #: Hosts on their link (TEST-NET-1, RFC 5737).
@@ -49,6 +50,8 @@ class NetworkCapabilities(Frozen):
     Attributes:
         port: What a pod is given: one end of a veth pair, a macvlan, or the host's own interface.
         places: Where the second of two pods may be.
+        frames: Where pods have ports of their own, so that a tester can send frames between them;
+            elsewhere they have the loopback interface of their host.
         routed: Where packets are routed between two pods: frames are then addressed to a gateway,
             and have a TTL less by one or more.
         overhead: Octets that frames between hosts are longer by.
@@ -59,6 +62,7 @@ class NetworkCapabilities(Frozen):
 
     port: Literal["veth", "macvlan", "host"]
     places: tuple[PodHosts, ...] = ("same", "other")
+    frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
     overhead: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
@@ -196,7 +200,7 @@ class PodHost:
         self.change(
             f"route {network} via {gateway}",
             lambda route: route.route(
-                "add", dst=network, gateway=gateway, oif=index, flags=RTNH_F_ONLINK
+                "replace", dst=network, gateway=gateway, oif=index, flags=RTNH_F_ONLINK
             ),
         )
 
@@ -227,7 +231,10 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
 
 
 class Network(Backend):
-    """A container network of one deployment. After `stop`, `prepare` begins anew.
+    """A container network of one deployment.
+
+    After `stop` pods keep their interfaces, since programs in them have them open; `prepare` begins
+    anew, and `attach` plugs in what is there.
 
     Attributes:
         capabilities: What it can do.
@@ -246,6 +253,11 @@ class Network(Backend):
     def routes(self) -> bool:
         """Whether it routes between the pods."""
         return self.place in self.capabilities.routed
+
+    @property
+    def has_ports(self) -> bool:
+        """Whether pods have ports of their own."""
+        return self.place in self.capabilities.frames
 
     @property
     def offloads(self) -> bool:
@@ -294,6 +306,17 @@ class Network(Backend):
             VnetperfError: When the kernel refuses.
         """
 
+    def is_there(self, pod: Pod) -> bool:
+        """Whether a pod has its interface, of before the network was stopped.
+
+        Args:
+            pod: The pod.
+
+        Returns:
+            True when there is nothing to be made.
+        """
+        return pod.netdev in self.machine.link_statistics()
+
     @abstractmethod
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Let pods of all hosts reach each other.
@@ -339,6 +362,7 @@ class Network(Backend):
             "version": f"Linux {platform.release()}",
             "launch line": "none: it is in the kernel",
             "path between hosts": self.path,
+            "baseline": self.capabilities.port == "host",
             "MTU of pods": self.mtu,
             "MTU between hosts": self.plan.scenario.mtu,
             "offloads": "on" if self.offloads else "off",
@@ -375,13 +399,14 @@ class Network(Backend):
         """
         self.machine.load_module("veth")
         far = f"veth{pod.port.vnf}"
-        links.create_veth(
-            self.machine.journal,
-            (pod.netdev, far),
-            netns=(self.machine.netns, host.netns),
-            mtu=self.mtu,
-            offloads=self.offloads,
-        )
+        if not self.is_there(pod):
+            links.create_veth(
+                self.machine.journal,
+                (pod.netdev, far),
+                netns=(self.machine.netns, host.netns),
+                mtu=self.mtu,
+                offloads=self.offloads,
+            )
         self.machine.set_link(pod.netdev, mac=pod.mac)
         if mac:
             links.set_address(far, mac, netns=host.netns)
@@ -413,32 +438,3 @@ class Network(Backend):
             Those that are not on it.
         """
         return [port for port in ports if port.host != host.number]
-
-
-def frame_size_of(mtu: int) -> int:
-    """Largest frame of an MTU.
-
-    Args:
-        mtu: Octets without Ethernet header and FCS.
-
-    Returns:
-        Octets including FCS.
-    """
-    return mtu + ETHERNET_OCTETS
-
-
-#: Largest frame in VXLAN over a link of the usual MTU.
-VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
-
-
-def missing_interface(host: PodHost, name: str) -> DutError:
-    """The error of an interface that is gone.
-
-    Args:
-        host: Where it was.
-        name: Its name.
-
-    Returns:
-        The error, to be raised.
-    """
-    return DutError(f"{name} is gone", where=f"host {host.number} of pods")

@@ -29,6 +29,9 @@ class MacvlanNetwork(Network):
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A macvlan, made at its host and moved to the pod as a runtime does."""
+        port = PodPort(pod=pod, host=host.number, kind="macvlan", mtu=self.mtu)
+        if self.is_there(pod):
+            return port
         options = {
             "link": host.index(host.uplink),
             "macvlan_mode": "bridge",
@@ -37,7 +40,7 @@ class MacvlanNetwork(Network):
         links.create_link(self.machine.journal, pod.netdev, "macvlan", netns=host.netns, **options)
         links.move(pod.netdev, self.machine.netns, netns=host.netns)
         links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
-        return PodPort(pod=pod, host=host.number, kind="macvlan", mtu=self.mtu)
+        return port
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """The hosts' link is one broadcast domain."""

@@ -715,9 +715,12 @@ def html_report(results: RunResults) -> str:
         "attach": transfers.attach_table(results),
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
+        "networks": transfers.networks_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     quality = _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False)
+    of_pods = _strip("", [*transfers.network_plots(results)], legend=False)
+    strips = {"transport": [quality] if quality else [], "networks": [of_pods] if of_pods else []}
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
@@ -743,7 +746,7 @@ def html_report(results: RunResults) -> str:
         pictures=pictures(results),
         groups=views,
         user_tables=user_tables,
-        user_strips={"transport": [quality]} if quality else {},
+        user_strips=strips,
         identity=list(run_tables.identity(results).texts),
         ledger=ledger,
         environment=_environment(results),
