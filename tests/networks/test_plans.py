@@ -10,10 +10,11 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import PODS, VnfPort, dut_mac, make_deployment, vnf_mac
-from vnetperf.model.errors import CapabilityError, FrameSizeError
+from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
@@ -95,8 +96,10 @@ def test_frames_longer_than_a_tunnel_carries_are_refused() -> None:
 
 
 def test_pods_of_one_host_on_its_own_network_have_sockets_and_no_frames() -> None:
-    with pytest.raises(CapabilityError, match=r"no ports of their own.*--hosts other"):
-        planned("host", hosts="same")
+    frames = planned("host", hosts="same")
+    assert "no ports of their own" in frames.commands["frames"]
+    with pytest.raises(NoResultError, match=r"no ports of their own.*--hosts other"):
+        LiveDeployment.deploy(frames, facts())
     wishes = configured(hosts="same")
     sockets = endpoint_scenario(wishes, scenario("host", hosts="same"))
     plan = make_plan(sockets, wishes.testbed, facts())

@@ -97,8 +97,8 @@ def test_plots_have_a_line_for_each_network() -> None:
     assert trips.x.names == ["64", "1024"]
     assert [one.name for one in trips.series] == ["host", "vxlan"]
     assert [point.y for point in trips.series[1].points] == [40e3, 48e3]
-    assert [point.y for one in rates.series for point in one.points] == [2e9, 1e9]
-    assert "Gbit/s" in rates.y.tick(1e9)
+    assert [point.y for one in rates.series for point in one.points] == [2.0, 1.0]
+    assert "Gbit/s" in rates.y.name
 
 
 def test_other_transfers_are_no_networks() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from vnetperf import registry
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
-from vnetperf.deployment.pods import switch_class
+from vnetperf.deployment.pods import require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
@@ -220,6 +220,8 @@ class LiveDeployment:
         on_restored: OnRestored | None = None,
     ) -> LiveDeployment:
         """Take the host, its cores and its memory; nothing runs yet."""
+        if plan.sends_frames:
+            require_frames(plan.scenario)
         began = time.monotonic()
         run = HostRun.open(
             testbed=MACHINE_LOCK,

@@ -16,7 +16,7 @@ from vnetperf.model.deployment import (
     dut_mac,
     vnf_mac,
 )
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
@@ -33,6 +33,27 @@ def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
     """The class of what joins a deployment's ports: a vSwitch, or a network of pods."""
     found: type[VSwitch] = _in_place(name) if graph.pods else registry.load("vswitches", name)
     return found
+
+
+def no_frames(scenario: Scenario) -> str:
+    """Why no tester can send frames between a scenario's pods; "" where it can."""
+    if not scenario.deployment.pods or scenario.sockets:
+        return ""
+    network: type[Network] = registry.load("networks", scenario.vswitch)
+    places = network.capabilities.frames
+    if scenario.pod_hosts in places:
+        return ""
+    return (
+        f"pods on the {scenario.pod_hosts} host have no ports of their own on network "
+        f"{network.name}, and frames need them; choose --hosts {places[0]}, or "
+        "testcases/test_endpoints.py"
+    )
+
+
+def require_frames(scenario: Scenario) -> None:
+    """Refuse pods between which no frames can be sent."""
+    if why := no_frames(scenario):
+        raise NoResultError(why, where=scenario.id)
 
 
 @cache
@@ -90,11 +111,6 @@ class PodNetwork(VSwitch):
         place = scenario.pod_hosts
         if place not in can.places:
             return f"network {cls.name} has no pods on the {place} host; --hosts {can.places[0]}"
-        if place not in can.frames and not scenario.sockets:
-            return (
-                f"pods on the {place} host have no ports of their own on network {cls.name}, and "
-                f"frames need them; choose --hosts {can.frames[0]}, or testcases/test_endpoints.py"
-            )
         if scenario.routed and scenario.pod_hosts not in can.routed:
             return (
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
@@ -118,6 +134,8 @@ class PodNetwork(VSwitch):
         lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
         if scenario.pod_hosts == "other":
             lines["network"] += f": {cls.network.path}"
+        if why := no_frames(scenario):
+            lines["frames"] = f"none: {why}"
         return lines
 
     def start(self) -> None:

@@ -407,7 +407,10 @@ def pod_transfers(results: RunResults) -> list[PodTransfer]:
         replace(row, baseline=base.get((row.place, row.transfer.spec), ())) for row in rows
     ]
     order = list(dict.fromkeys((row.place, row.transfer.spec) for row in with_base))
-    return sorted(with_base, key=lambda row: order.index((row.place, row.transfer.spec)))
+    return sorted(
+        with_base,
+        key=lambda row: (order.index((row.place, row.transfer.spec)), not row.is_baseline),
+    )
 
 
 def _pod_value_text(row: PodTransfer) -> str | None:
@@ -481,46 +484,52 @@ def network_plots(results: RunResults) -> Iterator[Plot]:
         if row.value is not None:
             spec = row.transfer.spec
             kinds.setdefault((row.place, spec.kind, spec.way), []).append(row)
+    # A network has one colour in all plots.
+    networks = list(dict.fromkeys(row.network for row in rows))
     for (place, kind, way), mine in kinds.items():
         sizes = sorted({row.transfer.spec.message_size or 0 for row in mine})
         trips = bool(mine[0].transfer.round_trip_us.get("50"))
-        scale = 1e3 if trips else 1.0
-        text = units.nanoseconds if trips else _bits_text
+        scale = _Scale(1e3, units.tick_time, units.nanoseconds) if trips else _GIGABITS
+        what = "median round trip" if trips else "payload that arrived, Gbit/s"
         caption = f"{kind} {_ARROWS[way]}, pods on {_PLACES.get(place, place)}"
+        repeated = any(len(row.rounds) > 1 for row in mine)
         yield Plot(
-            title=f"{caption}: {'median round trip' if trips else 'rate'} by message size",
+            title=f"{caption}: {what} by message size",
             caption=caption,
-            note="marks: means of the rounds; bars: least to most",
+            note="marks: means of the rounds; bars: least to most" if repeated else "",
             x=Axis(name="message size, octets (equal steps)", names=list(map(str, sizes))),
-            y=Axis(
-                name="median round trip" if trips else "payload that arrived",
-                tick=text,
-                zero=True,
-            ),
+            y=Axis(name=what, tick=scale.tick, value=scale.text, zero=True),
             series=[
                 Series(
                     name,
-                    [_pod_point(row, sizes, scale, text) for row in mine if row.network == name],
+                    [_pod_point(row, sizes, scale) for row in mine if row.network == name],
                     css=f"s{index % 7}",
                     line=True,
-                    shift=(index - 3) * 5,
+                    shift=(index - (len(networks) - 1) / 2) * 5,
                 )
-                for index, name in enumerate(dict.fromkeys(row.network for row in mine))
+                for index, name in enumerate(networks)
+                if any(row.network == name for row in mine)
             ],
             css="by-size",
             key=True,
         )
 
 
-def _bits_text(rate: float) -> str:
-    return f"{units.gigabits(rate)} Gbit/s"
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """From the unit of a transfer to that of an axis, and its texts."""
+
+    factor: float
+    tick: Callable[[float], str]
+    text: Callable[[float], str]
 
 
-def _pod_point(
-    row: PodTransfer, sizes: Sequence[int], scale: float, text: Callable[[float], str]
-) -> Point:
-    values = [value * scale for value in _values(row.rounds)]
+_GIGABITS = _Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
+
+
+def _pod_point(row: PodTransfer, sizes: Sequence[int], scale: _Scale) -> Point:
+    values = [value * scale.factor for value in _values(row.rounds)]
     mean, size = sum(values) / len(values), row.transfer.spec.message_size or 0
     low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
-    hover = f"{row.network}, {size} octets: {text(mean)}"
+    hover = f"{row.network}, {size} octets: {scale.text(mean)}"
     return Point(sizes.index(size), mean, low=low, high=high, hover=hover)

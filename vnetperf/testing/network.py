@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from vnetperf import registry
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.trial import check_path
 from vnetperf.model.deployment import VnfPort
@@ -90,7 +91,9 @@ class NetworkContract(Contract):
             pytest.skip(f"{self.network} has pods' ports on one host and on two")
         root = stage.facts.model_copy(update={"is_root": True})
         with pytest.raises(CapabilityError, match="--hosts"):
-            make_plan(stage.scenario(PODS, hosts=gone[0]), stage.testbed, root)
+            LiveDeployment.deploy(
+                make_plan(stage.scenario(PODS, hosts=gone[0]), stage.testbed, root), root
+            )
 
     def test_every_frame_is_carried_and_counted(self, place: PodHosts, stage: Stage) -> None:
         """All frames of a slow trial arrive, both ways, and both pods' ports have counted each."""
