@@ -122,6 +122,38 @@ def test_what_a_network_cannot_is_refused(wishes: dict[str, Any], says: str) -> 
         planned("macvlan", **wishes)
 
 
+@pytest.mark.parametrize("mode", ["vepa", "private", "passthru"])
+def test_modes_of_macvlan_that_part_pods_of_one_host_are_refused_there(mode: str) -> None:
+    chosen = (f"mode={mode}",)
+    assert planned("macvlan", set=chosen).scenario.conditions[-1] == f"mode {mode}"
+    with pytest.raises(CapabilityError, match=f"mode {mode} passes nothing between two pods"):
+        planned("macvlan", hosts="same", set=chosen)
+
+
+def test_a_vlan_has_one_pod_of_a_host() -> None:
+    assert planned("vlan").scenario.pod_hosts == "other"
+    with pytest.raises(CapabilityError, match="vlan has no pods on the same host; --hosts other"):
+        planned("vlan", hosts="same")
+
+
+@pytest.mark.parametrize(
+    ("network", "module"),
+    [("macvlan", "macvlan"), ("vlan", "8021q"), ("vxlan", "vxlan"), ("bridge", "bridge")],
+)
+def test_a_missing_module_is_one_message(network: str, module: str) -> None:
+    machine = facts().model_copy(update={"modules": {module: "not in this kernel"}})
+    with pytest.raises(CapabilityError, match=module) as refusal:
+        make_plan(scenario(network), configured().testbed, machine)
+    assert "not in this kernel" in str(refusal.value)
+
+
+def test_hosts_of_a_testbed_are_refused_in_one_message() -> None:
+    wishes = configured(testbed="two-hosts")
+    machine = facts().model_copy(update={"hosts": {"east": facts(), "west": facts()}})
+    with pytest.raises(CapabilityError, match="on the DUT's own host"):
+        make_plan(make_scenario("bmp2bmp_vxlan", wishes), wishes.testbed, machine)
+
+
 def test_routing_is_refused_where_the_network_switches() -> None:
     with pytest.raises(CapabilityError, match="does not route between pods on the same host"):
         planned("bridge", hosts="same", forwarding="l3")

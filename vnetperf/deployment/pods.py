@@ -60,7 +60,7 @@ def require_frames(scenario: Scenario) -> None:
 def _in_place(name: str) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
-    kind = "macvlan" if can.port == "macvlan" else "veth"
+    kind = can.port if can.needs_parent and can.port != "host" else "veth"
     own = {
         "__doc__": network.__doc__,
         "network": network,
@@ -73,6 +73,7 @@ def _in_place(name: str) -> type[VSwitch]:
             chains=False,
             max_frame_size=can.max_frame_size,
             forwarding=("l2", "l3") if can.routed else ("l2",),
+            modes=can.modes,
             options=("mtu", "offloads"),
             addressing="port",
         ),

@@ -48,22 +48,25 @@ class NetworkCapabilities(Frozen):
     """What a network can do; the planner compares it with what a scenario needs.
 
     Attributes:
-        port: What a pod is given: one end of a veth pair, a macvlan, or the host's own interface.
+        port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
+            vlan), or the host's own.
         places: Where the second of two pods may be.
         frames: Where pods have ports of their own, so that a tester can send frames between them;
             elsewhere they have the loopback interface of their host.
         routed: Where packets are routed between two pods: frames are then addressed to a gateway,
             and have a TTL less by one or more.
-        overhead: Octets that frames between hosts are longer by.
+        modes: Names of its modes, the first being the default; empty when it has but one.
+        overhead: Octets that frames between hosts are longer by, at the cost of the pods' MTU.
         max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
         needs_parent: True when a pod's port sits on the host's interface, which no network of
             another kind may have then.
     """
 
-    port: Literal["veth", "macvlan", "host"]
+    port: Literal["veth", "macvlan", "vlan", "host"]
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
+    modes: tuple[str, ...] = ()
     overhead: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
     needs_parent: bool = False
@@ -269,6 +272,11 @@ class Network(Backend):
         """MTU of pods: that of the hosts' link without what the network adds to a frame."""
         return self.plan.scenario.mtu - self.capabilities.overhead
 
+    @property
+    def mode(self) -> str:
+        """The mode the scenario requests, or the first; "" when there is but one."""
+        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
+
     def netdev(self, number: int) -> str:
         """Name of a pod's interface.
 
@@ -414,6 +422,25 @@ class Network(Backend):
         return PodPort(
             pod=pod, host=host.number, kind="veth", mtu=self.mtu, gateway=gateway, far=far
         )
+
+    def attach_child(self, host: PodHost, pod: Pod, kind: str, **options: Any) -> PodPort:
+        """Give a pod an interface on its host's: made there and moved, as a runtime does.
+
+        Args:
+            host: Its host.
+            pod: The pod.
+            kind: Kind of interface.
+            **options: What the kernel is told besides.
+
+        Returns:
+            What it was given.
+        """
+        if not self.is_there(pod):
+            own = {"link": host.index(host.uplink), "address": pod.mac, **options}
+            links.create_link(self.machine.journal, pod.netdev, kind, netns=host.netns, **own)
+            links.move(pod.netdev, self.machine.netns, netns=host.netns)
+            links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
+        return PodPort(pod=pod, host=host.number, kind=kind, mtu=self.mtu)
 
     def route_pod(self, host: PodHost, port: PodPort, netdev: str) -> None:
         """Route a pod's packets on its own host to an interface there.
