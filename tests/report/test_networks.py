@@ -24,7 +24,14 @@ def trip(median_us: float, size: int = 64) -> Transfer:
 
 def stream(rate: float) -> Transfer:
     spec = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=2)
-    return Transfer(spec=spec, bits_per_second=rate, client=BUSY, server=BUSY)
+    return Transfer(
+        spec=spec,
+        bits_per_second=rate,
+        client=BUSY,
+        server=BUSY,
+        machine_busy_s=4.0,
+        machine_interrupts_s=0.5,
+    )
 
 
 def facts(network: str, place: str = "other") -> ScenarioFacts:
@@ -59,6 +66,8 @@ def test_each_network_stands_beside_the_hosts_own() -> None:
     rows = {(r.network, r.transfer.spec.kind): r for r in transfers.pod_transfers(run)}
     assert rows["vxlan", "UDP_RR"].ratio == pytest.approx((2.0, None, None), nan_ok=True)
     assert rows["vxlan", "TCP_STREAM"].cpu_s_per_gigabit == pytest.approx(3.0 / 2.0)
+    assert rows["vxlan", "TCP_STREAM"].machine_s_per_gigabit == pytest.approx((2.0, 0.25))
+    assert "2.000 (0.2500)" in html_report(run)
     assert rows["vxlan", "UDP_RR"].cpu_s_per_gigabit is None
 
 

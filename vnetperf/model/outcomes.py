@@ -714,6 +714,10 @@ class Transfer(Figures):
         client: The end that "forth" comes from.
         server: The end that it goes to.
         attach_s: Of a mobile core: seconds from the start of the UE to its address.
+        machine_busy_s: Processor time of the whole machine while the clients ran, whoever spent
+            it, seconds; None: not recorded.
+        machine_interrupts_s: Of that in interrupts and what the kernel puts off from them: most of
+            its forwarding.
     """
 
     spec: TransferSpec
@@ -723,6 +727,8 @@ class Transfer(Figures):
     client: EndFacts = EndFacts()
     server: EndFacts = EndFacts()
     attach_s: float | None = None
+    machine_busy_s: float | None = None
+    machine_interrupts_s: float | None = None
 
 
 class Transfers(Frozen):

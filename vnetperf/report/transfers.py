@@ -367,16 +367,20 @@ class PodTransfer:
     @property
     def cpu_s_per_gigabit(self) -> float | None:
         """Processor time of both ends' programs for each gigabit of payload, of a stream."""
-        spent = [
-            time
-            for end in (self.transfer.client, self.transfer.server)
-            for time in (end.user_s, end.system_s)
-        ]
-        carried = (self.transfer.bits_per_second or 0) * self.transfer.spec.duration_s / _GIGABIT
-        if not self.transfer.spec.is_stream or not carried:
-            return None
-        known = [time for time in spent if time is not None]
-        return sum(known) / carried if len(known) == len(spent) else None
+        ends = (self.transfer.client, self.transfer.server)
+        known = [time for end in ends for time in (end.user_s, end.system_s) if time is not None]
+        return self._per_gigabit(sum(known) if len(known) == 2 * len(ends) else None)
+
+    @property
+    def machine_s_per_gigabit(self) -> tuple[float | None, float | None]:
+        """That of the whole machine, and of that in interrupts."""
+        one = self.transfer
+        return self._per_gigabit(one.machine_busy_s), self._per_gigabit(one.machine_interrupts_s)
+
+    def _per_gigabit(self, spent_s: float | None) -> float | None:
+        one = self.transfer
+        carried = (one.bits_per_second or 0) * one.spec.duration_s / _GIGABIT
+        return spent_s / carried if spent_s is not None and one.spec.is_stream and carried else None
 
 
 def _values(rounds: Sequence[Transfer]) -> list[float]:
@@ -440,6 +444,13 @@ def _cpu_cost_text(row: PodTransfer) -> str | None:
     return None if cost is None else units.significant(cost)
 
 
+def _machine_cost_text(row: PodTransfer) -> str | None:
+    whole, interrupts = row.machine_s_per_gigabit
+    if whole is None or interrupts is None:
+        return None
+    return f"{units.significant(whole)} ({units.significant(interrupts)})"
+
+
 _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("pods on", lambda row: _PLACES.get(row.place, row.place), words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
@@ -449,7 +460,8 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("99 %", lambda row: _tail_text(row, "99")),
     Column("99.9 %", lambda row: _tail_text(row, "99.9")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
-    Column("CPU s per Gbit", _cpu_cost_text),
+    Column("tools' CPU, s/Gbit", _cpu_cost_text),
+    Column("machine's CPU, s/Gbit (in interrupts)", _machine_cost_text),
     Column("rounds", lambda row: str(len(row.rounds))),
 )
 
@@ -460,8 +472,9 @@ def networks_table(results: RunResults) -> Table:
         "Of the host's: mean of the rounds over that of the hosts' own network in the same place, "
         "with its 95 % interval where rounds were repeated (--repeat). A ratio of round trips "
         "above 1 is slower, one of rates faster.",
-        "CPU: time of the tool's processes at both ends for each gigabit of payload, in the last "
-        "round; what the kernel does in interrupts of others is not in it.",
+        "CPU: processor time for each gigabit of payload, in the last round: of the tool's "
+        "processes at both ends, and of the whole machine, whatever else it did, with the part "
+        "spent in interrupts, in which the kernel does most of its forwarding.",
     )
     return Table.of(NETWORKS_TITLE, _NETWORKS, pod_transfers(results), notes)
 
