@@ -23,7 +23,8 @@ def test_networks(bench: Bench, message_size: int, kind: Kind) -> None:
     bench.between_endpoints(kind, message_size).check_expectations()
 
 
-@pytest.mark.vary("hosts", PLACES)
+# Names of their own: what sockets are compared by is no frames.
+@pytest.mark.vary("hosts", [pytest.param(one, id=f"frames,hosts={one}") for one in PLACES])
 def test_frames_between_pods(bench: Bench, frame_size: int) -> None:
     """RFC 2544 throughput between two pods, by where the pods are."""
     bench.search_throughput(frame_size).check_expectations()
