@@ -56,6 +56,9 @@ def test_each_instance_has_a_server_and_a_client_of_its_own_each_way() -> None:
     assert [one.count("iperf3-server") for one in names] == [3, 3]
     assert [one.count("iperf3-client") for one in names] == [3, 3]
     assert found.bits_per_second == pytest.approx(6 * ARRIVED)
+    assert found.machine_busy_s is not None
+    assert found.machine_interrupts_s is not None
+    assert 0 <= found.machine_interrupts_s <= found.machine_busy_s
     # Three clients at 0.25 + 0.5 s; of servers what they took during the transfer.
     assert (found.client.user_s, found.client.system_s) == (0.75, 1.5)
     assert (found.server.place, found.server.address, found.server.cpus) == (

@@ -96,13 +96,17 @@ def version_warnings(otherwise: Sequence[LoggedTest], run: RunRecord) -> list[st
 
 def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
     """All transfers of each scenario, in the order in which they were first run."""
-    scenarios: dict[str, dict[TransferSpec, Transfer]] = {}
+    scenarios: dict[str, dict[TransferSpec, list[Transfer]]] = {}
     for one in found:
         transfers = scenarios.setdefault(one.scenario, {})
         for transfer in one.transfers:
-            transfers[_without_given_rate(transfer.spec)] = transfer
+            transfers.setdefault(_without_given_rate(transfer.spec), []).append(transfer)
     return tuple(
-        Transfers(scenario=scenario, transfers=tuple(transfers.values()))
+        Transfers(
+            scenario=scenario,
+            transfers=tuple(rounds[-1] for rounds in transfers.values()),
+            earlier=tuple(one for rounds in transfers.values() for one in rounds[:-1]),
+        )
         for scenario, transfers in scenarios.items()
     )
 

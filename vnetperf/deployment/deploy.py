@@ -15,7 +15,7 @@ from vnetperf import registry
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
-from vnetperf.deployment.pods import switch_class
+from vnetperf.deployment.pods import require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
@@ -224,6 +224,8 @@ class LiveDeployment:
         on_restored: OnRestored | None = None,
     ) -> LiveDeployment:
         """Take the host, its cores and its memory; nothing runs yet."""
+        if plan.sends_frames:
+            require_frames(plan.scenario)
         began = time.monotonic()
         run = HostRun.open(
             testbed=MACHINE_LOCK,
@@ -288,8 +290,7 @@ class LiveDeployment:
                 else _required(ends[end][0], end)
                 for number, end in enumerate(of_tester)
             )
-            log.info("connecting %s", scenario.generator)
-            self.generator.connect(self._tester_ends)
+            self._connect_tester()
         for number in self.plan.ends:
             end = graph.ends[number]
             at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
@@ -302,6 +303,11 @@ class LiveDeployment:
             self._connect()
         elif self.plan.has_tester:
             self.slices = self._cut_slices()
+
+    def _connect_tester(self) -> None:
+        if self.plan.sends_frames:
+            log.info("connecting %s", self.plan.scenario.generator)
+            self.generator.connect(self._tester_ends)
 
     def _ends_at(
         self, port: PhyPort, cables: Mapping[int, str]
@@ -430,7 +436,7 @@ class LiveDeployment:
         if self.plan.has_dut:
             found["vswitch"] = self.vswitch.facts()
             found["vnfs"] = [vnf.facts() for vnf in self.vnfs]
-        if self.plan.has_tester:
+        if self.plan.sends_frames:
             found["generator"] = self.generator.facts()
         return found | {
             "wire": self.plan.wire,
@@ -479,7 +485,7 @@ class LiveDeployment:
         except (DutError, HostError, GeneratorError) as error:
             raise self.cause(error) from None
         finally:
-            self.generator.connect(self._tester_ends)
+            self._connect_tester()
             self.slices = self._cut_slices()
 
     def cause(self, error: VnetperfError) -> VnetperfError:

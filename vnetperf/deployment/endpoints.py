@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 from vnetperf.host.machine import Machine
@@ -29,7 +30,8 @@ PREFIX_LENGTH = 15
 #: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
 INSIDE_ADDRESS = "198.18.255.254"
 #: Kinds of wire and attachment whose end is an interface that a namespace can take.
-MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan")
+MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "vlan")
+LOOPBACK = "lo"
 #: Namespaces stay until the run ends: those of one call are not those of the next.
 _NUMBERS = count()
 
@@ -188,29 +190,39 @@ def _endpoint_at(
 def _namespace(
     machine: Machine, end: WireEnd, number: int, at: EndAddresses, cpus: tuple[int, ...]
 ) -> Iterator[Endpoint]:
-    """A namespace with the interface at an end."""
-    if end.netdev is None or end.kind not in MOVABLE_WIRES:
+    """A namespace with the interface at an end, or the one where that stays."""
+    if end.netdev is None or not (end.netns or end.kind in MOVABLE_WIRES):
         raise CapabilityError(
             f"an endpoint takes an interface of the kernel at port {number}; there is a {end.kind}",
             where="endpoints",
             cure="--wire veth, on a vSwitch that takes them",
         )
+    if end.netns is not None:  # it stays where it is, with whatever else is there
+        container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
+        container.enter(Path(end.netns))
+        _set_address(container, at.address, end.netdev)
+        yield Endpoint(f"host's namespace at port {number}", container, at.address, end.netdev)
+        return
     before = machine.link(end.netdev).mac
     container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
     container.create(cpuset=False)
     try:
         container.take(end.netdev, mac=at.mac)
-        container.run(
-            ["ip", "address", "replace", f"{at.address}/{PREFIX_LENGTH}", "dev", end.netdev]
-        )
+        _set_address(container, at.address, end.netdev)
         yield Endpoint(f"namespace at port {number}", container, at.address, end.netdev)
     finally:
         container.give_back()
         machine.set_link(end.netdev, mac=before)
 
 
+def _set_address(container: Container, address: str, netdev: str) -> None:
+    container.run(f"ip address replace {address}/{PREFIX_LENGTH} dev {netdev}".split())
+
+
 def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:
-    """Set the address of a peer, so that no ARP request is sent."""
+    """Set the address of a peer, so that no ARP request is sent; a host knows its own."""
+    if end.netdev == LOOPBACK:
+        return
     line = f"ip neigh replace {peer} lladdr {mac} dev {end.netdev} nud permanent"
     end.place.run(line.split())
 

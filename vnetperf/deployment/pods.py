@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from vnetperf.model.deployment import (
     dut_mac,
     vnf_mac,
 )
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.errors import DutError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
@@ -25,6 +24,7 @@ from vnetperf.model.trial import HopCounters
 from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
+LOOPBACK = "lo"
 #: Addresses of pods, by number: those of the traffic (RFC 2544 appendix C.2.2).
 POD_ADDRESS = "198.{}.0.1"
 
@@ -35,11 +35,32 @@ def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
     return found
 
 
+def no_frames(scenario: Scenario) -> str:
+    """Why no tester can send frames between a scenario's pods; "" where it can."""
+    if not scenario.deployment.pods or scenario.sockets:
+        return ""
+    network: type[Network] = registry.load("networks", scenario.vswitch)
+    places = network.capabilities.frames
+    if scenario.pod_hosts in places:
+        return ""
+    return (
+        f"pods on the {scenario.pod_hosts} host have no ports of their own on network "
+        f"{network.name}, and frames need them; choose --hosts {places[0]}, or "
+        "testcases/test_endpoints.py"
+    )
+
+
+def require_frames(scenario: Scenario) -> None:
+    """Refuse pods between which no frames can be sent."""
+    if why := no_frames(scenario):
+        raise NoResultError(why, where=scenario.id)
+
+
 @cache
 def _in_place(name: str) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
-    kind = "macvlan" if can.port == "macvlan" else "veth"
+    kind = can.port if can.needs_parent and can.port != "host" else "veth"
     own = {
         "__doc__": network.__doc__,
         "network": network,
@@ -52,6 +73,7 @@ def _in_place(name: str) -> type[VSwitch]:
             chains=False,
             max_frame_size=can.max_frame_size,
             forwarding=("l2", "l3") if can.routed else ("l2",),
+            modes=can.modes,
             options=("mtu", "offloads"),
             addressing="port",
         ),
@@ -71,7 +93,8 @@ class PodNetwork(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._network = self.network(machine, plan)
-        self._hosts: list[PodHost] = []
+        self._hosts = [PodHost(machine, number) for number in (0, 1)]
+        self._made = False
         self._ports: dict[VnfPort, PodPort] = {}
 
     @classmethod
@@ -86,11 +109,9 @@ class PodNetwork(VSwitch):
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the network from carrying the scenario here."""
         can = cls.network.capabilities
-        if scenario.pod_hosts not in can.places:
-            return (
-                f"two pods on the {scenario.pod_hosts} host have no ports of their own on network "
-                f"{cls.name}; choose --hosts {can.places[0]}"
-            )
+        place = scenario.pod_hosts
+        if place not in can.places:
+            return f"network {cls.name} has no pods on the {place} host; --hosts {can.places[0]}"
         if scenario.routed and scenario.pod_hosts not in can.routed:
             return (
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
@@ -114,12 +135,14 @@ class PodNetwork(VSwitch):
         lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
         if scenario.pod_hosts == "other":
             lines["network"] += f": {cls.network.path}"
+        if why := no_frames(scenario):
+            lines["frames"] = f"none: {why}"
         return lines
 
     def start(self) -> None:
         """Make the hosts, and what each that has pods has of the network."""
-        if not self._hosts:
-            self._hosts = [PodHost(self.machine, number) for number in (0, 1)]
+        if not self._made:
+            self._made = True
             for host in self._hosts:
                 host.create()
             mtu = self.plan.scenario.mtu
@@ -136,8 +159,14 @@ class PodNetwork(VSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """Where a pod's interface will be."""
         self.check_kind(kind)
-        netdev = self._network.netdev(port.vnf)
-        return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
+        if self._network.has_ports:
+            netdev = self._network.netdev(port.vnf)
+            return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
+        netns = str(self._host_of(port).netns)
+        return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
+
+    def _host_of(self, port: VnfPort) -> PodHost:
+        return self._hosts[_host_of(self.plan.scenario, port)]
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Give a pod its interface."""
@@ -149,8 +178,7 @@ class PodNetwork(VSwitch):
             address=_address(port),
             gateway_mac=dut_mac(port),
         )
-        host = self._hosts[_host_of(self.plan.scenario, port)]
-        self._ports[port] = self._network.attach(host, pod)
+        self._ports[port] = self._network.attach(self._host_of(port), pod)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Let the pods reach each other."""
@@ -202,12 +230,9 @@ class PodNetwork(VSwitch):
         }
 
     def stop(self) -> None:
-        """Take the pods' interfaces and the network away; the hosts stay until the run ends."""
-        for given in self._ports.values():
-            with suppress(HostError):  # it is gone already
-                self._network.detach(self._hosts[given.host], given)
+        """Take the network away; hosts and pods' interfaces stay until the run ends."""
         self._ports = {}
-        if self._hosts:
+        if self._made:
             self._network.stop(self._hosts)
 
 

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
+from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import TrafficWatchdog, in_place_of_tester, listening_ports
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.wait import patient, wait_for
@@ -25,6 +26,7 @@ from vnetperf.model.outcomes import (
     Transfer,
     TransferSpec,
 )
+from vnetperf.model.trial import MachineLoad
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
 from vnetperf.vnfs.base import EndpointHost, UserPlane
 
@@ -115,6 +117,18 @@ class _Instance:
         return Sockets(self.receiver.address, self.sender.address, self.port)
 
 
+def _machine_cpu(load: MachineLoad, elapsed_s: float) -> dict[str, float]:
+    """Processor time of the whole machine, with what of it was in interrupts."""
+    if not load.by_processor:
+        return {}
+    interrupts = sum(one.irq + one.softirq for one in load.by_processor)
+    busy = interrupts + sum(one.user + one.system for one in load.by_processor)
+    return {
+        "machine_busy_s": round(busy * elapsed_s, 3),
+        "machine_interrupts_s": round(interrupts * elapsed_s, 3),
+    }
+
+
 class Exchange:
     """Transfers between two ends."""
 
@@ -143,7 +157,10 @@ class Exchange:
         instances = list(self._instances(tool, spec))
         try:
             self._serve(tool, spec, instances, where)
+            machine = MachineSampler(())
+            machine.start()
             elapsed_s = self._talk(tool, spec, instances, where)
+            spent = _machine_cpu(machine.stop(), elapsed_s)
             cpu = self._cpu(instances)
             for one in instances:
                 _program(one.server).end(tool.end_server_by)
@@ -175,6 +192,7 @@ class Exchange:
             client=client,
             server=server,
             attach_s=self.ends.attach_s,
+            **spent,
         )
 
     def _instances(self, tool: EndpointTool, spec: TransferSpec) -> Iterator[_Instance]:

@@ -61,6 +61,8 @@ def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> di
 
     Links need a moment after they are plugged in, so the check is repeated until it passes.
     """
+    if not deployment.plan.sends_frames:
+        return {"frames": "none were sent: only programs in pods communicate here"}
     began = time.monotonic()
     size = deployment.plan.scenario.traffic.least_frame_size
     check = PATH_TRIAL.model_copy(update={"frame_size": size})
@@ -262,6 +264,8 @@ def why_no_event(plan: Plan, what: str) -> str:
     if plan.hosts:
         at, here = event_place(plan, what)
         return f"no host has {what}" if at is None else why_no_event(at, here)
+    if what == "vswitch" and plan.scenario.deployment.pods:
+        return f"network {plan.scenario.vswitch} is in the kernel: there is nothing to be restarted"
     if what == "vswitch":
         return ""
     if kind == "link":

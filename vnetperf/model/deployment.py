@@ -64,6 +64,7 @@ class WireEnd(Frozen):
         queues: Queue pairs.
         peer_ring: Of the tester's end, frames that each receive ring at the other end holds, where
             its driver or the plan tells it (nic); None: not known.
+        netns: Network namespace of the interface, where that is not the run's.
     """
 
     wire: int
@@ -77,6 +78,7 @@ class WireEnd(Frozen):
     mac: str | None = None
     queues: int = 1
     peer_ring: int | None = None
+    netns: str | None = None
 
 
 class Attachment(Frozen):
@@ -96,6 +98,7 @@ class Attachment(Frozen):
             IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
         mac: MAC address of the VNF's port.
         peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
+        netns: Network namespace of the interface, where that is not the run's.
     """
 
     port: VnfPort
@@ -109,6 +112,7 @@ class Attachment(Frozen):
     multi_queue: bool = True
     mac: str | None = None
     peer_mac: str | None = None
+    netns: str | None = None
 
     def require(self, what: Literal["socket", "netdev", "pci"]) -> str:
         """A field that plugging in requires.
@@ -139,7 +143,7 @@ class Attachment(Frozen):
         role: Literal["server", "client"] | None = None
         if self.socket is not None:
             role = "server" if self.vnf_is_server else "client"
-        same = {"kind", "socket", "netdev", "pci", "driver", "mac", "queues"}
+        same = {"kind", "socket", "netdev", "pci", "driver", "mac", "queues", "netns"}
         return WireEnd(wire=number, side="tester", role=role, **self.model_dump(include=same))
 
 

@@ -714,6 +714,10 @@ class Transfer(Figures):
         client: The end that "forth" comes from.
         server: The end that it goes to.
         attach_s: Of a mobile core: seconds from the start of the UE to its address.
+        machine_busy_s: Processor time of the whole machine while the clients ran, whoever spent
+            it, seconds; None: not recorded.
+        machine_interrupts_s: Of that in interrupts and what the kernel puts off from them: most of
+            its forwarding.
     """
 
     spec: TransferSpec
@@ -723,6 +727,8 @@ class Transfer(Figures):
     client: EndFacts = EndFacts()
     server: EndFacts = EndFacts()
     attach_s: float | None = None
+    machine_busy_s: float | None = None
+    machine_interrupts_s: float | None = None
 
 
 class Transfers(Frozen):
@@ -730,8 +736,21 @@ class Transfers(Frozen):
 
     Attributes:
         scenario: "vepc_bridge", "phy2phy_dpdk,endpoints".
-        transfers: In the order in which they were run.
+        transfers: In the order in which they were run; of repeated ones the last.
+        earlier: Those that were repeated, in the order in which they were run.
     """
 
     scenario: str
     transfers: tuple[Transfer, ...]
+    earlier: tuple[Transfer, ...] = ()
+
+    def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
+        """A transfer in all rounds.
+
+        Args:
+            transfer: One of `transfers`.
+
+        Returns:
+            In the order in which they were run, the transfer itself last.
+        """
+        return (*(one for one in self.earlier if one.spec == transfer.spec), transfer)

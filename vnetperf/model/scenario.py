@@ -179,6 +179,7 @@ class Scenario(Frozen):
         dut_macs: Of an external DUT: addresses that frames from the tester's ports 0 and 1 carry,
             "" for the usual one; empty where the deployment gives all of them.
         pod_hosts: Of a deployment of pods: whether both are on one host, or each on its own.
+        sockets: Deployed for programs in pods alone: no tester sends frames.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
@@ -201,6 +202,7 @@ class Scenario(Frozen):
     max_frame_size: int = STANDARD_FRAME_SIZE
     dut_macs: tuple[str, ...] = ()
     pod_hosts: PodHosts = "same"
+    sockets: bool = False
     variant: str = ""
 
     @property
@@ -609,6 +611,11 @@ class Plan(Frozen):
     def has_tester(self) -> bool:
         """Whether the tester is on this host."""
         return "tester" in self.parts
+
+    @property
+    def sends_frames(self) -> bool:
+        """Whether the tester on this host is to send frames."""
+        return self.has_tester and not self.scenario.sockets
 
     @property
     def has_dut(self) -> bool:

@@ -19,14 +19,15 @@ from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
-from vnetperf.model.errors import DutError
-from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, PodHosts
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, PodHosts
 from vnetperf.model.trial import HopCounters
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
 #: What VXLAN adds to a frame, octets: outer Ethernet, IPv4, UDP and VXLAN headers (RFC 7348).
 VXLAN_OCTETS = 50
+#: Largest frame in VXLAN over a link of the usual MTU.
+VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
 #: Prefix length of a pod's own network, and of the link between hosts.
 POD_PREFIX, LINK_PREFIX = 16, 24
 #: Hosts on their link (TEST-NET-1, RFC 5737).
@@ -47,19 +48,25 @@ class NetworkCapabilities(Frozen):
     """What a network can do; the planner compares it with what a scenario needs.
 
     Attributes:
-        port: What a pod is given: one end of a veth pair, a macvlan, or the host's own interface.
+        port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
+            vlan), or the host's own.
         places: Where the second of two pods may be.
+        frames: Where pods have ports of their own, so that a tester can send frames between them;
+            elsewhere they have the loopback interface of their host.
         routed: Where packets are routed between two pods: frames are then addressed to a gateway,
             and have a TTL less by one or more.
-        overhead: Octets that frames between hosts are longer by.
+        modes: Names of its modes, the first being the default; empty when it has but one.
+        overhead: Octets that frames between hosts are longer by, at the cost of the pods' MTU.
         max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
         needs_parent: True when a pod's port sits on the host's interface, which no network of
             another kind may have then.
     """
 
-    port: Literal["veth", "macvlan", "host"]
+    port: Literal["veth", "macvlan", "vlan", "host"]
     places: tuple[PodHosts, ...] = ("same", "other")
+    frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
+    modes: tuple[str, ...] = ()
     overhead: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
     needs_parent: bool = False
@@ -196,7 +203,7 @@ class PodHost:
         self.change(
             f"route {network} via {gateway}",
             lambda route: route.route(
-                "add", dst=network, gateway=gateway, oif=index, flags=RTNH_F_ONLINK
+                "replace", dst=network, gateway=gateway, oif=index, flags=RTNH_F_ONLINK
             ),
         )
 
@@ -227,7 +234,10 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
 
 
 class Network(Backend):
-    """A container network of one deployment. After `stop`, `prepare` begins anew.
+    """A container network of one deployment.
+
+    After `stop` pods keep their interfaces, since programs in them have them open; `prepare` begins
+    anew, and `attach` plugs in what is there.
 
     Attributes:
         capabilities: What it can do.
@@ -248,6 +258,11 @@ class Network(Backend):
         return self.place in self.capabilities.routed
 
     @property
+    def has_ports(self) -> bool:
+        """Whether pods have ports of their own."""
+        return self.place in self.capabilities.frames
+
+    @property
     def offloads(self) -> bool:
         """Whether its interfaces have checksum and segmentation offloads, as usual for pods."""
         return self.plan.scenario.options.offloads is not False
@@ -256,6 +271,11 @@ class Network(Backend):
     def mtu(self) -> int:
         """MTU of pods: that of the hosts' link without what the network adds to a frame."""
         return self.plan.scenario.mtu - self.capabilities.overhead
+
+    @property
+    def mode(self) -> str:
+        """The mode the scenario requests, or the first; "" when there is but one."""
+        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
 
     def netdev(self, number: int) -> str:
         """Name of a pod's interface.
@@ -293,6 +313,17 @@ class Network(Backend):
         Raises:
             VnetperfError: When the kernel refuses.
         """
+
+    def is_there(self, pod: Pod) -> bool:
+        """Whether a pod has its interface, of before the network was stopped.
+
+        Args:
+            pod: The pod.
+
+        Returns:
+            True when there is nothing to be made.
+        """
+        return pod.netdev in self.machine.link_statistics()
 
     @abstractmethod
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
@@ -339,6 +370,7 @@ class Network(Backend):
             "version": f"Linux {platform.release()}",
             "launch line": "none: it is in the kernel",
             "path between hosts": self.path,
+            "baseline": self.capabilities.port == "host",
             "MTU of pods": self.mtu,
             "MTU between hosts": self.plan.scenario.mtu,
             "offloads": "on" if self.offloads else "off",
@@ -375,13 +407,14 @@ class Network(Backend):
         """
         self.machine.load_module("veth")
         far = f"veth{pod.port.vnf}"
-        links.create_veth(
-            self.machine.journal,
-            (pod.netdev, far),
-            netns=(self.machine.netns, host.netns),
-            mtu=self.mtu,
-            offloads=self.offloads,
-        )
+        if not self.is_there(pod):
+            links.create_veth(
+                self.machine.journal,
+                (pod.netdev, far),
+                netns=(self.machine.netns, host.netns),
+                mtu=self.mtu,
+                offloads=self.offloads,
+            )
         self.machine.set_link(pod.netdev, mac=pod.mac)
         if mac:
             links.set_address(far, mac, netns=host.netns)
@@ -389,6 +422,25 @@ class Network(Backend):
         return PodPort(
             pod=pod, host=host.number, kind="veth", mtu=self.mtu, gateway=gateway, far=far
         )
+
+    def attach_child(self, host: PodHost, pod: Pod, kind: str, **options: Any) -> PodPort:
+        """Give a pod an interface on its host's: made there and moved, as a runtime does.
+
+        Args:
+            host: Its host.
+            pod: The pod.
+            kind: Kind of interface.
+            **options: What the kernel is told besides.
+
+        Returns:
+            What it was given.
+        """
+        if not self.is_there(pod):
+            own = {"link": host.index(host.uplink), "address": pod.mac, **options}
+            links.create_link(self.machine.journal, pod.netdev, kind, netns=host.netns, **own)
+            links.move(pod.netdev, self.machine.netns, netns=host.netns)
+            links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
+        return PodPort(pod=pod, host=host.number, kind=kind, mtu=self.mtu)
 
     def route_pod(self, host: PodHost, port: PodPort, netdev: str) -> None:
         """Route a pod's packets on its own host to an interface there.
@@ -413,32 +465,3 @@ class Network(Backend):
             Those that are not on it.
         """
         return [port for port in ports if port.host != host.number]
-
-
-def frame_size_of(mtu: int) -> int:
-    """Largest frame of an MTU.
-
-    Args:
-        mtu: Octets without Ethernet header and FCS.
-
-    Returns:
-        Octets including FCS.
-    """
-    return mtu + ETHERNET_OCTETS
-
-
-#: Largest frame in VXLAN over a link of the usual MTU.
-VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
-
-
-def missing_interface(host: PodHost, name: str) -> DutError:
-    """The error of an interface that is gone.
-
-    Args:
-        host: Where it was.
-        name: Its name.
-
-    Returns:
-        The error, to be raised.
-    """
-    return DutError(f"{name} is gone", where=f"host {host.number} of pods")

@@ -10,11 +10,11 @@ from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, P
 
 
 class HostNetwork(Network):
-    """A pod has its host's interface: nothing is added to the path."""
+    """A pod has its host's interfaces: nothing is added to the path."""
 
     name: ClassVar[str] = "host"
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="host", places=("other",), needs_parent=True
+        port="host", frames=("other",), needs_parent=True
     )
     path: ClassVar[str] = "hosts' link"
 
@@ -26,8 +26,12 @@ class HostNetwork(Network):
         """There is nothing to be made."""
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
-        """Move the host's interface to where pods' interfaces are."""
-        links.move(host.uplink, self.machine.netns, netns=host.netns)
+        """Move the host's interface to where pods' interfaces are; on one host nothing moves."""
+        if not self.has_ports:
+            mtu = links.get(pod.netdev, host.netns).mtu
+            return PodPort(pod=pod, host=host.number, kind="loopback", mtu=mtu)
+        if not self.is_there(pod):
+            links.move(host.uplink, self.machine.netns, netns=host.netns)
         links.make_ready(host.uplink, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
         self.machine.set_link(host.uplink, mac=pod.mac)
         return PodPort(pod=pod, host=host.number, kind="veth", mtu=self.mtu)
@@ -37,7 +41,8 @@ class HostNetwork(Network):
 
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Give the host its interface back."""
-        links.move(host.uplink, host.netns, netns=self.machine.netns)
+        if self.has_ports:
+            links.move(host.uplink, host.netns, netns=self.machine.netns)
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Nothing was made."""

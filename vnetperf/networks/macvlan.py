@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from vnetperf.host import links
-from vnetperf.model.testbed import KernelModule
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
 
 MACVLAN_MODULE = KernelModule(name="macvlan", purpose="macvlan", symbol="macvlan_common_newlink")
+#: What the modes do between macvlans of one host: "bridge" hands frames over, "vepa" leaves them to
+#: the switch outside, "private" drops them, "passthru" has the host's interface to itself.
+MODES = ("bridge", "vepa", "private", "passthru")
 
 
 class MacvlanNetwork(Network):
@@ -18,9 +21,20 @@ class MacvlanNetwork(Network):
     name: ClassVar[str] = "macvlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (MACVLAN_MODULE,)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="macvlan", needs_parent=True
+        port="macvlan", modes=MODES, needs_parent=True
     )
     path: ClassVar[str] = "macvlan, hosts' link, macvlan"
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps macvlans from joining the pods."""
+        mode = scenario.options.mode or MODES[0]
+        if scenario.pod_hosts == "same" and mode != "bridge":
+            return (
+                f"macvlan in mode {mode} passes nothing between two pods of one host by itself; "
+                "choose mode=bridge, or --hosts other"
+            )
+        return cls.missing_requirement(facts)
 
     def prepare(self, host: PodHost) -> None:
         """The host's interface is all that pods share."""
@@ -28,16 +42,8 @@ class MacvlanNetwork(Network):
         self.machine.load_module(MACVLAN_MODULE)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
-        """A macvlan, made at its host and moved to the pod as a runtime does."""
-        options = {
-            "link": host.index(host.uplink),
-            "macvlan_mode": "bridge",
-            "address": pod.mac,
-        }
-        links.create_link(self.machine.journal, pod.netdev, "macvlan", netns=host.netns, **options)
-        links.move(pod.netdev, self.machine.netns, netns=host.netns)
-        links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
-        return PodPort(pod=pod, host=host.number, kind="macvlan", mtu=self.mtu)
+        """A macvlan."""
+        return self.attach_child(host, pod, "macvlan", macvlan_mode=self.mode)
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """The hosts' link is one broadcast domain."""

@@ -327,6 +327,8 @@ _TRANSFERS: Columns = {
     "elapsed_s": "whole.elapsed_s",
     **_end("client"),
     **_end("server"),
+    "machine_busy_s": "whole.machine_busy_s",
+    "machine_interrupts_s": "whole.machine_interrupts_s",
     "attach_s": "whole.attach_s",
     "benchmark": "run.benchmark",
     "virtual_lab": "run.virtual_lab",

@@ -715,12 +715,14 @@ def html_report(results: RunResults) -> str:
         "attach": transfers.attach_table(results),
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
+        "networks": transfers.networks_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     by_size = plots.transfer_plots(transfers.transfers_by_scenario(results))
     strips = {
         "transfers": _strip("", [*by_size], legend=False),
         "transport": _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False),
+        "networks": _strip("", [*transfers.network_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""

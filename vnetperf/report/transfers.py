@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import EndFacts, OneWay, Transfer
+from vnetperf.model.outcomes import EndFacts, OneWay, Transfer, Way
 from vnetperf.model.result import RunResults
+from vnetperf.report.plot import Axis, Plot, Point, Series
 from vnetperf.report.table import NONE, Column, Table, group_sentences
 from vnetperf.results.transport import (
     MOST_LOST,
@@ -17,6 +18,7 @@ from vnetperf.results.transport import (
     ip_capacity,
     tcp_quality,
 )
+from vnetperf.statistics.difference import Measurand, difference
 
 ATTACH_TITLE = "Attach phase"
 #: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
@@ -317,3 +319,235 @@ def _transfer_ends(transfer: Transfer) -> str:
     attach = transfer.attach_s
     attached = "" if attach is None else f"; the UE attached in {units.seconds(attach)}"
     return f"Programs of {ends} {where}{attached}"
+
+
+NETWORKS_TITLE = "Container networks"
+_PLACES = {"same": "one host", "other": "two hosts"}
+#: Octets of a gigabit, for processor time by what was carried.
+_GIGABIT = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class PodTransfer:
+    """A transfer between pods, in all rounds, and the baseline's: the host's own network.
+
+    Attributes:
+        network: Name of the network.
+        place: Where the pods are: "same" or "other".
+        is_baseline: True of pods that have the host's network.
+        rounds: The transfer in each round.
+        baseline: That of the baseline in each round; empty where it was not measured.
+    """
+
+    network: str
+    place: str
+    is_baseline: bool
+    rounds: tuple[Transfer, ...]
+    baseline: tuple[Transfer, ...] = ()
+
+    @property
+    def transfer(self) -> Transfer:
+        """The last round."""
+        return self.rounds[-1]
+
+    @property
+    def value(self) -> float | None:
+        """Median round trip, us, or bit/s of a stream: the mean of all rounds."""
+        found = _values(self.rounds)
+        return sum(found) / len(found) if found else None
+
+    @property
+    def ratio(self) -> tuple[float, float | None, float | None] | None:
+        """Value over the baseline's, with its 95 % interval where rounds were repeated."""
+        mine, base = _values(self.rounds), _values(self.baseline)
+        if not mine or not base or self.is_baseline:
+            return None
+        sides = [[Measurand.exact(value) for value in side] for side in (base, mine)]
+        found = difference(sides[0], sides[1], paired=len(mine) == len(base)).ratio
+        if found is None or min(len(mine), len(base)) < 2:
+            return (sum(mine) / len(mine)) / (sum(base) / len(base)), None, None
+        value, low, high = found
+        return 1 + value, 1 + low, 1 + high
+
+    @property
+    def cpu_s_per_gigabit(self) -> float | None:
+        """Processor time of both ends' programs for each gigabit of payload, of a stream."""
+        ends = (self.transfer.client, self.transfer.server)
+        known = [time for end in ends for time in (end.user_s, end.system_s) if time is not None]
+        return self._per_gigabit(sum(known) if len(known) == 2 * len(ends) else None)
+
+    @property
+    def machine_s_per_gigabit(self) -> tuple[float | None, float | None]:
+        """That of the whole machine, and of that in interrupts."""
+        one = self.transfer
+        return self._per_gigabit(one.machine_busy_s), self._per_gigabit(one.machine_interrupts_s)
+
+    def _per_gigabit(self, spent_s: float | None) -> float | None:
+        one = self.transfer
+        carried = (one.bits_per_second or 0) * one.spec.duration_s / _GIGABIT
+        return spent_s / carried if spent_s is not None and one.spec.is_stream and carried else None
+
+
+def _values(rounds: Sequence[Transfer]) -> list[float]:
+    found = (one.round_trip_us.get("50") or one.bits_per_second for one in rounds)
+    return [value for value in found if value]
+
+
+def pod_transfers(results: RunResults) -> list[PodTransfer]:
+    """Transfers between pods: by place and transfer, the networks in the order of the run."""
+    rows: list[PodTransfer] = []
+    facts = {one.scenario: one for one in results.scenarios}
+    for one in results.transfers:
+        known = facts.get(one.scenario)
+        scenario = known.plan.get("scenario") if known is not None else None
+        if known is None or not scenario or not scenario.get("deployment", {}).get("pods"):
+            continue
+        rows += (
+            PodTransfer(
+                network=scenario["vswitch"],
+                place=scenario.get("pod_hosts", ""),
+                is_baseline=bool(known.facts.get("vswitch", {}).get("baseline")),
+                rounds=one.rounds_of(transfer),
+            )
+            for transfer in one.transfers
+        )
+    base = {(row.place, row.transfer.spec): row.rounds for row in rows if row.is_baseline}
+    with_base = [
+        replace(row, baseline=base.get((row.place, row.transfer.spec), ())) for row in rows
+    ]
+    order = list(dict.fromkeys((row.place, row.transfer.spec) for row in with_base))
+    return sorted(
+        with_base,
+        key=lambda row: (order.index((row.place, row.transfer.spec)), not row.is_baseline),
+    )
+
+
+def _pod_value_text(row: PodTransfer) -> str | None:
+    if row.value is None:
+        return None
+    if row.transfer.round_trip_us.get("50"):
+        return units.nanoseconds(row.value * 1e3)
+    return f"{units.significant(row.value / 1e6)} Mbit/s"
+
+
+def _ratio_text(row: PodTransfer) -> str | None:
+    if row.is_baseline:
+        return "baseline"
+    if row.ratio is None:
+        return None
+    value, low, high = row.ratio
+    interval = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return f"{value:.2f}{interval}"
+
+
+def _tail_text(row: PodTransfer, name: str) -> str | None:
+    return _time_text(row.transfer, name)
+
+
+def _cpu_cost_text(row: PodTransfer) -> str | None:
+    cost = row.cpu_s_per_gigabit
+    return None if cost is None else units.significant(cost)
+
+
+def _machine_cost_text(row: PodTransfer) -> str | None:
+    whole, interrupts = row.machine_s_per_gigabit
+    if whole is None or interrupts is None:
+        return None
+    return f"{units.significant(whole)} ({units.significant(interrupts)})"
+
+
+_NETWORKS: tuple[Column[PodTransfer], ...] = (
+    Column("pods on", lambda row: _PLACES.get(row.place, row.place), words=True),
+    Column("transfer", lambda row: transfer_text(row.transfer), words=True),
+    Column("network", lambda row: row.network, words=True),
+    Column("median round trip, or rate", _pod_value_text),
+    Column("of the host's", _ratio_text),
+    Column("99 %", lambda row: _tail_text(row, "99")),
+    Column("99.9 %", lambda row: _tail_text(row, "99.9")),
+    Column("lost or sent again", lambda row: _loss_text(row.transfer)),
+    Column("tools' CPU, s/Gbit", _cpu_cost_text),
+    Column("machine's CPU, s/Gbit (in interrupts)", _machine_cost_text),
+    Column("rounds", lambda row: str(len(row.rounds))),
+)
+
+
+def networks_table(results: RunResults) -> Table:
+    """Transfers between pods, each beside that of the hosts' own network."""
+    notes = (
+        "Of the host's: mean of the rounds over that of the hosts' own network in the same place, "
+        "with its 95 % interval where rounds were repeated (--repeat). A ratio of round trips "
+        "above 1 is slower, one of rates faster.",
+        "CPU: processor time for each gigabit of payload, in the last round: of the tool's "
+        "processes at both ends, and of the whole machine, whatever else it did, with the part "
+        "spent in interrupts, in which the kernel does most of its forwarding.",
+    )
+    return Table.of(NETWORKS_TITLE, _NETWORKS, pod_transfers(results), notes)
+
+
+def network_sentences(results: RunResults) -> list[str]:
+    """The same for a terminal, without what stands beside each transfer already."""
+    return [
+        f"pods on {place}, {what}: {network} {value}"
+        + (" (baseline)" if ratio == "baseline" else f", {ratio} of the host's")
+        for place, what, network, value, ratio, *_ in networks_table(results).texts
+        if ratio != NONE
+    ]
+
+
+def network_plots(results: RunResults) -> Iterator[Plot]:
+    """Round trips and rates by message size: a plot for each kind and place, a line a network."""
+    rows = pod_transfers(results)
+    kinds: dict[tuple[str, str, Way], list[PodTransfer]] = {}
+    for row in rows:
+        if row.value is not None:
+            spec = row.transfer.spec
+            kinds.setdefault((row.place, spec.kind, spec.way), []).append(row)
+    # A network has one colour in all plots.
+    networks = list(dict.fromkeys(row.network for row in rows))
+    for (place, kind, way), mine in kinds.items():
+        sizes = sorted({row.transfer.spec.message_size or 0 for row in mine})
+        trips = bool(mine[0].transfer.round_trip_us.get("50"))
+        scale = _Scale(1e3, units.tick_time, units.nanoseconds) if trips else _GIGABITS
+        what = "median round trip" if trips else "payload that arrived, Gbit/s"
+        caption = f"{kind} {_ARROWS[way]}, pods on {_PLACES.get(place, place)}"
+        repeated = any(len(row.rounds) > 1 for row in mine)
+        yield Plot(
+            title=f"{caption}: {what} by message size",
+            caption=caption,
+            note="marks: means of the rounds; bars: least to most" if repeated else "",
+            x=Axis(name="message size, octets (equal steps)", names=list(map(str, sizes))),
+            y=Axis(name=what, tick=scale.tick, value=scale.text, zero=True),
+            series=[
+                Series(
+                    name,
+                    [_pod_point(row, sizes, scale) for row in mine if row.network == name],
+                    css=f"s{index % 7}",
+                    line=True,
+                    shift=(index - (len(networks) - 1) / 2) * 5,
+                )
+                for index, name in enumerate(networks)
+                if any(row.network == name for row in mine)
+            ],
+            css="by-size",
+            key=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """From the unit of a transfer to that of an axis, and its texts."""
+
+    factor: float
+    tick: Callable[[float], str]
+    text: Callable[[float], str]
+
+
+_GIGABITS = _Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
+
+
+def _pod_point(row: PodTransfer, sizes: Sequence[int], scale: _Scale) -> Point:
+    values = [value * scale.factor for value in _values(row.rounds)]
+    mean, size = sum(values) / len(values), row.transfer.spec.message_size or 0
+    low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+    hover = f"{row.network}, {size} octets: {scale.text(mean)}"
+    return Point(sizes.index(size), mean, low=low, high=high, hover=hover)

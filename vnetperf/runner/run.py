@@ -26,6 +26,7 @@ from vnetperf.analysis.logged_tests import Case
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
+from vnetperf.deployment.pods import require_frames
 from vnetperf.host.log import RunLog
 from vnetperf.model.errors import ConfigError, HostError, VnetperfError, full_text
 from vnetperf.model.frames import LinkSpeed, overhead
@@ -371,6 +372,7 @@ class Run:
         """Deploy a scenario unless it is deployed already; the generator is calibrated first."""
         if scenario.id in self._failed:
             raise self._failed[scenario.id]
+        require_frames(scenario)
         require_size(scenario, frame_size, largest_frame(scenario))
         if frame_size > scenario.max_frame_size:  # a size of the test case alone
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})

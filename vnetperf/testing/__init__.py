@@ -3,10 +3,14 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"vnetperf.testing.{name}" for name in ("vswitch", "single_frames", "stage", "generator"))
+    *(
+        f"vnetperf.testing.{name}"
+        for name in ("vswitch", "single_frames", "stage", "generator", "network")
+    )
 )
 
 from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the lines above
+from vnetperf.testing.network import NetworkContract  # noqa: E402
 from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402
 
-__all__ = ["GeneratorContract", "VSwitchContract"]
+__all__ = ["GeneratorContract", "NetworkContract", "VSwitchContract"]

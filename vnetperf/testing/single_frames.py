@@ -93,23 +93,24 @@ def _with(frame: bytes, place: int, value: int) -> bytes:
     return frame[:place] + struct.pack("!H", value) + frame[place + 2 :]
 
 
-def routed(scenario: Scenario, stream: Stream, frame: bytes) -> bytes:
+def routed(scenario: Scenario, stream: Stream, frame: bytes, routers: int = 0) -> bytes:
     """What a router makes of a stream's frame on its whole way.
 
     Args:
         scenario: What is deployed.
         stream: The stream.
         frame: As sent, octets without FCS.
+        routers: How many routed it; 0 for the vSwitch alone, at each of its hops.
 
     Returns:
-        As it must come out: a hop less to live for each time the vSwitch routed it.
+        As it must come out: a hop less to live for each time that it was routed.
     """
     deployment = scenario.deployment
     path = deployment.path(deployment.ends[stream.direction], stream.chain)
     out = path[-1]
     macs = port_mac(deployment, out, stream.chain) + dut_mac(out)
     frame = bytes.fromhex(macs.replace(":", "")) + frame[ADDRESSES:]
-    ttl = frame[IPV4_TTL] - len(path) // 2
+    ttl = frame[IPV4_TTL] - (routers or len(path) // 2)
     frame = frame[:IPV4_TTL] + bytes([ttl]) + frame[IPV4_TTL + 1 :]
     frame = _with(frame, IPV4_CHECKSUM, 0)
     return _with(frame, IPV4_CHECKSUM, internet_checksum(frame[ETH_LEN : ETH_LEN + IPV4_LEN]))

@@ -1,0 +1,180 @@
+"""Scenarios of pods: what is planned, addressed and refused, on no machine."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config, registry
+from vnetperf.deployment.capability_check import check_variant_effect, require_size
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.deployment.pods import switch_class
+from vnetperf.model.deployment import PODS, VnfPort, dut_mac, make_deployment, vnf_mac
+from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
+from vnetperf.model.scenario import Plan, Scenario, Variant
+from vnetperf.results.environment import comparability
+from vnetperf.runner.scenarios import make_scenario, scenario_ids
+from vnetperf.runner.transfers import endpoint_scenario
+
+FIRST, SECOND = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
+
+
+def configured(**wishes: Any) -> config.Configuration:
+    return config.load({"preset": "smoke", **wishes}, environment={})
+
+
+def scenario(network: str, **wishes: Any) -> Scenario:
+    return make_scenario(f"bmp2bmp_{network}", configured(**wishes))
+
+
+def planned(network: str, **wishes: Any) -> Plan:
+    return make_plan(scenario(network, **wishes), configured(**wishes).testbed, facts())
+
+
+def test_every_network_has_a_scenario_and_no_vswitch_has_pods() -> None:
+    found = [one for one in scenario_ids() if one.startswith("bmp2bmp_")]
+    assert found == [f"bmp2bmp_{name}" for name in registry.names("networks")]
+    assert all(make_deployment(name).pods for name in PODS)
+    assert not make_deployment("v2v").pods
+
+
+def test_a_network_and_a_vswitch_may_have_one_name() -> None:
+    network = switch_class(make_deployment("bmp2bmp"), "bridge")
+    vswitch = switch_class(make_deployment("v2v"), "bridge")
+    assert (network.name, vswitch.name) == ("bridge", "bridge")
+    assert network is not vswitch
+    assert network is switch_class(make_deployment("bmp2bmp"), "bridge")
+
+
+@pytest.mark.parametrize(
+    ("network", "place", "routed"),
+    [
+        ("bridge", "same", False),
+        ("bridge", "other", True),
+        ("ptp", "same", True),
+        ("ptp", "other", True),
+        ("macvlan", "same", False),
+        ("macvlan", "other", False),
+        ("vxlan", "other", False),
+        ("vxlan_routed", "same", False),
+        ("vxlan_routed", "other", True),
+    ],
+)
+def test_frames_go_to_the_gateway_where_the_network_routes(
+    network: str, place: str, routed: bool
+) -> None:
+    found = scenario(network, hosts=place)
+    assert found.routed is routed
+    forth, back = found.streams
+    assert forth.eth_dst == (dut_mac(FIRST) if routed else vnf_mac(SECOND))
+    assert back.eth_dst == (dut_mac(SECOND) if routed else vnf_mac(FIRST))
+    assert (forth.eth_src, back.eth_src) == (vnf_mac(FIRST), vnf_mac(SECOND))
+
+
+def test_the_plan_states_pods_hosts_and_path() -> None:
+    commands = planned("vxlan").commands
+    assert "on host0, address 198.18.0.1" in commands["pod0"]
+    assert "on host1, address 198.19.0.1" in commands["pod1"]
+    assert "MTU 1450" in commands["pod1"]
+    assert "between pods on two hosts: veth, bridge, VXLAN" in commands["network"]
+    same = planned("vxlan", hosts="same")
+    assert "on host0" in same.commands["pod1"]
+    assert same.scenario.conditions[0] == "pods on one host"
+
+
+def test_frames_longer_than_a_tunnel_carries_are_refused() -> None:
+    found = scenario("vxlan")
+    assert largest_frame(found) == 1468
+    require_size(found, 1468, largest_frame(found))
+    with pytest.raises(FrameSizeError, match="up to 1468"):
+        require_size(found, 1518, largest_frame(found))
+    assert largest_frame(scenario("macvlan")) >= 1518
+
+
+def test_pods_of_one_host_on_its_own_network_have_sockets_and_no_frames() -> None:
+    frames = planned("host", hosts="same")
+    assert "no ports of their own" in frames.commands["frames"]
+    with pytest.raises(NoResultError, match=r"no ports of their own.*--hosts other"):
+        LiveDeployment.deploy(frames, facts())
+    wishes = configured(hosts="same")
+    sockets = endpoint_scenario(wishes, scenario("host", hosts="same"))
+    plan = make_plan(sockets, wishes.testbed, facts())
+    assert plan.scenario.sockets
+    assert not plan.sends_frames
+    assert planned("host").sends_frames
+
+
+@pytest.mark.parametrize(
+    ("wishes", "says"),
+    [
+        ({"forwarding": "l3"}, "cannot do forwarding = l3"),
+        ({"rules": "learning"}, "cannot do rules = learning"),
+        ({"set": ("mtu=1000",)}, "carries no frames of 1518"),
+        ({"set": ("workers=2",)}, "has no option workers"),
+    ],
+)
+def test_what_a_network_cannot_is_refused(wishes: dict[str, Any], says: str) -> None:
+    with pytest.raises(CapabilityError, match=re.escape(says)):
+        planned("macvlan", **wishes)
+
+
+@pytest.mark.parametrize("mode", ["vepa", "private", "passthru"])
+def test_modes_of_macvlan_that_part_pods_of_one_host_are_refused_there(mode: str) -> None:
+    chosen = (f"mode={mode}",)
+    assert planned("macvlan", set=chosen).scenario.conditions[-1] == f"mode {mode}"
+    with pytest.raises(CapabilityError, match=f"mode {mode} passes nothing between two pods"):
+        planned("macvlan", hosts="same", set=chosen)
+
+
+def test_a_vlan_has_one_pod_of_a_host() -> None:
+    assert planned("vlan").scenario.pod_hosts == "other"
+    with pytest.raises(CapabilityError, match="vlan has no pods on the same host; --hosts other"):
+        planned("vlan", hosts="same")
+
+
+@pytest.mark.parametrize(
+    ("network", "module"),
+    [("macvlan", "macvlan"), ("vlan", "8021q"), ("vxlan", "vxlan"), ("bridge", "bridge")],
+)
+def test_a_missing_module_is_one_message(network: str, module: str) -> None:
+    machine = facts().model_copy(update={"modules": {module: "not in this kernel"}})
+    with pytest.raises(CapabilityError, match=module) as refusal:
+        make_plan(scenario(network), configured().testbed, machine)
+    assert "not in this kernel" in str(refusal.value)
+
+
+def test_hosts_of_a_testbed_are_refused_in_one_message() -> None:
+    wishes = configured(testbed="two-hosts")
+    machine = facts().model_copy(update={"hosts": {"east": facts(), "west": facts()}})
+    with pytest.raises(CapabilityError, match="on the DUT's own host"):
+        make_plan(make_scenario("bmp2bmp_vxlan", wishes), wishes.testbed, machine)
+
+
+def test_routing_is_refused_where_the_network_switches() -> None:
+    with pytest.raises(CapabilityError, match="does not route between pods on the same host"):
+        planned("bridge", hosts="same", forwarding="l3")
+
+
+def test_a_generator_without_interfaces_of_the_kernel_is_refused() -> None:
+    with pytest.raises(CapabilityError, match="offers macvlan"):
+        planned("macvlan", generator="trex")
+
+
+def test_the_place_changes_nothing_without_pods() -> None:
+    variant = Variant(id="hosts=same", settings=(("hosts", "same"),))
+    plain = make_scenario("v2v_bridge", configured(hosts="same"))
+    assert plain.pod_hosts == "same"
+    assert plain == make_scenario("v2v_bridge", configured(hosts="other"))
+    with pytest.raises(CapabilityError, match="v2v has no pods"):
+        check_variant_effect(plain, variant, facts())
+
+
+def test_numbers_of_one_host_and_of_two_are_not_compared(run_of: Any) -> None:
+    one, two = (run_of(planned("macvlan", hosts=place)) for place in ("same", "other"))
+    name = "bmp2bmp_macvlan"
+    assert comparability(one, name)["hosts of pods"] == "same"
+    assert comparability(two, name)["hosts of pods"] == "other"

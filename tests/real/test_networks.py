@@ -1,0 +1,57 @@
+"""Container networks for real: sockets of pods, and what dies while pods are deployed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.real.conftest import UserRun
+from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+SOCKETS = pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
+
+
+@pytest.mark.parametrize("place", ["same", "other"])
+@pytest.mark.parametrize("network", ["host", pytest.param("vxlan", marks=pytest.mark.daily)])
+@SOCKETS
+def test_pods_talk_and_are_gone(
+    network: str, place: str, start: Start, unchanged: Unchanged
+) -> None:
+    name = f"bmp2bmp_{network}"
+    run = start(
+        *("testcases/test_endpoints.py", "-k", f"{name} and UDP_RR"),
+        *("--hosts", place, "--message-sizes=64"),
+    )
+    assert run.finish() == 0, run.output
+    (found,) = run.json()["transfers"]
+    assert found["scenario"] == f"{name},endpoints"
+    assert found["transfers"][0]["transactions_per_second"] > 0
+    (facts,) = run.json()["scenarios"]
+    assert facts["plan"]["scenario"]["pod_hosts"] == place
+    assert {pod["host"] for pod in facts["facts"]["vswitch"]["pods"].values()} == (
+        {0} if place == "same" else {0, 1}
+    )
+    assert "generator" not in facts["facts"]
+    assert unchanged() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(KILLS))
+@pytest.mark.parametrize("how", [interrupt, kill, kill_agent], ids=lambda f: f.__name__)
+def test_killed_at_a_random_moment(
+    how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
+) -> None:
+    moment = random.Random(f"pods {how.__name__} {seed}").uniform(0.3, 4.0)
+    network = random.Random(seed).choice(["bridge", "macvlan", "vxlan", "vxlan_routed"])
+    run = start("-k", f"bmp2bmp_{network} and test_throughput", "--frame-sizes=64,128,256")
+    time.sleep(moment)
+    assert run.process.poll() is None, run.finish() and run.output
+    how(run)
+    run.finish()
+    assert unchanged() == (), f"{network}, after {moment:.2f} s"

@@ -1,0 +1,118 @@
+"""Transfers between pods in every report: beside the hosts' own network, by message size."""
+
+from __future__ import annotations
+
+import pytest
+
+from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.model.outcomes import EndFacts, Transfer, Transfers, TransferSpec
+from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.report import transfers
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
+
+BUSY = EndFacts(place="namespace", address="198.18.0.1", cpus="1", user_s=0.5, system_s=1.0)
+
+
+def trip(median_us: float, size: int = 64) -> Transfer:
+    spec = TransferSpec(kind="UDP_RR", tool="sockperf", message_size=size, duration_s=1)
+    return Transfer(
+        spec=spec, transactions_per_second=1e4, round_trip_us={"50": median_us, "99": 40.0}
+    )
+
+
+def stream(rate: float) -> Transfer:
+    spec = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=2)
+    return Transfer(
+        spec=spec,
+        bits_per_second=rate,
+        client=BUSY,
+        server=BUSY,
+        machine_busy_s=4.0,
+        machine_interrupts_s=0.5,
+    )
+
+
+def facts(network: str, place: str = "other") -> ScenarioFacts:
+    scenario = {"vswitch": network, "deployment": {"pods": True}, "pod_hosts": place}
+    return ScenarioFacts(
+        scenario=f"bmp2bmp_{network},endpoints",
+        plan={"scenario": scenario},
+        facts={"vswitch": {"baseline": network == "host"}},
+    )
+
+
+def results(**rounds: tuple[Transfer, ...]) -> RunResults:
+    identity = RunIdentity(tool="vnetperf 1", git="g", command="c", started="2026-01-01T00:00:00")
+    every = [
+        Transfers(scenario=f"bmp2bmp_{network},endpoints", transfers=(one,))
+        for network, found in rounds.items()
+        for one in found
+    ]
+    return RunResults(
+        run=identity,
+        preset="quick",
+        scenarios=tuple(map(facts, rounds)),
+        transfers=merge_transfers(every),
+    )
+
+
+def test_each_network_stands_beside_the_hosts_own() -> None:
+    run = results(host=(trip(20.0), stream(2e9)), vxlan=(trip(40.0), stream(1e9)))
+    for text in (markdown_report(run), html_report(run), terminal_text(run, width=400)):
+        for shown in (transfers.NETWORKS_TITLE, "2.00", "0.50", "baseline"):
+            assert shown in text.replace("\\", ""), shown
+    rows = {(r.network, r.transfer.spec.kind): r for r in transfers.pod_transfers(run)}
+    assert rows["vxlan", "UDP_RR"].ratio == pytest.approx((2.0, None, None), nan_ok=True)
+    assert rows["vxlan", "TCP_STREAM"].cpu_s_per_gigabit == pytest.approx(3.0 / 2.0)
+    assert rows["vxlan", "TCP_STREAM"].machine_s_per_gigabit == pytest.approx((2.0, 0.25))
+    assert "2.000 (0.2500)" in html_report(run)
+    assert rows["vxlan", "UDP_RR"].cpu_s_per_gigabit is None
+
+
+def test_rounds_give_an_interval() -> None:
+    run = results(
+        host=(trip(20.0), trip(20.2), trip(19.8)), vxlan=(trip(40.0), trip(40.8), trip(39.5))
+    )
+    (vxlan,) = [r for r in transfers.pod_transfers(run) if r.network == "vxlan"]
+    assert len(vxlan.rounds) == 3
+    value, low, high = vxlan.ratio or (0.0, 0.0, 0.0)
+    assert low is not None
+    assert high is not None
+    assert 1.9 < low < value < high < 2.1
+    assert value == pytest.approx(2.0, rel=0.01)
+
+
+def test_without_the_baseline_there_is_no_ratio() -> None:
+    run = results(vxlan=(trip(40.0),))
+    assert transfers.pod_transfers(run)[0].ratio is None
+    assert transfers.network_sentences(run) == []
+    assert "40.00" in markdown_report(run)
+
+
+def test_a_place_has_its_own_baseline() -> None:
+    run = results(host=(trip(20.0),), vxlan=(trip(40.0),))
+    same = run.model_copy(update={"scenarios": (facts("host", "same"), facts("vxlan"))})
+    assert [row.ratio for row in transfers.pod_transfers(same)] == [None, None]
+
+
+def test_plots_have_a_line_for_each_network() -> None:
+    run = results(
+        host=(trip(20.0), trip(24.0, 1024), stream(2e9)),
+        vxlan=(trip(40.0), trip(48.0, 1024), stream(1e9)),
+    )
+    trips, rates = transfers.network_plots(run)
+    assert trips.x.names == ["64", "1024"]
+    assert [one.name for one in trips.series] == ["host", "vxlan"]
+    assert [point.y for point in trips.series[1].points] == [40e3, 48e3]
+    assert [point.y for one in rates.series for point in one.points] == [2.0, 1.0]
+    assert "Gbit/s" in rates.y.name
+
+
+def test_other_transfers_are_no_networks() -> None:
+    run = results().model_copy(
+        update={"transfers": (Transfers(scenario="v2v_bridge,endpoints", transfers=(trip(9.0),)),)}
+    )
+    assert transfers.pod_transfers(run) == []
+    assert transfers.NETWORKS_TITLE not in html_report(run)

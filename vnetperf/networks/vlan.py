@@ -1,0 +1,40 @@
+"""Pods on a VLAN of the host's interface (IEEE 802.1Q), each the only one of its host there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from vnetperf.model.testbed import KernelModule
+from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+
+VLAN_MODULE = KernelModule(name="8021q", purpose="VLANs", symbol="vlan_dev_hard_start_xmit")
+#: The VLAN of all pods.
+VLAN_ID = 10
+
+
+class VlanNetwork(Network):
+    """A VLAN's interface for the pod; frames have a tag on the hosts' link, of 4 octets more."""
+
+    name: ClassVar[str] = "vlan"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (VLAN_MODULE,)
+    #: A VLAN is one interface on a parent, so that one host has no second pod in it.
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="vlan", places=("other",), frames=("other",), needs_parent=True
+    )
+    path: ClassVar[str] = "VLAN, hosts' link, VLAN"
+
+    def prepare(self, host: PodHost) -> None:
+        """The host's interface is all that there is."""
+        del host
+        self.machine.load_module(VLAN_MODULE)
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """The VLAN's interface."""
+        return self.attach_child(host, pod, "vlan", vlan_id=VLAN_ID)
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """The hosts' link is one broadcast domain for each VLAN."""
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Nothing but pods' interfaces was made."""

@@ -1,0 +1,175 @@
+"""Contract kit of container networks, run on real software.
+
+A plugin's tests name the network once: `class TestMine(NetworkContract): network = "mine"`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from vnetperf import registry
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.deployment.trial import check_path
+from vnetperf.model.deployment import VnfPort
+from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
+from vnetperf.model.scenario import ETHERNET_OCTETS, PodHosts, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.networks.base import Network, NetworkCapabilities
+from vnetperf.testing.cases import Case
+from vnetperf.testing.frames import FrameTester, stream_frame
+from vnetperf.testing.single_frames import both, routed
+from vnetperf.testing.stage import Contract, Stage
+from vnetperf.testing.vswitch import each_hop_counted_all, without_loss
+
+#: Two pods, each in the tester's hands.
+PODS = Case("bmp2bmp")
+PLACES: tuple[PodHosts, ...] = ("same", "other")
+PARTS = ("prepare", "attach", "join")
+
+
+class NetworkContract(Contract):
+    """What any container network must do; a subclass names one.
+
+    Attributes:
+        network: Registered name of the network.
+    """
+
+    network: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """The network stands in the place of a vSwitch."""
+        super().__init_subclass__()
+        cls.vswitch = cls.network
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give each test the places that the capabilities promise."""
+        if "place" in metafunc.fixturenames:
+            metafunc.parametrize("place", self.can.frames, scope="class")
+
+    @property
+    def of(self) -> type[Network]:
+        """The class under test."""
+        found: type[Network] = registry.load("networks", self.network)
+        return found
+
+    @property
+    def can(self) -> NetworkCapabilities:
+        """What it promises."""
+        return self.of.capabilities
+
+    def _frames(self, stage: Stage, place: PodHosts) -> Scenario:
+        """Two pods with a tester of single frames, at the sizes of the network."""
+        plain = stage.scenario(PODS, FrameTester.name, hosts=place)
+        sizes = (64, largest_frame(plain))
+        return stage.scenario(PODS, FrameTester.name, hosts=place, frame_sizes=sizes)
+
+    def test_says_what_it_can(self) -> None:
+        """Capabilities are complete, and name only what there is."""
+        backend, can = self.of, self.can
+        assert issubclass(backend, Network)
+        assert backend.name == self.network, "its name is the one it is registered by"
+        assert can.places, "pods can be nowhere"
+        assert set(can.frames) <= set(can.places), "frames pass where no pods can be"
+        assert set(can.routed) <= set(can.frames), "it routes where no frames pass"
+        assert can.overhead >= 0
+        assert backend.path, "nobody knows what a packet passes"
+
+    def test_says_what_is_missing_on_a_bare_machine(self, stage: Stage) -> None:
+        """On a machine with nothing, `missing` answers in one sentence and does not raise."""
+        bare = MachineFacts(cpus=())
+        answer = self.of.missing(bare, stage.scenario(PODS, hosts=self.can.frames[0]))
+        assert isinstance(answer, str)
+        assert "\n" not in answer
+
+    def test_a_place_it_does_not_have_is_refused(self, stage: Stage) -> None:
+        """Before anything is deployed, in one message that names the option."""
+        gone = [place for place in PLACES if place not in self.can.frames]
+        if not gone:
+            pytest.skip(f"{self.network} has pods' ports on one host and on two")
+        root = stage.facts.model_copy(update={"is_root": True})
+        with pytest.raises(CapabilityError, match="--hosts"):
+            LiveDeployment.deploy(
+                make_plan(stage.scenario(PODS, hosts=gone[0]), stage.testbed, root), root
+            )
+
+    def test_every_frame_is_carried_and_counted(self, place: PodHosts, stage: Stage) -> None:
+        """All frames of a slow trial arrive, both ways, and both pods' ports have counted each."""
+        with stage.deployed(stage.scenario(PODS, hosts=place)) as deployment:
+            each_hop_counted_all(deployment, without_loss(deployment))
+
+    def test_frames_pass_as_they_are_switched_or_routed(
+        self, place: PodHosts, stage: Stage
+    ) -> None:
+        """Smallest and largest, unchanged, or with the addresses and the TTL of a router."""
+        with stage.deployed(self._frames(stage, place)) as deployment:
+            scenario = deployment.plan.scenario
+            routers = len(PLACES[: PLACES.index(place) + 1])  # each host is one
+            for stream in scenario.streams:
+                for size in (64, largest_frame(scenario)):
+                    frame = stream_frame(stream, size, 1)
+                    back, out = both(deployment, stream.tx_port, [frame])
+                    due = routed(scenario, stream, frame, routers) if scenario.routed else frame
+                    assert back == [], "the frame came back"
+                    assert out == [due], f"{size} octets"
+
+    def test_pods_have_the_mtu_that_it_states(self, place: PodHosts, stage: Stage) -> None:
+        """That of the hosts' link less what it adds, and the largest frame fits into it."""
+        with stage.deployed(self._frames(stage, place)) as deployment:
+            scenario = deployment.plan.scenario
+            facts = deployment.vswitch.facts()
+            assert len(facts["pods"]) == 2
+            for pod in facts["pods"].values():
+                netdev = pod["interface"].rpartition(" ")[2]
+                assert deployment.machine.link(netdev).mtu == pod["MTU"]
+                assert pod["MTU"] == scenario.mtu - self.can.overhead
+                assert largest_frame(scenario) <= pod["MTU"] + ETHERNET_OCTETS
+
+    def test_it_comes_back_after_a_restart(self, place: PodHosts, stage: Stage) -> None:
+        """Pods are taken away, the network is stopped, and both come back."""
+        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+            deployment.restart_vswitch()
+            check_path(deployment)
+
+    def test_a_pod_that_is_taken_away_is_gone(self, place: PodHosts, stage: Stage) -> None:
+        """Its port counts no more, the other's does, and taking it away again is an error."""
+        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+            gone = VnfPort(vnf=1, index=0)
+            deployment.vswitch.remove_port(gone)
+            deployment.check_alive()
+            assert [c.port for c in deployment.vswitch.counters()] == ["vnf0.0"]
+            with pytest.raises(VnetperfError):
+                deployment.vswitch.remove_port(gone)
+
+    def test_stopping_twice_is_stopping_once(self, place: PodHosts, stage: Stage) -> None:
+        """`stop` is idempotent."""
+        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+            deployment.vswitch.stop()
+            deployment.vswitch.stop()
+
+    @pytest.mark.parametrize("part", PARTS)
+    def test_a_deployment_that_fails_leaves_nothing(
+        self, part: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever was made by then is undone, and the error is the one that was raised."""
+        place = self.can.frames[-1]
+        plan = stage.plan(stage.scenario(PODS, FrameTester.name, hosts=place))
+        original = getattr(self.of, part)
+
+        def fail(network: Network, *arguments: Any) -> None:
+            original(network, *arguments)
+            raise DutError("injected by the contract kit", where=part)
+
+        monkeypatch.setattr(self.of, part, fail)
+        with pytest.raises(DutError, match="injected by the contract kit"):
+            stage.deploy(plan)
+        assert stage.left_behind() == ()
+
+    def test_it_leaves_the_machine_as_it_was(self, place: PodHosts, stage: Stage) -> None:
+        """Links, mounts, modules, files, processes: all as before."""
+        with stage.deployed(stage.scenario(PODS, hosts=place)):
+            pass
+        stage.clear()
+        assert stage.troubles == []
