@@ -97,7 +97,10 @@ def test_only_cases_that_can_run_are_collected(tests: Site) -> None:
     ("words", "scenarios"),
     [
         ("phy2phy_bridge or phy2phy_vpp", {"phy2phy_bridge", "phy2phy_vpp"}),
-        ("not (phy2phy or v or op2p)", {f"{d}_{v}" for d in ("encap", "decap") for v in ALL}),
+        (
+            "not (phy2phy or v or op2p or bmp2bmp)",
+            {f"{d}_{v}" for d in ("encap", "decap") for v in ALL},
+        ),
         ("pvp_dpdk and not 64", {"pvp_dpdk"}),
         ("PVP_DPDK and Throughput[", {"pvp_dpdk"}),
         ("test_rfc2544 and pvp_bridge", {"pvp_bridge"}),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal, NamedTuple
 
-from vnetperf import registry
+from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment, PhyPort
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import CableUse, Scenario
@@ -148,7 +148,7 @@ def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
         )
     if graph.sites and (scenario.rules != "port" or scenario.routed):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
-    steers = registry.load("vswitches", scenario.vswitch).capabilities.addressing == "port"
+    steers = switch_class(graph, scenario.vswitch).capabilities.addressing == "port"
     if graph.sites and steers and not scenario.vnf_addresses:
         yield (
             f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "
