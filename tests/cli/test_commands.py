@@ -28,6 +28,33 @@ def shown(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, dict[str,
     return content
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("doctr", "doctor"),
+        ("show-config --presett smoke", "--preset"),
+        ("list presetz", "presets"),
+        ("image build vlop", "vloop"),
+        ("report monday-2", "monday-1"),
+        ("compare monday-1:pvp_dpkd monday-1", "pvp_dpdk"),
+    ],
+)
+def test_names_that_nobody_has_are_answered_with_the_nearest(
+    line: str, meant: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = elsewhere / "results/monday-1"
+    folder.mkdir(parents=True)
+    bench = Bench(folder)
+    bench.throughput()
+    bench.run.close()
+    try:
+        status = main(line.split())
+    except SystemExit as end:
+        status = int(end.code or 0)
+    assert status != 0
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+
+
 def test_show_config_tells_values_and_sources(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,8 @@ KINDS = [
     pytest.param("phy2phy_testpmd", {}, "dpdk-testpmd", id="testpmd"),
     pytest.param("pvp_vpp", {}, "vpp", id="VPP", marks=pytest.mark.daily),
     pytest.param("pvp_bridge", {"vnf": "vloop:container"}, "", id="container"),
+    pytest.param("bmp2bmp_vxlan", {}, "", id="pods"),
+    pytest.param("pvp_macvtap", {"vnf": "vloop:container"}, "", id="macvtap"),
     pytest.param("vepc_bridge", {}, "osmo-ggsn", id="mobile core", marks=pytest.mark.daily),
     pytest.param(
         *("pvp_dpdk", {"vnf": "vloop:vm"}, "qemu-system-x86_64"),

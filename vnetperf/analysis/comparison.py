@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
 from vnetperf.model.units import Unit, value_text
@@ -527,7 +527,9 @@ def _metrics_of_side(side: Side) -> _MetricsOfSide:
         every = side.deployments.values()
         there = sorted({q.scenario for each in every for q in compared_metrics(each)})
         raise ConfigError(
-            f"there is no scenario {side.scenario!r}" if side.scenario else "there is no result",
+            f"there is no scenario {side.scenario!r}{did_you_mean(side.scenario, there)}"
+            if side.scenario
+            else "there is no result",
             where=side.name,
             accepted=", ".join(there) or "a run that measured something",
         )

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from vnetperf.analysis.logged_tests import by_round
 from vnetperf.analysis.results_from_log import derive
-from vnetperf.model.errors import LogError
+from vnetperf.model.errors import LogError, did_you_mean
 from vnetperf.model.result import RunResults
 from vnetperf.results.folder import holds_run, read_run
 from vnetperf.results.log import LOG_NAME, read_log
@@ -50,8 +50,11 @@ def find_run(text: str, results_dir: Path = Path("results")) -> Path:
         if path.is_file() or (path.is_dir() and holds_run(path)):
             return path
     there = Path(text).is_dir() or (results_dir / text).is_dir()
+    runs = [path.name for path in results_dir.glob("*") if holds_run(path)]
     raise LogError(
-        f"there is no {LOG_NAME} in it" if there else "there is no such run",
+        f"there is no {LOG_NAME} in it"
+        if there
+        else f"there is no such run{did_you_mean(text, runs)}",
         where=text or "the name of a run",
         accepted=f"a folder with a {LOG_NAME}, or the name of one in {results_dir}/",
     )

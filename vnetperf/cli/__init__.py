@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from vnetperf import __version__
-from vnetperf.model.errors import ConfigError, VnetperfError, full_text
+from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean, full_text
 
 if TYPE_CHECKING:
     from vnetperf.results.records import Record
@@ -36,9 +37,27 @@ COMMANDS = {
 }
 
 
+_UNKNOWN = re.compile(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)")
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that says which name was meant."""
+
+    names: ClassVar[set[str]] = {*COMMANDS}
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        action = super().add_argument(*args, **kwargs)
+        self.names.update(action.option_strings, map(str, action.choices or ()))
+        return action
+
+    def error(self, message: str) -> NoReturn:
+        wrong = _UNKNOWN.search(message)
+        super().error(message + (did_you_mean(wrong[1], self.names) if wrong else ""))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="vnetperf",
         description="Benchmarks virtual switches and NFV data planes. "
         "Measurements are test cases: run `pytest testcases/ -k pvp_dpdk`.",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.virt.tools import Package
 
 #: Scripts of the guest: `boot` is first in its initramfs, the others come with its root.
@@ -166,7 +166,7 @@ def recipe(name: str) -> Recipe:
     """A recipe by its name."""
     if name not in RECIPES:
         raise ConfigError(
-            f"there is no image called {name!r}",
+            f"there is no image called {name!r}{did_you_mean(name, RECIPES)}",
             where="vnetperf image",
             accepted=", ".join(sorted(RECIPES)),
         )
