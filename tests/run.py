@@ -33,6 +33,7 @@ EXAMPLES = {"fast": 15, "merge": 40, "daily": 200}
 #: Limits of a test, seconds, far beyond what any takes on a machine that others use too.
 PARALLEL = ["-n", WORKERS, "--timeout=300"]
 ALONE = ["--timeout=900"]
+DAILY = ["--timeout=1800"]
 #: Arguments of pytest, a list for each time that it is started.
 LANES = {
     "fast": [[*PARALLEL, "-m", "not real and not slow and not browser"]],
@@ -40,7 +41,10 @@ LANES = {
         [*PARALLEL, "-m", "not real and not daily", "--durations=25"],
         [*ALONE, "-m", "real and not daily", "--durations=25"],
     ],
-    "daily": [[*PARALLEL, "-m", "not real"], [*ALONE, "-m", "real", "--durations=50"]],
+    "daily": [
+        ["-n", WORKERS, *DAILY, "-m", "not real"],
+        [*DAILY, "-m", "real", "--durations=50"],
+    ],
 }
 #: Limits of a parallel part and of one whose tests go one after the other, seconds. Both together
 #: are less than the 90 minutes that CI has.
