@@ -15,7 +15,6 @@ import pytest
 
 from tests.real.conftest import UserRun
 from vnetperf.agent.client import AgentClient
-from vnetperf.agent.hosts import HostsClient
 from vnetperf.config.settings import read_testbed
 from vnetperf.model.errors import HostError
 
@@ -107,8 +106,8 @@ def test_a_run_over_ssh_has_the_form_of_a_local_one(
     assert there.keys() == here.keys()
     assert there["results"][0].keys() == here["results"][0].keys()
     assert there["scenarios"][0]["facts"].keys() == here["scenarios"][0]["facts"].keys()
-    started, ended = there["environment"]["clock"], there["environment"]["clocks at the end"]
-    assert started.keys() == ended["lab"].keys() == {"offset_s", "bound_s"}
+    started, ended = there["environment"]["clock"], there["environment"]["clock at the end"]
+    assert started.keys() == ended.keys() == {"offset_s", "bound_s"}
     assert "clock" not in here["environment"]
     assert unchanged() == ()
 
@@ -137,11 +136,11 @@ def test_a_call_over_ssh_is_quick(sshd: Sshd) -> None:
     ],
 )
 def test_a_host_without_a_fit_python_is_one_message(sshd: Sshd, python: str, says: str) -> None:
-    client = HostsClient(read_testbed(sshd.testbed(python=python)))
+    client = AgentClient(read_testbed(sshd.testbed(python=python)))
     with pytest.raises(HostError) as refused:
         client.inventory()
     client.close()
-    assert refused.value.where.startswith("host lab, ssh=")
+    assert "root@127.0.0.1//python=" in refused.value.where
     assert says in refused.value.what
     assert "//python=" in refused.value.cure
 

@@ -784,7 +784,8 @@ def _clocks_at_the_end(end: EndRecord | None) -> dict[str, Any]:
     """Clocks of hosts on other machines, where there are any; those at the start are facts."""
     if end is None or not end.clocks:
         return {}
-    return {"clocks at the end": {host: one.model_dump() for host, one in end.clocks.items()}}
+    found = {host: one.model_dump() for host, one in end.clocks.items()}
+    return {"clock at the end": found[""]} if "" in found else {"clocks at the end": found}
 
 
 def _redaction(records: Sequence[Record]) -> Redaction | None:

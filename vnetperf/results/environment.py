@@ -24,7 +24,7 @@ VOLATILE: Final[Mapping[str, str]] = {
     "environment.memory.hugepages[*].free": "pages that another program holds for now",
     "environment.memory.hugepages[*].surplus": "pages that another program holds for now",
     "environment.clock.*": "how the clock of another machine ran against the controller's",
-    "environment.clocks at the end*": "how clocks of other machines ran against the controller's",
+    "environment.clock* at the end*": "how clocks of other machines ran against the controller's",
     "environment.cpu.current_khz*": "the frequency of an idle moment",
     "environment.kernel.interrupts_served*": "counters since the machine was started",
     "*.facts.vnfs[*].guest.ready after, s": "how long a boot took",

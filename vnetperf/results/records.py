@@ -341,7 +341,8 @@ class EndRecord(Frozen):
         exit_status: pytest's exit status.
         overhead: Seconds by what they were spent on.
         lost: Why the testbed was given up, and its cases went to another; "".
-        clocks: Host on another machine -> its clock against the controller's at the end.
+        clocks: Host on another machine, "" for the only one -> its clock against the controller's
+            at the end.
     """
 
     type: Literal["end"] = "end"
