@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from typing import Any, ClassVar
 
@@ -25,6 +26,8 @@ from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
+#: Fact of a pod: how long the network took to give it its interface, seconds.
+ATTACHED = "attached in, s"
 #: Addresses of pods, by number: those of the traffic (RFC 2544 appendix C.2.2).
 POD_ADDRESS = "198.{}.0.1"
 
@@ -96,6 +99,7 @@ class PodNetwork(VSwitch):
         self._hosts = [PodHost(machine, number) for number in (0, 1)]
         self._made = False
         self._ports: dict[VnfPort, PodPort] = {}
+        self._took_s: dict[VnfPort, float] = {}
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
@@ -178,7 +182,9 @@ class PodNetwork(VSwitch):
             address=_address(port),
             gateway_mac=dut_mac(port),
         )
+        began = time.monotonic()
         self._ports[port] = self._network.attach(self._host_of(port), pod)
+        self._took_s[port] = time.monotonic() - began
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Let the pods reach each other."""
@@ -224,6 +230,7 @@ class PodNetwork(VSwitch):
                     "MAC": given.pod.mac,
                     "gateway": given.gateway or "none: frames carry the other pod's address",
                     "MTU": given.mtu,
+                    ATTACHED: round(self._took_s[port], 4),
                 }
                 for port, given in self._ports.items()
             },

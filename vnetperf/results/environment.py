@@ -28,6 +28,7 @@ VOLATILE: Final[Mapping[str, str]] = {
     "environment.cpu.current_khz*": "the frequency of an idle moment",
     "environment.kernel.interrupts_served*": "counters since the machine was started",
     "*.facts.vnfs[*].guest.ready after, s": "how long a boot took",
+    "*.facts.vswitch.pods.*.attached in, s": "how long the kernel took to make an interface",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",
     "*.facts.generator.neighbours": "counts the frames that checked the path",
     "*.facts.generator.arrivals*": "the error of a clock when it was last compared",

@@ -12,6 +12,7 @@ import pytest
 from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.deployment.pods import ATTACHED
 from vnetperf.deployment.trial import check_path
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
@@ -125,6 +126,7 @@ class NetworkContract(Contract):
                 netdev = pod["interface"].rpartition(" ")[2]
                 assert deployment.machine.link(netdev).mtu == pod["MTU"]
                 assert pod["MTU"] == scenario.mtu - self.can.overhead
+                assert pod[ATTACHED] >= 0
                 assert largest_frame(scenario) <= pod["MTU"] + ETHERNET_OCTETS
 
     def test_it_comes_back_after_a_restart(self, place: PodHosts, stage: Stage) -> None:
