@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,17 @@ def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
     assert done.returncode == -9
     left = (east.state, east.run, roots.state)
     wait_for(lambda: not any(path.exists() for path in left), 60, "the guardian's end")
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_the_first_hosts_restorer_gives_the_machine_back(roots: HostRoots, held: bool) -> None:
+    """Its guardian may have died with it: nobody else would look at the machine's lock."""
+    dead = roots.lock(MACHINE)
+    dead.parent.mkdir(parents=True, mode=0o700)
+    dead.write_text("")
+    with dead.open("r+") as file:
+        if held:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        restore(roots.within("east"))
+        assert dead.exists() is held
+    assert roots.state.exists() is held

@@ -187,7 +187,9 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
         except (HostError, OSError) as error:
             if path.exists():
                 unreadable.append(str(error))
-    locks.remove_stale_locks(roots)
+    # The first host of a machine holds that one's lock too.
+    for whose in filter(None, (roots, roots.machine)):
+        locks.remove_stale_locks(whose)
     damaged = tuple(path.name for path in list_files(roots.journals, "*.damaged"))
     journal_file.remove_stale_drafts(roots)
     _remove_orphan_logs(roots)
