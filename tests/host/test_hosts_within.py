@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host import session
 from vnetperf.host.journal import Journal
 from vnetperf.host.kernel import write_value
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, restore
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import TestbedBusyError
+from vnetperf.model.errors import HostError, TestbedBusyError
 
 MACHINE = "machine"
 
@@ -137,3 +138,17 @@ def test_the_first_hosts_restorer_gives_the_machine_back(roots: HostRoots, held:
         restore(roots.within("east"))
         assert dead.exists() is held
     assert roots.state.exists() is held
+
+
+def test_a_guardian_that_dies_while_it_starts_leaves_no_log(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(journal: Path, *_: object) -> None:
+        journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        journal.with_suffix(".log").write_text("")
+        raise HostError("the guardian that would restore this machine did not start")
+
+    monkeypatch.setattr(session.GuardianClient, "start", dies)
+    with pytest.raises(HostError, match="did not start"):
+        HostRun.open(testbed=MACHINE, roots=roots.within("east"))
+    assert not roots.within("east").state.exists()
