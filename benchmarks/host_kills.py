@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.append:
             with options.append.open("a") as file:
                 file.write(f"{line}\n")
-    bad = [kill["number"] for kill in found if kill["left"] or not kill["restore"]]
+    bad = [kill["number"] for kill in found if kill["unrestored"] or not kill["restore"]]
     made = sum(bool(kill["made"]) for kill in found)
     print(f"{made} kills, {len(bad)} left something: {', '.join(map(str, bad)) or 'none'}")
     return 1 if bad else 0

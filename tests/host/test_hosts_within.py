@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from vnetperf.host import session
 from vnetperf.host.journal import Journal
 from vnetperf.host.kernel import write_value
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, restore
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import TestbedBusyError
+from vnetperf.model.errors import HostError, TestbedBusyError
 
 MACHINE = "machine"
 
@@ -122,3 +124,31 @@ def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
     assert done.returncode == -9
     left = (east.state, east.run, roots.state)
     wait_for(lambda: not any(path.exists() for path in left), 60, "the guardian's end")
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_the_first_hosts_restorer_gives_the_machine_back(roots: HostRoots, held: bool) -> None:
+    """Its guardian may have died with it: nobody else would look at the machine's lock."""
+    dead = roots.lock(MACHINE)
+    dead.parent.mkdir(parents=True, mode=0o700)
+    dead.write_text("")
+    with dead.open("r+") as file:
+        if held:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        restore(roots.within("east"))
+        assert dead.exists() is held
+    assert roots.state.exists() is held
+
+
+def test_a_guardian_that_dies_while_it_starts_leaves_no_log(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(journal: Path, *_: object) -> None:
+        journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        journal.with_suffix(".log").write_text("")
+        raise HostError("the guardian that would restore this machine did not start")
+
+    monkeypatch.setattr(session.GuardianClient, "start", dies)
+    with pytest.raises(HostError, match="did not start"):
+        HostRun.open(testbed=MACHINE, roots=roots.within("east"))
+    assert not roots.within("east").state.exists()

@@ -187,11 +187,12 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
         except (HostError, OSError) as error:
             if path.exists():
                 unreadable.append(str(error))
-    locks.remove_stale_locks(roots)
+    # The first host of a machine holds that one's lock too.
+    for whose in filter(None, (roots, roots.machine)):
+        locks.remove_stale_locks(whose)
     damaged = tuple(path.name for path in list_files(roots.journals, "*.damaged"))
     journal_file.remove_stale_drafts(roots)
-    _remove_orphan_logs(roots)
-    remove_if_empty(roots.journals, roots.locks, roots.state)
+    _tidy(roots)
     return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged, tuple(foreign))
 
 
@@ -238,6 +239,12 @@ def _remove_orphan_logs(roots: HostRoots) -> None:
                     log.unlink()
             finally:
                 os.close(fd)
+
+
+def _tidy(roots: HostRoots) -> None:
+    """Remove what nobody keeps anything in."""
+    _remove_orphan_logs(roots)
+    remove_if_empty(roots.journals, roots.locks, roots.state)
 
 
 class HostRun:
@@ -296,6 +303,7 @@ class HostRun:
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
         with contextlib.ExitStack() as undo_on_error:
+            undo_on_error.callback(_tidy, roots)  # after a guardian that did not start
             machine_lock = None
             if roots.machine is not None and not follows:
                 machine_lock = TestbedLock.acquire(
