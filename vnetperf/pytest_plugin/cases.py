@@ -6,7 +6,7 @@ Scenarios, variants, rounds and sizes it is parametrised over, and the order in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice, product
@@ -241,10 +241,13 @@ def is_named(definition: Any) -> bool:
     return any(colons and name.partition("[")[0] == definition.name for _, colons, name in ids)
 
 
-def keyword_filter(definition: Any) -> Callable[[Iterable[str]], bool]:
+def keyword_filter(
+    definition: Any, others: Collection[str] = ()
+) -> Callable[[Iterable[str]], bool]:
     """Whether -k can select a case of a test function that has these names besides.
 
-    The expression is evaluated by pytest itself. Where that is not possible, every case is made and
+    Words that are names of other scenarios select nothing: pvp_dpdk is no pvp2pvp_dpdk. The
+    expression is evaluated by pytest itself. Where that is not possible, every case is made and
     pytest deselects: slower, with the same outcome.
     """
     expression = definition.config.option.keyword.strip()
@@ -262,6 +265,8 @@ def keyword_filter(definition: Any) -> Callable[[Iterable[str]], bool]:
         lower = [name.lower() for name in names]
 
         def matches(word: str, /, **arguments: Any) -> bool:
+            if word.lower() in others:
+                return False
             return of_the_function(word, **arguments) or any(word.lower() in n for n in lower)
 
         return compiled.evaluate(matches)
@@ -288,18 +293,6 @@ def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
         for word in sorted(_words(config))
         if (near := did_you_mean(word, known))
     ]
-
-
-def scenarios_meant(config: pytest.Config) -> list[str]:
-    """Scenarios without those that -k finds by the name of another: pvp_dpdk is no pvp2pvp_dpdk."""
-    known, words = scenario_ids(), {word.lower() for word in _words(config)}
-    named = words & {*known}
-
-    def is_meant(scenario: str) -> bool:
-        others = any(name in scenario for name in named - {scenario})
-        return not others or any(split_id(scenario)[0] in word for word in words)
-
-    return [scenario for scenario in known if is_meant(scenario)]
 
 
 def _sizes(metafunc: pytest.Metafunc, configuration: Configuration | None) -> dict[str, Any]:
@@ -335,19 +328,22 @@ def parametrize(
     sizes = _sizes(metafunc, configuration)
     ends = list(product(*sizes.values())) or [()]
     only = definition.get_closest_marker("deployments")
-    selects = keyword_filter(definition)
+    selects, known = keyword_filter(definition), scenario_ids()
+    named = {word.lower() for word in _words(metafunc.config)} & {*known}
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
 
     def selectable() -> Iterator[Any]:
-        for scenario in scenarios_meant(metafunc.config):
+        for scenario in known:
             deployment = split_id(scenario)[0]
             if deployment not in only.args if only is not None else deployment in ACROSS:
                 continue  # those of endpoints are named by tests of endpoints
+            others = {name for name in named if name in scenario and name != scenario}
+            meant = keyword_filter(definition, others) if others else selects
             for (variant, marks), number in product(variants, rounds):
                 one = Selected(scenario, variant, number)
                 ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)
-                others = (one.keyword, *(mark.name for mark in marks))
-                if any(selects((name, *others)) for name in ids):
+                more = (one.keyword, *(mark.name for mark in marks))
+                if any(meant((name, *more)) for name in ids):
                     yield pytest.param(one, id=one.in_test_id, marks=marks)
 
     params = list(selectable() if runs else islice(selectable(), 1))
