@@ -17,6 +17,10 @@ def test_every_folder_with_tests_is_in_a_lane_of_each_kind() -> None:
     every = {f"tests/{path.parent.relative_to(run.TESTS).parts[0]}" for path in files()}
     assert {*run.folders(real=False), "tests/real", "tests/contract"} == every
     assert {*run.folders(real=True)} < every
+    for path in files():  # by the mark itself, in whatever form it stands
+        if "pytest.mark.real" in path.read_text():
+            assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders(real=True)
+    assert {"tests/contract", "tests/real", "tests/virt"} <= {*run.folders(real=True)}
 
 
 def files() -> list[Path]:

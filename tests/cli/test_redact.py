@@ -272,24 +272,28 @@ def test_what_the_file_says_of_hosts_cables_and_the_external_dut_has_tokens(run:
             "name": "t",
             "hosts": hosts,
             "cables": [{"ends": [f"gandalf:initech{n}", f"frodo42:enp3s0f{n}"]} for n in (0, 1)],
+            "trex": {"server": "qx9trex:4501:4500"},
             "external": {
                 "name": "Umbra-9K",
                 "version": "17.3b of Globex",
-                "facts": {"place": "room 4.17, Springfield"},
+                "facts": {"place": "room 4.17, Springfield", "site": "corelab", "os": "Switch"},
                 "ports": ports,
             },
         }
     )
-    failure = "gandalf: initech1 is down; Umbra-9K in rack 7-b does not reply"
+    failure = "gandalf: initech1 is down; Umbra-9K in rack 7-b does not reply; qx9trex; a switch"
     trial = next(n for n, r in enumerate(others) if isinstance(r, TrialRecord))
     result = others[trial].result.model_copy(update={"failure": failure})  # type: ignore[union-attr]  # a trial
     others[trial] = others[trial].model_copy(update={"result": result})
     records = [first.model_copy(update={"testbed": testbed}), *others]
     made = redaction.Redactor(records).redacted()
     text = "".join(record.model_dump_json() for record in made)
-    planted = "gandalf|frodo42|qx8node4|qx7node3|jumpuser9|alicem|globex|initech|umbra|rack 7|glbx"
-    assert not re.findall(f"{planted}|springfield|10.1.2.3", text, re.IGNORECASE)
+    planted = "corelab|qx9trex|springfield|10.1.2.3|gandalf|frodo42"
+    planted += "|qx8node4|qx7node3|jumpuser9|alicem|globex|initech|umbra|rack 7|glbx"
+    assert not re.findall(planted, text, re.IGNORECASE)
     assert "enp3s0f1" in text
+    assert "a switch" in text  # only where it stands as the operator's
+    assert '"os":"(redacted text' in text
     Testbed.model_validate_json(made[0].testbed.model_dump_json())  # type: ignore[union-attr]  # is one still
 
 

@@ -107,6 +107,18 @@ def test_loss_that_a_tester_that_stood_still_may_explain_is_its_own() -> None:
     assert lost(5_100, 0.005) == "loss"  # a million frames/s: 5 ms are 5000
 
 
+def test_what_the_testers_own_ring_refused_may_be_its_own() -> None:
+    """In a loop the full ring is one that it did not empty itself; before a DUT it is the DUT's."""
+    away = standing_still(0.005).model_copy(update={"send": Gaps(max_s=0.0)})  # from polling alone
+    late = Loop()(1e6).model_copy(update={"gaps": away, "max_lag_s": 0.005})
+    (counts,) = late.directions
+    fewer = counts.sent - 3000
+    update = {"sent": fewer, "received": fewer, "refused": 3000}
+    refused = late.model_copy(update={"directions": (counts.model_copy(update=update),)})
+    assert unclean(refused) == "own stall"
+    assert refused.most_lost_by_tester(refused.directions[0]) == 0
+
+
 def test_a_loop_that_never_comes_back_whole_has_no_maximum() -> None:
     with pytest.raises(GeneratorError, match="do not come back whole at any rate"):
         find_clean_maximum(Loop(carried_fps=100.0), 64)

@@ -89,6 +89,7 @@ def bursts_are_whole(run: UserRun, bursts: dict[str, Any]) -> None:
         assert [d["intended"] for d in result["directions"]] == [spec["burst"]] * 2
 
 
+@pytest.mark.daily  # each of them is run by `make demo`, and a throughput in every merge
 def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> None:
     run = start(*CHEAP, "--wire=memif", preset=preset(tmp_path))
     assert run.finish() == 0, run.output

@@ -146,7 +146,12 @@ def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
 
     many = [stream(s, c, s * c / 100) for s in (64, 1024, 65507) for c in (1, 4)]
     lone = Transfer(spec=many[0].spec.model_copy(update={"kind": "TCP_RR"}))  # nothing to draw by
-    names = {"p2c2p_dpdk,endpoints": (*many, lone), "v2c2v_bridge,endpoints": (many[0], many[4])}
+    # A user's stream beside those of endpoints: its tool's own message size.
+    unsized = Transfer(spec=many[0].spec.model_copy(update={"message_size": None}))
+    names = {
+        "p2c2p_dpdk,endpoints": (*many, lone, unsized),
+        "v2c2v_bridge,endpoints": (many[0], many[4]),
+    }
     run = results(**names)
     drawn = {p.caption: p for p in plots.transfer_plots(transfers.transfers_by_scenario(run))}
     assert [*drawn] == [

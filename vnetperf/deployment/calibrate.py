@@ -242,7 +242,8 @@ def unclean(result: TrialResult) -> EndedBy:
     if any(d.unsent for d in result.directions):
         return "own stall"
     if missing and all(
-        result.most_lost_by_tester(d) >= d.sent + d.refused - d.received for d in missing
+        result.most_lost_by_tester(d, own_rings=True) >= d.sent + d.refused - d.received
+        for d in missing
     ):
         return "own stall"
     return "refusal" if any(d.refused for d in missing) else "loss"

@@ -363,7 +363,10 @@ def _without_effect(
         yield from ((key, f"{graph.name} has no VNF") for key in _VNF_SETTINGS if key in given)
     if "vnf" in given and scenario.vnf != given["vnf"][-1]:
         yield "vnf", f"{graph.name} is for a mobile core, and runs {scenario.vnf}"
-    if "vnfs" in given and make_deployment(graph.name, graph.vnf_count + 1) == graph:
+    if (
+        "vnfs" in given
+        and make_deployment(graph.name, graph.vnf_count + 1).vnf_count == graph.vnf_count
+    ):
         yield "vnfs", f"{graph.name} always has as many"
     if "core" in given and not graph.gtp:
         yield "core", f"{graph.name} has no mobile core"

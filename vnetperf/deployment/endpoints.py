@@ -163,8 +163,9 @@ def processors_apart(plan: Plan, facts: MachineFacts, number: int) -> tuple[int,
     used = {cpu for cpus in placement.cores.values() for cpu in cpus}
     allowed = set(plan.testbed.cores.allowed) or {cpu.cpu for cpu in facts.cpus}
     # The system's own too, rather than one for both, or one that a poller has.
-    choices = (allowed - used - {*placement.housekeeping}, allowed - used, allowed)
-    pool = sorted(next((cpus for cpus in choices if len(cpus) > 1), allowed))
+    free = allowed - used
+    choices = (free - {*placement.housekeeping}, free)
+    pool = sorted(next((cpus for cpus in choices if len(cpus) > 1), free or allowed))
     return tuple(pool[number::2] or pool)
 
 

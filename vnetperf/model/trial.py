@@ -899,11 +899,13 @@ class TrialResult(Frozen):
         """
         return next((one for one in self.tester if one.port == 1 - d.direction), None)
 
-    def most_lost_by_tester(self, d: DirectionCounts) -> float:
+    def most_lost_by_tester(self, d: DirectionCounts, *, own_rings: bool = False) -> float:
         """Most frames of a direction that the tester itself may have lost.
 
         Args:
             d: Counts of the direction.
+            own_rings: True where the tester plugs into itself: what is refused is refused by a ring
+                that it did not empty.
 
         Returns:
             The frames of the whole length of all gaps that no ring bridges, and those that the
@@ -914,7 +916,8 @@ class TrialResult(Frozen):
         if self.gaps is None or d.tx_seconds <= 0:
             return float(dropped)
         rate = (d.sent + d.refused) / d.tx_seconds
-        return dropped + self.gaps.most_lost(d.direction, rate, d.sent - d.received)
+        unreceived = inf if own_rings else max(0, d.sent - d.received)
+        return dropped + self.gaps.most_lost(d.direction, rate, unreceived)
 
     def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
         """Whether a loss may exceed a ratio only by what the tester itself lost.

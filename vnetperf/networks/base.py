@@ -144,15 +144,16 @@ class PodHost:
         """Whether it has an interface."""
         return links.find(name, self.netns) is not None
 
-    def add_link(self, name: str, kind: str, mtu: int, **options: Any) -> None:
+    def add_link(self, name: str, kind: str, mtu: int, *, offloads: bool, **options: Any) -> None:
         """Make an interface: quiet, and up."""
         links.create_link(self.machine.journal, name, kind, netns=self.netns, **options)
-        links.make_ready(name, self.netns, mtu=mtu, offloads=True)
+        links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
 
-    def add_bridge(self, name: str, mtu: int, mac: str = "") -> None:
+    def add_bridge(self, name: str, mtu: int, mac: str = "", *, offloads: bool) -> None:
         """Make a bridge that neither filters nor talks."""
         own = {"address": mac} if mac else {}
-        self.add_link(name, "bridge", mtu, br_stp_state=0, br_mcast_snooping=0, **own)
+        quiet = {"br_stp_state": 0, "br_mcast_snooping": 0}
+        self.add_link(name, "bridge", mtu, offloads=offloads, **quiet, **own)
 
     def index(self, name: str) -> int:
         """Number of an interface in its namespace."""

@@ -26,7 +26,7 @@ class BridgeNetwork(Network):
     def prepare(self, host: PodHost) -> None:
         """Make the bridge; it has the address that the pod sends routed packets to."""
         self.machine.load_module(BRIDGE_MODULE)
-        host.add_bridge(BRIDGE, self.mtu)
+        host.add_bridge(BRIDGE, self.mtu, offloads=self.offloads)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A veth pair, the host's end at the bridge."""

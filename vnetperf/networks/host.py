@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from vnetperf.host import links
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+
+#: MTU of the kernel's loopback interface.
+LOOPBACK_MTU = 65536
 
 
 class HostNetwork(Network):
@@ -43,6 +46,11 @@ class HostNetwork(Network):
         """Give the host its interface back."""
         if self.has_ports:
             links.move(host.uplink, host.netns, netns=self.machine.netns)
+
+    def facts(self) -> dict[str, Any]:
+        """As of every network; on one host pods have the loopback's MTU."""
+        found = super().facts()
+        return found if self.has_ports else {**found, "MTU of pods": LOOPBACK_MTU}
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Nothing was made."""

@@ -38,7 +38,7 @@ def add_tunnel(network: Network, host: PodHost, far: PodHost | None, mac: str = 
         options["vxlan_group"] = far.address
     if mac:
         options["address"] = mac
-    host.add_link(TUNNEL, "vxlan", network.mtu, **options)
+    host.add_link(TUNNEL, "vxlan", network.mtu, offloads=network.offloads, **options)
 
 
 class VxlanNetwork(Network):
@@ -54,7 +54,7 @@ class VxlanNetwork(Network):
     def prepare(self, host: PodHost) -> None:
         """Make the bridge."""
         self.machine.load_module(BRIDGE_MODULE)
-        host.add_bridge(BRIDGE, self.mtu)
+        host.add_bridge(BRIDGE, self.mtu, offloads=self.offloads)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A veth pair, the host's end at the bridge."""

@@ -971,7 +971,8 @@ def transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
         sizes = sorted({t.spec.message_size for _, t in held if t.spec.message_size})
         clients = sorted({t.spec.instances for _, t in held})
         for number in clients if len(sizes) > 1 else ():
-            rows = [(name, t) for name, t in held if t.spec.instances == number]
+            sized = [(name, t) for name, t in held if t.spec.message_size]
+            rows = [(name, t) for name, t in sized if t.spec.instances == number]
             caption = f"{what}, {number} client{'s' * (number > 1)}"
             yield _transfers_by(caption, "message size, octets", sizes, rows, "message_size")
         for size in sizes if len(clients) > 1 else ():

@@ -363,7 +363,8 @@ class PodTransfer:
         if not mine or not base or self.is_baseline:
             return None
         sides = [[Measurand.exact(value) for value in side] for side in (base, mine)]
-        found = difference(sides[0], sides[1], paired=len(mine) == len(base)).ratio
+        # Not in pairs: a round that failed is in neither list, and which one it was is not known.
+        found = difference(sides[0], sides[1], paired=False).ratio
         if found is None or min(len(mine), len(base)) < 2:
             return (sum(mine) / len(mine)) / (sum(base) / len(base)), None, None
         value, low, high = found
@@ -474,9 +475,9 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
 def networks_table(results: RunResults) -> Table:
     """Transfers between pods, each beside that of the hosts' own network."""
     notes = (
-        "Of the host's: mean of the rounds over that of the hosts' own network in the same place, "
-        "with its 95 % interval where rounds were repeated (--repeat). A ratio of round trips "
-        "above 1 is slower, one of rates faster.",
+        "Of the host's: mean of the rounds over that of the hosts' own network in the same place; "
+        "where rounds were repeated (--repeat), geometric means and the ratio's 95 % interval. A "
+        "ratio of round trips above 1 is slower, one of rates faster.",
         "CPU: processor time for each gigabit of payload, in the last round: of the tool's "
         "processes at both ends, and of the whole machine, whatever else it did, with the part "
         "spent in interrupts, in which the kernel does most of its forwarding.",

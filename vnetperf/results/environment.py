@@ -102,6 +102,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             "cores": str(plan.get("placement", {}).get("mode", ABSENT)),
             "VNFs": _vnf_count(asked.get("deployment") or {}),
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
+            "tunnel": _tunnel(asked),
             **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
         }
         if (asked.get("deployment") or {}).get("pods"):
@@ -115,7 +116,6 @@ _ASKED: Final = {
     "rules": "rules",
     "forwarding": "forwarding",
     "frame addressing": "addressing",
-    "tunnel": "tunnel",
     "VNF": "vnf",
     "VNF mode": "vnf_mode",
     "VNF placement": "vnf_placement",
@@ -138,6 +138,12 @@ def _given(options: Any) -> str:
     unset: tuple[Any, ...] = (None, "", [], ())
     held = {k: v for k, v in options.items() if k not in _WORDS and v not in unset}
     return ", ".join(f"{key} = {_short(value)}" for key, value in sorted(held.items())) or "none"
+
+
+def _tunnel(asked: Mapping[str, Any]) -> str:
+    """Its kind where frames pass one: older logs name one for every scenario."""
+    hops = (asked.get("deployment") or {}).get("hops", ())
+    return str(asked.get("tunnel", ABSENT)) if any(hop.get("tunnel") for hop in hops) else "none"
 
 
 def _vnf_count(deployment: Mapping[str, Any]) -> str:

@@ -336,7 +336,9 @@ EVERYWHERE: Final = (
     *("east", "west"),  # of the shipped testbed with two hosts
 )
 #: Names of interfaces that the kernel, udev and shipped testbeds give.
-_USUAL_NIC: Final = re.compile(r"(?:c|p|port|eth|ib|veth|tap|en[opsx][0-9a-f]*)[0-9dfnpsvu]*")
+_USUAL_NIC: Final = re.compile(
+    r"(?=.*\d)(?:c|p|port|eth|ib|veth|tap|en[opsx][0-9a-f]*)[0-9dfnpsvu]*"
+)
 #: A copy is not continued: its trials would be mixed with those of another machine.
 NO_FINGERPRINT: Final = "redacted"
 _VERSIONS: Final = re.compile(r"version|firmware|release|microcode|software|model", re.IGNORECASE)
@@ -350,14 +352,16 @@ _FREE: Final = re.compile(
 )
 #: Keys of backends' sections whose values are interfaces.
 _NIC_KEYS: Final = ("tester",)
-#: Numbers, addresses, paths, and words of which settings are made: no text of an operator's.
-_FORMAL: Final = re.compile(r"[\d.:/]+|[0-9a-fA-F:.]+|/\S*|tcp://\S*|[a-z_]+")
+#: Numbers, addresses and paths: no text of an operator's, or found by their own form.
+_FORMAL: Final = re.compile(r"[\d.:/]+|[0-9a-fA-F:.]+|/\S*|tcp://\S*")
+#: Where a single word of an operator's may stand: in any other place it may be the project's own.
+_OF_SECTIONS: Final = re.compile(r"(^| )testbed |(^| )vswitch ")
 _SHORTEST: Final = 3
 _SHORTEST_TEXT: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 #: ssh's options that have a value as their next word.
 _SSH_VALUED: Final = frozenset("-" + letter for letter in "BbcDEeFIiJLlmOopQRSWw")
-_SERVER: Final = re.compile(r"^(?:tcp://)?(?P<host>[A-Za-z][\w.-]*)(?::\d+)?$")
+_SERVER: Final = re.compile(r"^(?:tcp://)?(?P<host>[A-Za-z][\w.-]*)(?::\d+){0,2}$")
 
 
 def _set_of(words: str) -> frozenset[str]:
@@ -418,6 +422,7 @@ class Redactor:
         self._public = {text.strip() for text in public} - {""}
         self._vocabulary = {*EVERYWHERE, *_vocabulary(records)}
         self._whole: dict[str, Kind] = {}
+        self._words: set[str] = set()
         self._whole_fields: dict[str, Callable[[str], str]] = {
             "hostname": lambda text: self._as_name(text, "hosts"),
             "command": self._command,
@@ -435,6 +440,8 @@ class Redactor:
         if kind == "texts":
             if name.strip() in self._public or not name.strip():
                 return
+            if name.isalpha() and len(name) < _SHORTEST_TEXT:
+                self._words.add(name.casefold())
             if len(name) < _SHORTEST_TEXT:
                 self.limited[kind] = "a short text was replaced only where it stands as such"
             else:
@@ -520,6 +527,8 @@ class Redactor:
         if key.startswith("settings ") and not key.endswith(" source"):
             text = self._setting(text)
         if _FREE.search(key) and text and not self._is_public(text):
+            return self.tokens.token("texts", text)
+        if text.casefold() in self._words and _OF_SECTIONS.search(key):
             return self.tokens.token("texts", text)
         if _SERIALS.search(last) and text and not text.startswith("unknown"):
             return self.tokens.token("serials", text)
@@ -634,7 +643,8 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
             if not re.fullmatch(r"[\d.:\[\]]*", host):
                 yield "hosts", host
         for text in _prose(testbed.sections):
-            yield ("texts" if len(text) >= _SHORTEST_TEXT else "words"), text
+            is_word = text.isalpha() or len(text) >= _SHORTEST_TEXT
+            yield ("texts" if is_word else "words"), text
 
 
 def _nics_of(testbed: Testbed) -> Iterator[str]:
