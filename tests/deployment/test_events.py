@@ -13,6 +13,7 @@ from tests.deployment.test_hosts import plan_of
 from tests.deployment.test_plan import plan, scenario
 from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import NicUse, Plan
 from vnetperf.model.trial import DirectionCounts, EventSpec, LiveCounts, TrialResult, TrialSpec
@@ -71,7 +72,7 @@ class Deployed:
         self.done: list[str] = []
         self.trouble = trouble
         self.began = time.monotonic()
-        self.generator = self.machine = self
+        self.generator = self.machine = self.vswitch = self
         self.down: tuple[str, ...] = ("tester port 0",)
 
     def live(self) -> LiveCounts:
@@ -94,6 +95,9 @@ class Deployed:
 
     def set_link(self, name: str, *, up: bool) -> None:
         self.done.append(f"{name} {'up' if up else 'down'}")
+
+    def link_came_up(self, port: PhyPort) -> None:
+        self.done.append(f"vswitch mends {port}")
 
 
 def happening(
@@ -128,7 +132,7 @@ def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.Monk
     deployed = Deployed()
     link = happening(deployed, "link phy1", 0.0, 0.05)
     link.poll()
-    assert deployed.done == ["dphy1 down", "dphy1 up"]
+    assert deployed.done == ["dphy1 down", "dphy1 up", "vswitch mends phy1"]
     times = link.result()
     assert times.ended_s - times.began_s >= 0.05
     assert not link.resets_counters

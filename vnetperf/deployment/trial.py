@@ -16,6 +16,7 @@ from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.pods import switch_class
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
+from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -403,6 +404,8 @@ class EventInjector:
                 time.sleep(self._event.down_s)
             finally:
                 machine.set_link(netdev, up=True)
+                phy = PhyPort(index=int(port.removeprefix("phy")))
+                self._deployment.vswitch.link_came_up(phy)
         elif kind == "vswitch":
             self._deployment.restart_vswitch()
             if self._deployment.plan.has_tester:
