@@ -20,7 +20,7 @@ from vnetperf.analysis.goals import cpu_by_role
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.errors import DutError, HostError, full_text
+from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
 from vnetperf.model.outcomes import Figures, TransferSpec
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
@@ -483,6 +483,7 @@ def test_ctrl_c_in_a_call_to_all_hosts_starts_no_agent(
 
 
 RESET_AT_S = 0.3
+RESET = SPEC.model_copy(update={"duration_s": 2.0})
 
 
 @pytest.mark.parametrize(
@@ -500,7 +501,7 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
 ) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
-    spec = SPEC.model_copy(update={"event": EventSpec(what=what, at_s=RESET_AT_S)})
+    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=RESET_AT_S)})
     result = hosts.run_trial(spec)
     assert result.event is not None
     assert result.event.what == what
@@ -508,9 +509,8 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
     assert [call for call in called() if call[1] == "happen"] == elsewhere
     here = {"east": what.partition(" on ")[0], "west": None}[host]
     assert FakeHost.events == [here]
-    assert [call for call in called() if call[1] == "check_path"] == (
-        [("east", "check_path")] if elsewhere else []
-    )
+    # Its frames are no frames of the trial: after all counters have been read.
+    assert called()[-2:] == [("west", "end_watch"), ("east", "check_path")]
     # Both clocks are this process's: what the other host reported is from its call on.
     assert result.event.began_s == pytest.approx(RESET_AT_S, abs=0.2)
     assert result.event.ended_s - result.event.began_s == pytest.approx(0.05, abs=1e-5)
@@ -519,16 +519,29 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
 def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), failed="generator")
-    spec = SPEC.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
+    spec = RESET.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
     result = hosts.run_trial(spec)
     assert (result.failed, result.event) == ("generator", None)
     assert ("west", "happen") not in called()
 
 
-def test_no_way_through_after_a_reset_elsewhere_is_its_failure(hosts: HostsClient) -> None:
+@pytest.mark.parametrize("what", ["vswitch on west", "vswitch on east", "link phy2"])
+def test_an_event_too_late_for_its_trial_is_refused_wherever_it_is(
+    what: str, hosts: HostsClient
+) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.calls.clear()
+    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=1.8)})
+    with pytest.raises(CapabilityError, match=r"an event after 1.8 s of a trial of 2 s"):
+        hosts.run_trial(spec)
+    assert called() == []
+
+
+@pytest.mark.parametrize("what", ["vnf0", "vswitch on east"])
+def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "check_path"] = DutError("vSwitch to phy2 forwards nothing")
-    spec = SPEC.model_copy(update={"event": EventSpec(what="vnf0", at_s=0.1)})
+    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=0.1)})
     event = hosts.run_trial(spec).event
     assert event is not None
     assert "still no way through: vSwitch to phy2" in event.failure

@@ -20,7 +20,7 @@ from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import LEARNED_SHARE, event_place
+from vnetperf.deployment.trial import LEARNED_SHARE, check_event, event_place
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.errors import (
     CapabilityError,
@@ -289,6 +289,7 @@ class HostsClient:
             raise
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        event_at = _event_at(plan, spec)
         tester = self.clients[plan.of_tester().host]
         watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
         with _at(plan.of_tester().host):
@@ -303,7 +304,7 @@ class HostsClient:
             return TrialResult(directions=(), failed="dut", failure="; ".join(why))
         rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
-        result = self._sent(plan, spec.model_copy(update=update))
+        result = self._sent(plan, spec.model_copy(update=update), event_at)
         ended = self._all(
             {host: partial(self.clients[host].call, "end_watch") for host in watchers}
         )
@@ -319,23 +320,22 @@ class HostsClient:
             update={"uncollected": {**merged.uncollected, "profile": no_stacks}}
         )
 
-    def _sent(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+    def _sent(
+        self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None
+    ) -> TrialResult:
         """Let the tester send, with the trial's event at the host that has what is reset."""
         tester = plan.of_tester().host
         event = spec.event
-        if event is None:
+        if event is None or event_at is None:
             with _at(tester):
                 return self.clients[tester].run_trial(spec)
-        at, here = event_place(plan, event.what)
-        if at is None:
-            raise CapabilityError(f"no host has {event.what}", where=plan.scenario.id)
-        local = event.model_copy(update={"what": here})
-        if at.host == tester:
+        host, local = event_at
+        if host == tester:
             with _at(tester):
                 result = self.clients[tester].run_trial(spec.model_copy(update={"event": local}))
             times = result.event
         else:
-            result, times = self._with_event(tester, spec, at.host, local)
+            result, times = self._with_event(tester, spec, host, local)
         if times is None:
             return result
         return result.model_copy(update={"event": times.model_copy(update={"what": event.what})})
@@ -380,12 +380,10 @@ class HostsClient:
 
     def _with_way_through(self, plan: Plan, event: EventTimes) -> EventTimes:
         """The event, with what is wrong where frames do not come through after the trial."""
-        at, _ = event_place(plan, event.what)
-        tester = plan.of_tester().host
-        if event.failure or at is None or at.host == tester:  # which has looked already
+        if event.failure:
             return event
         try:
-            self.clients[tester].call("check_path", length_s=60)
+            self.clients[plan.of_tester().host].call("check_path", length_s=60)
         except DutError as error:
             failure = f"after the trial still no way through: {error}"
             return event.model_copy(update={"failure": failure})
@@ -505,6 +503,18 @@ class HostsClient:
         with contextlib.ExitStack() as every:
             for client in self.clients.values():  # the last one first
                 every.callback(client.close)
+
+
+def _event_at(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
+    """The host of a trial's event, and the event as that host has it; refuses an impossible one."""
+    if spec.event is None:
+        return None
+    at, here = event_place(plan, spec.event.what)
+    if at is None:
+        raise CapabilityError(f"no host has {spec.event.what}", where=plan.scenario.id)
+    local = spec.event.model_copy(update={"what": here})
+    check_event(at, local, spec.duration_s)
+    return at.host, local
 
 
 def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
