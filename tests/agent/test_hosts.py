@@ -54,10 +54,15 @@ class FakeHost:
         self.follow = self.given_up = False
         self.restored: list[Any] = []
         self.troubles = ("a link",) if self.name == "west" else ()
-        self.deployed = False
+        self.deployed = self.gone = False
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         del length_s
+        if self.gone and self.given_up:
+            raise HostError("no agent is started: calls are being ended")
+        if self.gone:
+            self.calls.append((self.name, "a new agent"))
+        self.gone = False
         self.calls.append((self.name, name))
         self.deployed |= name == "open"
         answer = self.answers.get((self.name, name))
@@ -131,6 +136,7 @@ class FakeHost:
         return []
 
     def abort(self) -> None:
+        self.gone = True
         self.calls.append((self.name, "abort"))
 
     def close(self) -> None:
@@ -399,6 +405,32 @@ def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None
     with pytest.raises(DutError, match="ovs-vswitchd has ended") as failed:
         ends.call("transfer", specs=SPECS, server="far")
     assert failed.value.where == "host west"
+
+
+@pytest.mark.parametrize("where", ["start", "look", "open_end", "check_alive", "between calls"])
+def test_ctrl_c_while_endpoints_on_two_hosts_talk_starts_no_agent(
+    where: str, ends: HostsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    usual = FakeHost.__dict__["at_end"]
+
+    def at_end(host: FakeHost, do: str, **args: Any) -> Any:
+        if do == where and host.name == "east":
+            interrupt()
+        return usual(host, do, **args)
+
+    monkeypatch.setattr(FakeHost, "at_end", at_end)
+    monkeypatch.setattr(agent, "LOOK_S", 0.0)
+    if where == "between calls":
+        monkeypatch.setattr(FakeTool, "client", interrupt)
+    FakeHost.answers["west", where] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        ends.call("transfer", specs=SPECS, server="far")
+    assert [call for call in called() if call[1] in ("a new agent", "close_end")] == []
+    assert called()[-2:] == [("west", "abort"), ("east", "abort")]
+    assert not any(client.given_up for client in ends.clients.values())
 
 
 def test_endpoints_of_a_tester_on_its_own_host_are_there(hosts: HostsClient) -> None:

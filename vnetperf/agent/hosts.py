@@ -439,25 +439,49 @@ class HostsClient:
             nonlocal looked
             if time.monotonic() > looked + agent.LOOK_S:
                 looked = time.monotonic()
-                self._check_alive(plan)
+                with self._left_alone():
+                    self._check_alive(plan)
 
         host_of = {number: part.host for part in plan.hosts for number in part.ends}
-        with contextlib.ExitStack() as opened:
-            first, second = (
-                opened.enter_context(self._end(host_of[number], number, at))
-                for number, at in enumerate(addresses_apart(plan.scenario))
-            )
-            return Exchange(EndpointPair(first, second), watch).run(specs)
+        try:
+            with contextlib.ExitStack() as opened:
+                first, second = (
+                    opened.enter_context(self._end(host_of[number], number, at))
+                    for number, at in enumerate(addresses_apart(plan.scenario))
+                )
+                return Exchange(EndpointPair(first, second), watch).run(specs)
+        finally:
+            for client in self.clients.values():
+                client.given_up = False
 
     @contextlib.contextmanager
     def _end(self, host: str, number: int, at: EndAddresses) -> Iterator[Endpoint]:
-        with _at(host):
-            found = self.clients[host].call("open_end", number=number, at=list(at))
-            place = _PlaceAt(self.clients[host], host, found["processors"])
-            try:
-                yield Endpoint(f"{found['what']} on {host}", place, at.address, found["netdev"])
-            finally:
-                self.clients[host].call("close_end")
+        call = partial(self._call_end, host)
+        found = call("open_end", number=number, at=list(at))
+        place = _PlaceAt(call, host, found["processors"])
+        try:
+            yield Endpoint(f"{found['what']} on {host}", place, at.address, found["netdev"])
+        except VnetperfError:
+            call("close_end")
+            raise
+        call("close_end")  # after Ctrl-C it ends with its agent
+
+    def _call_end(self, host: str, name: str, **args: Any) -> Any:
+        with self._left_alone(), _at(host):
+            return self.clients[host].call(name, length_s=30, **args)
+
+    @contextlib.contextmanager
+    def _left_alone(self) -> Iterator[None]:
+        """After a call that ended by Ctrl-C have none start an agent: programs end with theirs."""
+        try:
+            yield
+        except VnetperfError:
+            raise
+        except BaseException:
+            for client in self.clients.values():
+                client.given_up = True
+            self.abort()
+            raise
 
     def _check_alive(self, plan: Plan) -> None:
         duts = [part.host for part in plan.hosts if part.has_dut]
@@ -544,8 +568,8 @@ LOOK_AGAIN_S = 0.15
 class _PlaceAt:
     """An endpoint on another host, as a place."""
 
-    def __init__(self, client: AgentClient, host: str, processors: str) -> None:
-        self._client, self._host, self._processors = client, host, processors
+    def __init__(self, call: Callable[..., Any], host: str, processors: str) -> None:
+        self._call, self._host, self._processors = call, host, processors
         self._looked, self._codes, self._arrived = float("-inf"), list[int | None](), 0
 
     @property
@@ -555,8 +579,7 @@ class _PlaceAt:
 
     def do(self, what: str, **args: Any) -> Any:
         """Have something done there."""
-        with _at(self._host):
-            return self._client.call("at_end", length_s=30, do=what, **args)
+        return self._call("at_end", do=what, **args)
 
     def run(self, argv: Sequence[str]) -> str:
         """Run a tool to its end; its output."""
