@@ -395,8 +395,17 @@ def test_endpoints_on_two_hosts_talk(ends: HostsClient) -> None:
     east, west = (client.__dict__["started"] for client in ends.clients.values())
     assert east == [["fake", "--client", "198.19.0.1", "198.18.0.1"]]
     assert west == [["fake", "--server", "198.19.0.1"]]
+    assert found["machine_busy_s"] is not None  # both hosts are of this machine
     assert called()[:2] == [("east", "open_end"), ("west", "open_end")]
     assert called()[-2:] == [("west", "close_end"), ("east", "close_end")]
+
+
+def test_processor_time_of_other_machines_is_not_this_ones(ends: HostsClient) -> None:
+    other = ends.testbed.hosts["west"].model_copy(update={"transport": "ssh=west"})
+    hosts = {**ends.testbed.hosts, "west": other}
+    ends.testbed = ends.testbed.model_copy(update={"hosts": hosts})
+    (found,) = ends.call("transfer", specs=SPECS, server="far")
+    assert found["machine_busy_s"] is found["machine_interrupts_s"] is None
 
 
 def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None:

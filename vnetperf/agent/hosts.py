@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
+from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import LEARNED_SHARE, check_event, event_place
@@ -32,7 +33,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
+from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
     DatapathWork,
     EventSpec,
@@ -449,7 +450,10 @@ class HostsClient:
                     opened.enter_context(self._end(host_of[number], number, at))
                     for number, at in enumerate(addresses_apart(plan.scenario))
                 )
-                return Exchange(EndpointPair(first, second), watch).run(specs)
+                hosts = [self.testbed.hosts[host_of[number]] for number in (0, 1)]
+                here = all(host.transport in (NETNS, "local") for host in hosts)
+                machine = MachineSampler(()) if here else None
+                return Exchange(EndpointPair(first, second), watch, machine).run(specs)
         finally:
             for client in self.clients.values():
                 client.given_up = False
