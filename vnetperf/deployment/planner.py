@@ -122,13 +122,14 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     generator = registry.load("traffic", scenario.generator)
     vnf = registry.load_vnf(scenario.vnf)
     check_capabilities(scenario, vswitch, vnf, generator)
-    if problem := generator.cannot_send(scenario, testbed):
+    apart = scenario.deployment.apart  # endpoints talk: there is no tester
+    if not apart and (problem := generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
-    if scenario.deployment.apart:
+    if apart:
         return _plan_ends(scenario, testbed, facts)
     if testbed.hosts:
         return _plan_hosts(scenario, testbed, facts)
@@ -328,7 +329,7 @@ def _require_cable_wire(
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     in_place = bool(scenario.deployment.tester_vnf_ports)
-    users = [vswitch] if in_place else [vswitch, generator]
+    users = [vswitch] if in_place or scenario.deployment.apart else [vswitch, generator]
     mode = scenario.options.mode
     without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
@@ -635,7 +636,7 @@ def _memory(
     graph = scenario.deployment
     like = registry.load("wires", plan.wire).like or plan.wire
     kinds = [like] if graph.phy_ports else []
-    if graph.tester_vnf_ports:
+    if graph.tester_vnf_ports and plan.has_tester:
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
     pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
     mib = generator.hugepage_mib(scenario, tuple(kinds)) if plan.has_tester else 0
