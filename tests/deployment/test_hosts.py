@@ -351,3 +351,15 @@ def test_endpoints_on_two_hosts_need_nothing_of_the_generator(
     assert [part.parts for part in plan.hosts] == [("dut",), ("dut",)]
     with pytest.raises(CapabilityError):
         plan_of("v2p2v_bridge", generator="pktgen")
+
+
+@pytest.mark.parametrize("name", ["p2c2p_dpdk", "p2c2p_testpmd"])
+def test_endpoints_need_a_processor_that_no_poller_has(name: str) -> None:
+    with pytest.raises(CapabilityError, match="no poller has, and pollers have all 2") as refused:
+        plan_of(name, 2)
+    assert "a vSwitch in the kernel" in refused.value.cure
+    assert plan_of(name, 3).hosts
+    assert plan_of("p2c2p_bridge", 1).hosts
+    narrow = with_cores(east={"allowed": (0,)}, west={"allowed": (1, 2)})
+    with pytest.raises(CapabilityError, match="pollers have all 1"):
+        plan_of(name, testbed=narrow)

@@ -10,7 +10,7 @@ from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import HostShare, share_ends, share_out
-from vnetperf.deployment.placement import place_roles, place_with_vnfs
+from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
@@ -276,6 +276,17 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
     placements = _place_hosts(shares, own, testbed, facts)
+    for host, placed in placements.items():
+        allowed = allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])
+        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+        if not {cpu.cpu for cpu in allowed} - polled:
+            raise CapabilityError(
+                "endpoints need a processor that no poller has, and pollers have all "
+                f"{len(allowed)}",
+                where=f"{scenario.id}, host {host}",
+                cure="allow more processors under [cores] (allowed), use a machine that has more, "
+                "or choose a vSwitch in the kernel",
+            )
     plans: list[Plan] = []
     for share in shares:
         plan = Plan(
