@@ -20,7 +20,7 @@ from vnetperf.analysis.goals import cpu_by_role
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.errors import DutError, HostError, full_text
+from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
 from vnetperf.model.outcomes import Figures, TransferSpec
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
@@ -54,10 +54,15 @@ class FakeHost:
         self.follow = self.given_up = False
         self.restored: list[Any] = []
         self.troubles = ("a link",) if self.name == "west" else ()
-        self.deployed = False
+        self.deployed = self.gone = False
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         del length_s
+        if self.gone and self.given_up:
+            raise HostError("no agent is started: calls are being ended")
+        if self.gone:
+            self.calls.append((self.name, "a new agent"))
+        self.gone = False
         self.calls.append((self.name, name))
         self.deployed |= name == "open"
         answer = self.answers.get((self.name, name))
@@ -131,6 +136,7 @@ class FakeHost:
         return []
 
     def abort(self) -> None:
+        self.gone = True
         self.calls.append((self.name, "abort"))
 
     def close(self) -> None:
@@ -389,8 +395,17 @@ def test_endpoints_on_two_hosts_talk(ends: HostsClient) -> None:
     east, west = (client.__dict__["started"] for client in ends.clients.values())
     assert east == [["fake", "--client", "198.19.0.1", "198.18.0.1"]]
     assert west == [["fake", "--server", "198.19.0.1"]]
+    assert found["machine_busy_s"] is not None  # both hosts are of this machine
     assert called()[:2] == [("east", "open_end"), ("west", "open_end")]
     assert called()[-2:] == [("west", "close_end"), ("east", "close_end")]
+
+
+def test_processor_time_of_other_machines_is_not_this_ones(ends: HostsClient) -> None:
+    other = ends.testbed.hosts["west"].model_copy(update={"transport": "ssh=west"})
+    hosts = {**ends.testbed.hosts, "west": other}
+    ends.testbed = ends.testbed.model_copy(update={"hosts": hosts})
+    (found,) = ends.call("transfer", specs=SPECS, server="far")
+    assert found["machine_busy_s"] is found["machine_interrupts_s"] is None
 
 
 def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None:
@@ -399,6 +414,32 @@ def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None
     with pytest.raises(DutError, match="ovs-vswitchd has ended") as failed:
         ends.call("transfer", specs=SPECS, server="far")
     assert failed.value.where == "host west"
+
+
+@pytest.mark.parametrize("where", ["start", "look", "open_end", "check_alive", "between calls"])
+def test_ctrl_c_while_endpoints_on_two_hosts_talk_starts_no_agent(
+    where: str, ends: HostsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    usual = FakeHost.__dict__["at_end"]
+
+    def at_end(host: FakeHost, do: str, **args: Any) -> Any:
+        if do == where and host.name == "east":
+            interrupt()
+        return usual(host, do, **args)
+
+    monkeypatch.setattr(FakeHost, "at_end", at_end)
+    monkeypatch.setattr(agent, "LOOK_S", 0.0)
+    if where == "between calls":
+        monkeypatch.setattr(FakeTool, "client", interrupt)
+    FakeHost.answers["west", where] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        ends.call("transfer", specs=SPECS, server="far")
+    assert [call for call in called() if call[1] in ("a new agent", "close_end")] == []
+    assert called()[-2:] == [("west", "abort"), ("east", "abort")]
+    assert not any(client.given_up for client in ends.clients.values())
 
 
 def test_endpoints_of_a_tester_on_its_own_host_are_there(hosts: HostsClient) -> None:
@@ -483,6 +524,7 @@ def test_ctrl_c_in_a_call_to_all_hosts_starts_no_agent(
 
 
 RESET_AT_S = 0.3
+RESET = SPEC.model_copy(update={"duration_s": 2.0})
 
 
 @pytest.mark.parametrize(
@@ -500,7 +542,7 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
 ) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
-    spec = SPEC.model_copy(update={"event": EventSpec(what=what, at_s=RESET_AT_S)})
+    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=RESET_AT_S)})
     result = hosts.run_trial(spec)
     assert result.event is not None
     assert result.event.what == what
@@ -508,9 +550,8 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
     assert [call for call in called() if call[1] == "happen"] == elsewhere
     here = {"east": what.partition(" on ")[0], "west": None}[host]
     assert FakeHost.events == [here]
-    assert [call for call in called() if call[1] == "check_path"] == (
-        [("east", "check_path")] if elsewhere else []
-    )
+    # Its frames are no frames of the trial: after all counters have been read.
+    assert called()[-2:] == [("west", "end_watch"), ("east", "check_path")]
     # Both clocks are this process's: what the other host reported is from its call on.
     assert result.event.began_s == pytest.approx(RESET_AT_S, abs=0.2)
     assert result.event.ended_s - result.event.began_s == pytest.approx(0.05, abs=1e-5)
@@ -519,16 +560,29 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
 def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), failed="generator")
-    spec = SPEC.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
+    spec = RESET.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
     result = hosts.run_trial(spec)
     assert (result.failed, result.event) == ("generator", None)
     assert ("west", "happen") not in called()
 
 
-def test_no_way_through_after_a_reset_elsewhere_is_its_failure(hosts: HostsClient) -> None:
+@pytest.mark.parametrize("what", ["vswitch on west", "vswitch on east", "link phy2"])
+def test_an_event_too_late_for_its_trial_is_refused_wherever_it_is(
+    what: str, hosts: HostsClient
+) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.calls.clear()
+    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=1.8)})
+    with pytest.raises(CapabilityError, match=r"an event after 1.8 s of a trial of 2 s"):
+        hosts.run_trial(spec)
+    assert called() == []
+
+
+@pytest.mark.parametrize("what", ["vnf0", "vswitch on east"])
+def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "check_path"] = DutError("vSwitch to phy2 forwards nothing")
-    spec = SPEC.model_copy(update={"event": EventSpec(what="vnf0", at_s=0.1)})
+    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=0.1)})
     event = hosts.run_trial(spec).event
     assert event is not None
     assert "still no way through: vSwitch to phy2" in event.failure

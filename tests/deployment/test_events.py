@@ -13,9 +13,17 @@ from tests.deployment.test_hosts import plan_of
 from tests.deployment.test_plan import plan, scenario
 from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import NicUse, Plan
-from vnetperf.model.trial import DirectionCounts, EventSpec, LiveCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import (
+    DirectionCounts,
+    EventSpec,
+    HopCounters,
+    LiveCounts,
+    TrialResult,
+    TrialSpec,
+)
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -65,13 +73,13 @@ def test_an_event_at_the_very_end_is_refused() -> None:
 class Deployed:
     """As much of a deployment as an event sees."""
 
-    plan: Any = SimpleNamespace(has_tester=True)
+    plan: Any = SimpleNamespace(has_tester=True, host="")
 
     def __init__(self, trouble: Callable[[], None] = lambda: None) -> None:
         self.done: list[str] = []
         self.trouble = trouble
         self.began = time.monotonic()
-        self.generator = self.machine = self
+        self.generator = self.machine = self.vswitch = self
         self.down: tuple[str, ...] = ("tester port 0",)
 
     def live(self) -> LiveCounts:
@@ -94,6 +102,9 @@ class Deployed:
 
     def set_link(self, name: str, *, up: bool) -> None:
         self.done.append(f"{name} {'up' if up else 'down'}")
+
+    def link_came_up(self, port: PhyPort) -> None:
+        self.done.append(f"vswitch mends {port}")
 
 
 def happening(
@@ -128,7 +139,7 @@ def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.Monk
     deployed = Deployed()
     link = happening(deployed, "link phy1", 0.0, 0.05)
     link.poll()
-    assert deployed.done == ["dphy1 down", "dphy1 up"]
+    assert deployed.done == ["dphy1 down", "dphy1 up", "vswitch mends phy1"]
     times = link.result()
     assert times.ended_s - times.began_s >= 0.05
     assert not link.resets_counters
@@ -161,6 +172,60 @@ def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     restarted.poll()
     assert not restarted.failed
     assert "after the trial still no way through: pvp_fake" in restarted.result().failure
+
+
+def test_over_hosts_the_path_is_checked_once_all_counters_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial, "check_path", refuse)  # not called
+    deployed = Deployed()
+    deployed.plan = SimpleNamespace(has_tester=True, host="east")
+    restarted = happening(deployed, "vswitch", 0.0)
+    restarted.poll()
+    assert restarted.result().failure == ""
+
+
+def test_frames_of_the_path_check_are_not_among_the_trials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counting(Deployed):
+        """As much of a deployment as a trial with an event sees."""
+
+        plan = SimpleNamespace(
+            has_tester=True, has_dut=False, host="", refusal_is_loss=True, scenario=None
+        )
+        frames = 0
+
+        def check_alive(self) -> None: ...
+
+        def prepare(self, size: int) -> None: ...
+
+        def pollers(self) -> tuple[Any, ...]:
+            return ()
+
+        def port_counters(self) -> tuple[Any, ...]:
+            return ()
+
+        def counters(self) -> dict[str, HopCounters]:
+            return {"phy1": HopCounters(port="phy1", rx=self.frames)}
+
+        def run(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+            del spec
+            watch()
+            self.frames += 10
+            return counted(10)
+
+    def check(deployed: Any) -> None:
+        deployed.frames += 30
+
+    monkeypatch.setattr(trial, "check_path", check)
+    deployed = Counting()
+    link = happening(deployed, "link phy1", 0.0)
+    spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, learning_frames=0)
+    result = trial._send_and_count(cast("LiveDeployment", deployed), spec, link.poll, link)
+    assert deployed.frames == 40
+    assert [hop.rx for hop in result.hops] == [10]
+    assert result.event is not None
 
 
 def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

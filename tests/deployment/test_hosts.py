@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf import config
+from vnetperf import config, registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
 from vnetperf.deployment.planner import make_loop_plan, make_plan
@@ -337,3 +337,29 @@ def test_one_host_carries_no_deployment_over_two() -> None:
     with pytest.raises(CapabilityError, match="--testbed two-hosts"):
         make_plan(make_scenario("v2p2v_bridge", configuration), configuration.testbed, facts())
     assert "v2p2v_bridge" in scenario_ids()
+
+
+@pytest.mark.parametrize("name", ["p2c2p_bridge", "v2c2v_bridge"])
+def test_endpoints_on_two_hosts_need_nothing_of_the_generator(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = registry.load("traffic", "pktgen")
+    able = {"wires": ("memif",), "attachments": (), "headers": frozenset()}
+    monkeypatch.setattr(generator, "capabilities", generator.capabilities.model_copy(update=able))
+    monkeypatch.setattr(generator, "cannot_send", lambda *_: "it sends nothing")
+    plan = plan_of(name, generator="pktgen")
+    assert [part.parts for part in plan.hosts] == [("dut",), ("dut",)]
+    with pytest.raises(CapabilityError):
+        plan_of("v2p2v_bridge", generator="pktgen")
+
+
+@pytest.mark.parametrize("name", ["p2c2p_dpdk", "p2c2p_testpmd"])
+def test_endpoints_need_a_processor_that_no_poller_has(name: str) -> None:
+    with pytest.raises(CapabilityError, match="no poller has, and pollers have all 2") as refused:
+        plan_of(name, 2)
+    assert "a vSwitch in the kernel" in refused.value.cure
+    assert plan_of(name, 3).hosts
+    assert plan_of("p2c2p_bridge", 1).hosts
+    narrow = with_cores(east={"allowed": (0,)}, west={"allowed": (1, 2)})
+    with pytest.raises(CapabilityError, match="pollers have all 1"):
+        plan_of(name, testbed=narrow)

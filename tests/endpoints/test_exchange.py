@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.endpoints.fakes import FakePlace, FakeProgram, ends
+from vnetperf.collectors import MachineSampler
 from vnetperf.deployment import endpoints, transfers
 from vnetperf.deployment.endpoints import listening_ports
 from vnetperf.deployment.transfers import Exchange, offered_rate
@@ -38,7 +39,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(client: FakePlace, server: FakePlace, spec: TransferSpec = TCP) -> Transfer:
-    (found,) = Exchange(ends(client, server), lambda: None).run([spec])
+    (found,) = Exchange(ends(client, server), lambda: None, MachineSampler(())).run([spec])
     left = [p for place in (client, server) for _, _, p in place.started if p.ended() is None]
     assert left == []
     return found
@@ -206,7 +207,7 @@ def test_a_dut_that_dies_ends_it_all() -> None:
             raise DutError("the switch has ended")
 
     with pytest.raises(DutError, match="the switch has ended"):
-        Exchange(ends(client, server), watch).run([TCP])
+        Exchange(ends(client, server), watch, None).run([TCP])
     assert all(p.ended() is not None for place in (client, server) for _, _, p in place.started)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -184,3 +185,20 @@ def test_the_two_ends_of_a_tunnel_over_a_cable_fit_each_other(name: str, kind: T
     assert ends[whole.cables[0][0]].remote in settings.values()
     assert len({end.vni for end in ends.values()}) == len(whole.cables)
     assert len({end.local for end in ends.values()}) == len(ends)
+
+
+def test_a_tunnel_has_its_neighbour_again_once_its_link_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        bridge, "give_underlay_address", lambda _, netdev, end: given.append((netdev, end.remote))
+    )
+    encap = scenario("encap", tunnel="vxlan")
+    (end,) = encap.tunnel_ends
+    switch = LinuxBridge(cast("Any", None), cast("Any", SimpleNamespace(scenario=encap)))
+    switch.netdevs = {port: f"d{port}" for port in encap.deployment.phy_ports}
+    switch.tunnels = {end.port: "tun0"}
+    for port in encap.deployment.phy_ports:
+        switch.link_came_up(port)
+    assert given == [(f"d{end.port}", end.remote)]

@@ -18,9 +18,10 @@ from typing import Any, TypeVar, cast
 
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
+from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import LEARNED_SHARE, event_place
+from vnetperf.deployment.trial import LEARNED_SHARE, check_event, event_place
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.errors import (
     CapabilityError,
@@ -32,7 +33,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
+from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
     DatapathWork,
     EventSpec,
@@ -289,6 +290,7 @@ class HostsClient:
             raise
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        event_at = _event_at(plan, spec)
         tester = self.clients[plan.of_tester().host]
         watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
         with _at(plan.of_tester().host):
@@ -303,7 +305,7 @@ class HostsClient:
             return TrialResult(directions=(), failed="dut", failure="; ".join(why))
         rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
-        result = self._sent(plan, spec.model_copy(update=update))
+        result = self._sent(plan, spec.model_copy(update=update), event_at)
         ended = self._all(
             {host: partial(self.clients[host].call, "end_watch") for host in watchers}
         )
@@ -319,23 +321,22 @@ class HostsClient:
             update={"uncollected": {**merged.uncollected, "profile": no_stacks}}
         )
 
-    def _sent(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+    def _sent(
+        self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None
+    ) -> TrialResult:
         """Let the tester send, with the trial's event at the host that has what is reset."""
         tester = plan.of_tester().host
         event = spec.event
-        if event is None:
+        if event is None or event_at is None:
             with _at(tester):
                 return self.clients[tester].run_trial(spec)
-        at, here = event_place(plan, event.what)
-        if at is None:
-            raise CapabilityError(f"no host has {event.what}", where=plan.scenario.id)
-        local = event.model_copy(update={"what": here})
-        if at.host == tester:
+        host, local = event_at
+        if host == tester:
             with _at(tester):
                 result = self.clients[tester].run_trial(spec.model_copy(update={"event": local}))
             times = result.event
         else:
-            result, times = self._with_event(tester, spec, at.host, local)
+            result, times = self._with_event(tester, spec, host, local)
         if times is None:
             return result
         return result.model_copy(update={"event": times.model_copy(update={"what": event.what})})
@@ -380,12 +381,10 @@ class HostsClient:
 
     def _with_way_through(self, plan: Plan, event: EventTimes) -> EventTimes:
         """The event, with what is wrong where frames do not come through after the trial."""
-        at, _ = event_place(plan, event.what)
-        tester = plan.of_tester().host
-        if event.failure or at is None or at.host == tester:  # which has looked already
+        if event.failure:
             return event
         try:
-            self.clients[tester].call("check_path", length_s=60)
+            self.clients[plan.of_tester().host].call("check_path", length_s=60)
         except DutError as error:
             failure = f"after the trial still no way through: {error}"
             return event.model_copy(update={"failure": failure})
@@ -441,25 +440,52 @@ class HostsClient:
             nonlocal looked
             if time.monotonic() > looked + agent.LOOK_S:
                 looked = time.monotonic()
-                self._check_alive(plan)
+                with self._left_alone():
+                    self._check_alive(plan)
 
         host_of = {number: part.host for part in plan.hosts for number in part.ends}
-        with contextlib.ExitStack() as opened:
-            first, second = (
-                opened.enter_context(self._end(host_of[number], number, at))
-                for number, at in enumerate(addresses_apart(plan.scenario))
-            )
-            return Exchange(EndpointPair(first, second), watch).run(specs)
+        try:
+            with contextlib.ExitStack() as opened:
+                first, second = (
+                    opened.enter_context(self._end(host_of[number], number, at))
+                    for number, at in enumerate(addresses_apart(plan.scenario))
+                )
+                hosts = [self.testbed.hosts[host_of[number]] for number in (0, 1)]
+                here = all(host.transport in (NETNS, "local") for host in hosts)
+                machine = MachineSampler(()) if here else None
+                return Exchange(EndpointPair(first, second), watch, machine).run(specs)
+        finally:
+            for client in self.clients.values():
+                client.given_up = False
 
     @contextlib.contextmanager
     def _end(self, host: str, number: int, at: EndAddresses) -> Iterator[Endpoint]:
-        with _at(host):
-            found = self.clients[host].call("open_end", number=number, at=list(at))
-            place = _PlaceAt(self.clients[host], host, found["processors"])
-            try:
-                yield Endpoint(f"{found['what']} on {host}", place, at.address, found["netdev"])
-            finally:
-                self.clients[host].call("close_end")
+        call = partial(self._call_end, host)
+        found = call("open_end", number=number, at=list(at))
+        place = _PlaceAt(call, host, found["processors"])
+        try:
+            yield Endpoint(f"{found['what']} on {host}", place, at.address, found["netdev"])
+        except VnetperfError:
+            call("close_end")
+            raise
+        call("close_end")  # after Ctrl-C it ends with its agent
+
+    def _call_end(self, host: str, name: str, **args: Any) -> Any:
+        with self._left_alone(), _at(host):
+            return self.clients[host].call(name, length_s=30, **args)
+
+    @contextlib.contextmanager
+    def _left_alone(self) -> Iterator[None]:
+        """After a call that ended by Ctrl-C have none start an agent: programs end with theirs."""
+        try:
+            yield
+        except VnetperfError:
+            raise
+        except BaseException:
+            for client in self.clients.values():
+                client.given_up = True
+            self.abort()
+            raise
 
     def _check_alive(self, plan: Plan) -> None:
         duts = [part.host for part in plan.hosts if part.has_dut]
@@ -507,6 +533,18 @@ class HostsClient:
                 every.callback(client.close)
 
 
+def _event_at(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
+    """The host of a trial's event, and the event as that host has it; refuses an impossible one."""
+    if spec.event is None:
+        return None
+    at, here = event_place(plan, spec.event.what)
+    if at is None:
+        raise CapabilityError(f"no host has {spec.event.what}", where=plan.scenario.id)
+    local = spec.event.model_copy(update={"what": here})
+    check_event(at, local, spec.duration_s)
+    return at.host, local
+
+
 def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Facts of a deployment over hosts, as those of one host, with each host's beside them."""
     duts = [part.host for part in plan.hosts if part.has_dut]
@@ -534,8 +572,8 @@ LOOK_AGAIN_S = 0.15
 class _PlaceAt:
     """An endpoint on another host, as a place."""
 
-    def __init__(self, client: AgentClient, host: str, processors: str) -> None:
-        self._client, self._host, self._processors = client, host, processors
+    def __init__(self, call: Callable[..., Any], host: str, processors: str) -> None:
+        self._call, self._host, self._processors = call, host, processors
         self._looked, self._codes, self._arrived = float("-inf"), list[int | None](), 0
 
     @property
@@ -545,8 +583,7 @@ class _PlaceAt:
 
     def do(self, what: str, **args: Any) -> Any:
         """Have something done there."""
-        with _at(self._host):
-            return self._client.call("at_end", length_s=30, do=what, **args)
+        return self._call("at_end", do=what, **args)
 
     def run(self, argv: Sequence[str]) -> str:
         """Run a tool to its end; its output."""

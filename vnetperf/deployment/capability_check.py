@@ -214,13 +214,14 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
 
 
 def check_capabilities(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) -> None:
-    """Refuse what a part cannot do."""
+    """Refuse what a part cannot do; where endpoints are apart there is no tester."""
+    can, tester = generator.capabilities, not scenario.deployment.apart
     for error in (
         *_vswitch_errors(scenario, vswitch),
-        *_attachment_errors(scenario, vswitch.capabilities, vnf, generator.capabilities),
-        *_tester_errors(scenario, generator.capabilities),
+        *_attachment_errors(scenario, vswitch.capabilities, vnf, can),
+        *(_tester_errors(scenario, can) if tester else ()),
         *deployment_errors(scenario),
-        *generator_errors(scenario, generator.capabilities),
+        *(generator_errors(scenario, can) if tester else ()),
     ):
         raise error
 
@@ -296,9 +297,11 @@ def _attachment_errors(
     offered = can.attachments
     in_mode = vnf.accepts(scenario)
     narrowed = vnf.narrowed_by(scenario) if in_mode != vnf.attachments else ""
+    graph = scenario.deployment
+    of_tester = () if graph.apart else graph.tester_vnf_ports
     for needed, taker, mode, accepts in (
-        (scenario.deployment.vnf_count, scenario.vnf, narrowed, in_mode),
-        (len(scenario.deployment.tester_vnf_ports), scenario.generator, "", generator.attachments),
+        (graph.vnf_count, scenario.vnf, narrowed, in_mode),
+        (len(of_tester), scenario.generator, "", generator.attachments),
     ):
         if needed and not set(offered) & set(accepts):
             yield CapabilityError(

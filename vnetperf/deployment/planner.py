@@ -10,7 +10,7 @@ from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import HostShare, share_ends, share_out
-from vnetperf.deployment.placement import place_roles, place_with_vnfs
+from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
@@ -122,13 +122,14 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     generator = registry.load("traffic", scenario.generator)
     vnf = registry.load_vnf(scenario.vnf)
     check_capabilities(scenario, vswitch, vnf, generator)
-    if problem := generator.cannot_send(scenario, testbed):
+    apart = scenario.deployment.apart  # endpoints talk: there is no tester
+    if not apart and (problem := generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
-    if scenario.deployment.apart:
+    if apart:
         return _plan_ends(scenario, testbed, facts)
     if testbed.hosts:
         return _plan_hosts(scenario, testbed, facts)
@@ -275,6 +276,17 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
     placements = _place_hosts(shares, own, testbed, facts)
+    for host, placed in placements.items():
+        allowed = allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])
+        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+        if not {cpu.cpu for cpu in allowed} - polled:
+            raise CapabilityError(
+                "endpoints need a processor that no poller has, and pollers have all "
+                f"{len(allowed)}",
+                where=f"{scenario.id}, host {host}",
+                cure="allow more processors under [cores] (allowed), use a machine that has more, "
+                "or choose a vSwitch in the kernel",
+            )
     plans: list[Plan] = []
     for share in shares:
         plan = Plan(
@@ -328,7 +340,7 @@ def _require_cable_wire(
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     in_place = bool(scenario.deployment.tester_vnf_ports)
-    users = [vswitch] if in_place else [vswitch, generator]
+    users = [vswitch] if in_place or scenario.deployment.apart else [vswitch, generator]
     mode = scenario.options.mode
     without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
@@ -635,7 +647,7 @@ def _memory(
     graph = scenario.deployment
     like = registry.load("wires", plan.wire).like or plan.wire
     kinds = [like] if graph.phy_ports else []
-    if graph.tester_vnf_ports:
+    if graph.tester_vnf_ports and plan.has_tester:
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
     pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
     mib = generator.hugepage_mib(scenario, tuple(kinds)) if plan.has_tester else 0

@@ -130,10 +130,15 @@ def _machine_cpu(load: MachineLoad, elapsed_s: float) -> dict[str, float]:
 
 
 class Exchange:
-    """Transfers between two ends."""
+    """Transfers between two ends.
 
-    def __init__(self, ends: EndpointPair, watch: Callable[[], None]) -> None:
-        self.ends, self.watch = ends, watch
+    `machine` samples the whole machine that both are on; None where that is not this one.
+    """
+
+    def __init__(
+        self, ends: EndpointPair, watch: Callable[[], None], machine: MachineSampler | None
+    ) -> None:
+        self.ends, self.watch, self.machine = ends, watch, machine
         self._versions: dict[tuple[str, str], str] = {}
 
     def run(self, specs: Sequence[TransferSpec]) -> list[Transfer]:
@@ -157,10 +162,10 @@ class Exchange:
         instances = list(self._instances(tool, spec))
         try:
             self._serve(tool, spec, instances, where)
-            machine = MachineSampler(())
-            machine.start()
+            if self.machine is not None:
+                self.machine.start()
             elapsed_s = self._talk(tool, spec, instances, where)
-            spent = _machine_cpu(machine.stop(), elapsed_s)
+            spent = _machine_cpu(self.machine.stop(), elapsed_s) if self.machine else {}
             cpu = self._cpu(instances)
             for one in instances:
                 _program(one.server).end(tool.end_server_by)
@@ -483,4 +488,4 @@ def _in_place_of_tester(
         deployment.check_alive()
 
     with deployment.without_tester() as tester_ends, plug_in(tester_ends) as ends:
-        return tuple(Exchange(ends, watch_all).run(specs))
+        return tuple(Exchange(ends, watch_all, MachineSampler(())).run(specs))

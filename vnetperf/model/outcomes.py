@@ -715,7 +715,7 @@ class Transfer(Figures):
         server: The end that it goes to.
         attach_s: Of a mobile core: seconds from the start of the UE to its address.
         machine_busy_s: Processor time of the whole machine while the clients ran, whoever spent
-            it, seconds; None: not recorded.
+            it, seconds; None: not recorded, or there is more than one machine.
         machine_interrupts_s: Of that in interrupts and what the kernel puts off from them: most of
             its forwarding.
     """

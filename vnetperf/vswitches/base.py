@@ -257,6 +257,13 @@ class VSwitch(Backend):
             DutError: When there is no such port, or the switch refuses.
         """
 
+    def link_came_up(self, port: Port) -> None:
+        """Put back what the kernel forgot of a port when its link went down, now that it is up.
+
+        Args:
+            port: A physical port whose interface was down for a moment.
+        """
+
     @abstractmethod
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is not up yet.

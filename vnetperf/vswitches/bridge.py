@@ -270,6 +270,12 @@ class LinuxBridge(KernelSwitch):
         self.tunnels[port] = name
         return name
 
+    def link_came_up(self, port: Port) -> None:
+        """Name a tunnel's other end anew: neighbours, static ones too, go with the link."""
+        if port in self.tunnels:
+            end = next(end for end in self.plan.scenario.tunnel_ends if end.port == port)
+            give_underlay_address(self.machine, self.netdevs[port], end)
+
     def unplug(self, port: Port, netdev: str) -> None:
         """Take an interface out of its bridge; a tunnel on top of it is deleted."""
         if tunnel := self.tunnels.pop(port, ""):
