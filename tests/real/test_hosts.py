@@ -135,15 +135,20 @@ def test_addresses_are_followed_over_the_cable(start: Start, unchanged: Unchange
 
 
 @pytest.mark.daily
-def test_what_is_reset_is_reset_at_its_host(start: Start, unchanged: Unchanged) -> None:
+@pytest.mark.parametrize("tunnel", ["none", pytest.param("vxlan", marks=VXLAN)])
+def test_what_is_reset_is_reset_at_its_host(
+    tunnel: str, start: Start, unchanged: Unchanged
+) -> None:
     tests = ("-k", "v2p2v_bridge and (test_throughput or test_reset)", "--tests=throughput,reset")
-    run = start(*tests, *TWO_HOSTS)
+    run = start(*tests, *TWO_HOSTS, f"--tunnel={tunnel}")
     assert run.finish(300) == 0, run.output
     assert unchanged() == ()
     assert left() == []
     (result,) = [one for one in run.json()["results"] if one["test"] == "reset"]
     whats = ["vswitch on east", "vswitch on west", "vnf0", "link phy0"]
     assert [one["what"] for one in result["resets"]] == whats
+    # A tunnel's static neighbour had gone with the link.
+    assert "no way through" not in result["resets"][-1]["why"]
 
 
 @pytest.mark.parametrize(
