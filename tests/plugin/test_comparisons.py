@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -289,3 +290,30 @@ def test_a_case_that_varies_nothing_has_no_settings_of_its_own(site: Site) -> No
     result = site.run("test_own.py", "-k", "pvp_dpdk")
     assert result.ret == 4
     assert "all other settings belong to the whole run" in result.stderr.str()
+
+
+def shipped(site: Site, name: str, *args: str) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
+    """Run a shipped comparison of pvp_dpdk; the scenarios that it deployed."""
+    write(site, (ROOT / FOLDER / "comparisons" / name).read_text())
+    result = site.run(FILE, "-k", "pvp_dpdk", "--frame-sizes", "64", "-rs", *args)
+    log = (site.folders[0] / "trials.jsonl").read_text().splitlines()
+    return result, [r["scenario"] for r in map(json.loads, log) if r["type"] == "scenario"]
+
+
+def test_flows_are_scaled_to_a_million_in_each_direction(site: Site) -> None:
+    result, deployed = shipped(site, "test_flow_scale.py")
+    result.assert_outcomes(passed=7)
+    assert [one["traffic"]["flows"] for one in deployed] == [10**n for n in range(7)]
+    found = {r["scenario"]: r["status"] for r in site.results()["results"]}
+    assert found == {f"pvp_dpdk,flows={10**n}": "measured" for n in range(7)}
+
+
+def test_workers_are_scaled_as_far_as_there_are_processors(site: Site) -> None:
+    result, deployed = shipped(site, "test_core_scale.py")
+    counts = [(one["options"]["workers"], one["options"]["rx_queues"]) for one in deployed]
+    assert counts == [(n, n) for n in (1, 2, 3, 4, 6, 8, 12, 16)[: len(counts)]]
+    assert counts
+    left = 8 - len(counts)
+    result.assert_outcomes(passed=len(counts), skipped=left)
+    if left:
+        result.stdout.fnmatch_lines(["*workers*processors*"])
