@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, Literal
 
@@ -225,25 +225,19 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
     placements = _place_hosts(shares, own, testbed, facts)
     tester = next(share for share in shares if "tester" in share.parts)
     wire, queues = _wire_of_tester(own[tester.host], testbed, facts, tester, placements)
-    plans: list[Plan] = []
-    for share in shares:
-        plan = Plan(
-            scenario=own[share.host],
-            testbed=registry.completed(testbed.of_host(share.host)),
-            wire=CABLE_WIRE,
-            placement=placements[share.host],
-            tester_rx_queues=queues,
-            memory=(),
-            refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
-            host=share.host,
-            parts=share.parts,
-            cables=share.cables,
-            # Hosts of namespaces are of one machine, which the first of them holds.
-            follows=bool(plans),
-            whole=scenario.deployment if scenario.deployment.sites and share is tester else None,
-        )
-        plan = _with_memory_and_commands(plan, facts.hosts[share.host])
-        plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
+    whole = scenario.deployment if scenario.deployment.sites else None
+    refusal_is_loss = registry.load("wires", wire).refusal_is_loss
+    more = {
+        share.host: {
+            "scenario": own[share.host],
+            "placement": placements[share.host],
+            "tester_rx_queues": queues,
+            "refusal_is_loss": refusal_is_loss,
+            "whole": whole if share is tester else None,
+        }
+        for share in shares
+    }
+    plans = _host_plans(shares, more, testbed, facts)
     return Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
@@ -287,22 +281,15 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
                 cure="allow more processors under [cores] (allowed), use a machine that has more, "
                 "or choose a vSwitch in the kernel",
             )
-    plans: list[Plan] = []
-    for share in shares:
-        plan = Plan(
-            scenario=own[share.host],
-            testbed=registry.completed(testbed.of_host(share.host)),
-            wire=CABLE_WIRE,
-            placement=placements[share.host],
-            memory=(),
-            host=share.host,
-            parts=share.parts,
-            cables=share.cables,
-            follows=bool(plans),
-            ends=(ends[share.host],),
-        )
-        plan = _with_memory_and_commands(plan, facts.hosts[share.host])
-        plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
+    more = {
+        share.host: {
+            "scenario": own[share.host],
+            "placement": placements[share.host],
+            "ends": (ends[share.host],),
+        }
+        for share in shares
+    }
+    plans = _host_plans(shares, more, testbed, facts)
     return Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
@@ -312,6 +299,31 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         hosts=tuple(plans),
     )
+
+
+def _host_plans(
+    shares: Sequence[HostShare],
+    more: Mapping[str, Mapping[str, Any]],
+    testbed: Testbed,
+    facts: MachineFacts,
+) -> list[Plan]:
+    """The plan of each share with what else is its own, in the order of the hosts' locks."""
+    plans: list[Plan] = []
+    for share in shares:
+        plan = Plan(
+            testbed=registry.completed(testbed.of_host(share.host)),
+            wire=CABLE_WIRE,
+            memory=(),
+            host=share.host,
+            parts=share.parts,
+            cables=share.cables,
+            # Hosts of namespaces are of one machine, which the first of them holds.
+            follows=bool(plans),
+            **more[share.host],
+        )
+        plan = _with_memory_and_commands(plan, facts.hosts[share.host])
+        plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
+    return plans
 
 
 def _beside(own: tuple[MemoryPlan, ...], before: list[Plan]) -> tuple[MemoryPlan, ...]:
