@@ -55,7 +55,7 @@ TIMED_OUT = 124
 def main(lane: str = "merge") -> int:
     """Run all parts of a lane; the first failure's status is the result."""
     if lane not in LANES:
-        print(f"no lane {lane!r}; there are {', '.join(LANES)}", file=sys.stderr)  # noqa: T201
+        print(f"no lane {lane!r}; there are {', '.join(LANES)}", file=sys.stderr)  # noqa: T201 - a script
         return 2
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # every child would inherit that
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,7 +105,7 @@ def _within(limit_s: float, command: list[str], env: dict[str, str]) -> int:
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            print(f"no end within {limit_s:g} s", file=sys.stderr)  # noqa: T201
+            print(f"no end within {limit_s:g} s", file=sys.stderr)  # noqa: T201 - a script
             process.send_signal(signal.SIGABRT)  # pytest prints the stacks, and ends
             process.wait()
             return TIMED_OUT

@@ -10,7 +10,7 @@ pytest.register_assert_rewrite(
 )
 
 from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the lines above
-from vnetperf.testing.network import NetworkContract  # noqa: E402
-from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402
+from vnetperf.testing.network import NetworkContract  # noqa: E402 - likewise
+from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - likewise
 
 __all__ = ["GeneratorContract", "NetworkContract", "VSwitchContract"]
