@@ -60,7 +60,8 @@ PATH_TRIAL = TrialSpec(
 def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> dict[str, Any]:
     """Send a few frames each way until all of them come back.
 
-    Links need a moment after they are plugged in, so the check is repeated until it passes.
+    Links need a moment after they are plugged in, so the check is repeated until it passes. Frames
+    that the tester came too late for never left it: on a busy machine those that did are enough.
     """
     if not deployment.plan.sends_frames:
         return {"frames": "none were sent: only programs in pods communicate here"}
@@ -76,7 +77,7 @@ def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> di
         before = deployment.counters()
         result = deployment.generator.run(check, deployment.check_alive)
         tries.append((result, before))
-        return all(d.received == d.intended for d in result.directions)
+        return all(0 < d.received == d.intended - d.unsent for d in result.directions)
 
     wait_for(
         frames_come_back,
@@ -86,7 +87,7 @@ def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> di
     )
     result, _ = tries[-1]
     return {
-        "sent": [d.intended for d in result.directions],
+        "sent": [d.sent for d in result.directions],
         "received": [d.received for d in result.directions],
         "tries": len(tries),
         "seconds": round(time.monotonic() - began, 3),
@@ -515,7 +516,8 @@ def run_trial(
 
 def _counts_text(result: TrialResult) -> str:
     return ", ".join(
-        f"direction {d.direction}: {d.received} of {d.intended}"
+        f"direction {d.direction}: {d.received} of {d.intended - d.unsent}"
+        + (f" ({d.unsent} more never left a tester that was too slow)" if d.unsent else "")
         + (f", and {d.altered} of another length or payload" if d.altered else "")
         for d in result.directions
     )
