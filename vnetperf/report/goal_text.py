@@ -93,9 +93,7 @@ def confirmation_text(goal: GoalResult) -> str:
 def headline(goal: GoalResult, over_deployments: str = "") -> str:
     """The number with qualifier and flag, e.g. "at least 14.88 Mfps (irregular)".
 
-    Args:
-        goal: The goal.
-        over_deployments: The number as several deployments gave it; "" for the goal's own.
+    `over_deployments` stands for it where several deployments gave it.
     """
     mark = irregular_mark(goal)
     return (over_deployments or qualified_rate(goal)) + (f" ({mark})" if mark else "")

@@ -97,15 +97,7 @@ class External(VSwitch):
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario with the addresses and the VLAN of the testbed file.
 
-        Args:
-            scenario: The scenario.
-            testbed: The testbed; without `[external]` the scenario stays as it is.
-
-        Returns:
-            The scenario.
-
-        Raises:
-            CapabilityError: The DUT cannot be reached by the frames of the scenario.
+        Without `[external]` it stays as it is.
         """
         wire = cls.name if scenario.wire == "auto" else scenario.wire
         ports = cls.section_of(testbed).ports
@@ -132,71 +124,34 @@ class External(VSwitch):
         """Nothing: it goes on."""
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Nothing: it has its ports.
-
-        Args:
-            end: Its end of a cable.
-        """
+        """Nothing: it has its ports."""
 
     def remove_port(self, port: Port) -> None:
-        """Refuse: its ports are somebody else's.
-
-        Args:
-            port: A port.
-        """
+        """Refuse: its ports are somebody else's."""
         raise self.no_port(port, ())
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """Refuse: it has none for VNFs.
-
-        Args:
-            port: A port.
-            kind: Kind of attachment.
-            queues: Queue pairs.
-
-        Returns:
-            Never.
-        """
+        """Refuse: it has none for VNFs."""
         del kind, queues
         raise self.no_port(port, ())
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Refuse: it has none for VNFs.
-
-        Args:
-            attachment: An attachment.
-        """
+        """Refuse: it has none for VNFs."""
         raise self.no_port(attachment.port, ())
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Nothing: somebody else has set its forwarding up.
-
-        Args:
-            streams: Streams of the traffic.
-        """
+        """Nothing: somebody else has set its forwarding up."""
 
     def links_down(self) -> tuple[str, ...]:
-        """Nothing is known of its links.
-
-        Returns:
-            None.
-        """
+        """Nothing is known of its links."""
         return ()
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Nothing is known of its counters.
-
-        Returns:
-            None.
-        """
+        """Nothing is known of its counters."""
         return ()
 
     def facts(self) -> dict[str, Any]:
-        """What the testbed file says of it.
-
-        Returns:
-            JSON values.
-        """
+        """What the testbed file says of it."""
         section = self.section
         return {
             "name": section.name,
