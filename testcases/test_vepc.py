@@ -11,7 +11,7 @@ from vnetperf.runner.bench import Bench
 
 @pytest.mark.deployments("vepc")
 def test_users_traffic(bench: Bench) -> None:
-    """TCP and UDP between a UE and a server behind the core, by iperf3, each both ways."""
+    """TCP and UDP between a UE and a server behind the mobile core, by iperf3, each both ways."""
     if why := bench.no_users_traffic():
         pytest.skip(why)  # what is missing, as the plan tells it
     bench.users_traffic().check_expectations()

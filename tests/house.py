@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections import defaultdict
@@ -20,8 +21,16 @@ TOP = Path(__file__).resolve().parents[1]
 PACKAGE = "vnetperf"
 #: A module that a single sibling imports is part of that sibling, unless it is longer than this.
 SLICE_LINES = 120
-#: Lines of code, docstring lines, files and modules with a single importer, before the merge.
-BEFORE = {"files": 568, "code": 44300, "docstrings": 20000, "single": 209, "single siblings": 139}
+#: Titles of the figures, and what they were before the modules were merged.
+FIGURES = {
+    "files": 568,
+    "code lines": 44300,
+    "docstring lines": 20000,
+    "single importer": 209,
+    "a single sibling": 139,
+    "functions of a trial": 45,
+    "files of a trial": 27,
+}
 #: Registered with pluggy, which no entry point names.
 REGISTERED = {"vnetperf.pytest_plugin.hooks"}
 #: Rooms that name no backend, neither ours nor a plugin's.
@@ -147,6 +156,17 @@ def single_importers(modules: dict[str, Module]) -> dict[str, str]:
     return {name: who for name, who in found.items() if not modules[name].is_package}
 
 
+def trial_chains() -> list[list[tuple[str, str]]]:
+    """The two tables of docs/architecture.md, "One trial, call by call": function and file.
+
+    tests/runner/test_trial_chain.py holds them to the code.
+    """
+    text = (TOP / "docs/architecture.md").read_text()
+    section = text.partition("## One trial, call by call\n")[2].partition("\n## ")[0]
+    tables = section.split("|---|---|")[1:]
+    return [re.findall(r"^\| `([\w.]+)` \| `([\w./]+)` \|", table, re.M) for table in tables]
+
+
 def slices(modules: dict[str, Module], named: set[str]) -> Iterator[str]:
     """Short modules that are part of the one sibling that imports them."""
     for name, who in sorted(single_importers(modules).items()):
@@ -219,17 +239,19 @@ def main() -> int:
     named, backends = registered()
     single = single_importers(modules)
     siblings = [name for name, who in single.items() if modules[who].room == modules[name].room]
-    now = {
-        "files": len(modules),
-        "code": sum(module.code for module in modules.values()),
-        "docstrings": sum(module.docstrings for module in modules.values()),
-        "single": len(single),
-        "single siblings": len(siblings),
-    }
-    titles = ("files", "code lines", "docstring lines", "single importer", "a single sibling")
-    print(f"{'':8}" + "".join(f"{title:>18}" for title in titles))
-    for label, figures in (("before", BEFORE), ("now", now)):
-        print(f"{label:8}" + "".join(f"{figure:>18}" for figure in figures.values()))
+    trial = [row for chain in trial_chains() for row in chain]
+    now = (
+        len(modules),
+        sum(module.code for module in modules.values()),
+        sum(module.docstrings for module in modules.values()),
+        len(single),
+        len(siblings),
+        len(trial),
+        len({file for _, file in trial}),
+    )
+    print(f"{'':22}{'before':>8}{'now':>8}")
+    for (title, before), figure in zip(FIGURES.items(), now, strict=True):
+        print(f"{title:22}{before:>8}{figure:>8}")
     broken = [
         *slices(modules, named),
         *class_names_twice(modules),

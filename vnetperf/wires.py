@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from vnetperf import registry
 from vnetperf.backend import Requirements
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
-from vnetperf.model.testbed import ExternalDut, MachineFacts, Testbed
+from vnetperf.model.testbed import MachineFacts, Testbed
 
 #: What a VLAN tag adds to a frame, octets (IEEE 802.1Q).
 VLAN_OCTETS = 4
@@ -122,14 +123,18 @@ class ToExternal(Wire):
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Needs `[external]` of the testbed file."""
         del scenario
-        problem = ExternalDut.model_validate(testbed.sections.get(cls.name, {})).problem
+        problem = cls._section(testbed).problem
         return problem or ("" if facts.is_root else "interfaces need root to be taken; use sudo")
+
+    @classmethod
+    def _section(cls, testbed: Testbed) -> Any:
+        """The section of the testbed file, which is that of the vSwitch of the same name."""
+        return registry.load("vswitches", cls.name).section_of(testbed)
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
         """Take the tester's interface into the run's namespace; it is back with the run's end."""
         testbed = self.plan.testbed
-        section = ExternalDut.model_validate(testbed.sections.get(self.name, {}))
-        port = section.ports[self.index]
+        port = self._section(testbed).ports[self.index]
         self.machine.borrow_interface(
             port.tester,
             mtu=self.plan.scenario.mtu + (VLAN_OCTETS if port.vlan else 0),

@@ -17,7 +17,7 @@ def test_throughput_by_sessions(bench: Bench, frame_size: int) -> None:
 @pytest.mark.deployments("vepc")
 @pytest.mark.vary("core", ["gtpu_mode=tun", "gtpu_mode=kernel"])
 def test_throughput_by_gtpu_mode(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput by what moves users' packets: the core's program, or the kernel."""
+    """RFC 2544 throughput by what moves users' packets: its program or the kernel."""
     bench.search_throughput(frame_size).check_expectations()
 
 
@@ -44,7 +44,7 @@ def _nic(name: str, *options: str) -> object:
     ],
 )
 def test_throughput_by_nic(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput of a core in a VM, by what its NICs are.
+    """RFC 2544 throughput of a mobile core in a VM, by what its NICs are.
 
     The attachment is the vSwitch's: `-k vepc_bridge` and `vepc_ovs` give taps,
     `vepc_macvtap` macvtaps.

@@ -30,7 +30,7 @@ def test_a_broken_core_is_of_no_concern_to_who_measures_none(
     (stacks / "osmo-ggsn.toml").write_text("broken = [")
     monkeypatch.chdir(tmp_path)
     loaded = config.load({"core": ("sessions=2",)}, environment={})
-    assert loaded.core.sessions == 2
+    assert loaded.mobile_core.sessions == 2
     with pytest.raises(ConfigError, match="not valid TOML"):
         _ = loaded.stack
     with pytest.raises(ConfigError, match="not valid TOML"):

@@ -5,19 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from itertools import pairwise
-from pathlib import Path
 
-TOP = Path(__file__).parents[2]
+from tests.house import TOP, trial_chains
+
 #: Called by name or through a process, so that no source shows the call.
 INDIRECT = {"Agent.serve", "Agent.call_run_trial", "mlr_search"}
-
-
-def chains() -> list[list[tuple[str, str]]]:
-    """The two tables of the section: function and file of each row."""
-    text = (TOP / "docs/architecture.md").read_text()
-    section = text.partition("## One trial, call by call\n")[2].partition("\n## ")[0]
-    tables = section.split("|---|---|")[1:]
-    return [re.findall(r"^\| `([\w.]+)` \| `([\w./]+)` \|", table, re.M) for table in tables]
 
 
 def source_of(function: str, file: str) -> str:
@@ -31,7 +23,7 @@ def source_of(function: str, file: str) -> str:
 
 
 def test_each_function_calls_the_next() -> None:
-    for chain in chains():
+    for chain in trial_chains():
         for (function, file), (following, _) in pairwise(chain):
             name = following.rpartition(".")[2]
             called = re.search(rf"\b{name}\(", source_of(function, file).partition("\n")[2])
@@ -40,7 +32,7 @@ def test_each_function_calls_the_next() -> None:
 
 
 def test_the_document_counts_them() -> None:
-    rows = [row for chain in chains() for row in chain]
+    rows = [row for chain in trial_chains() for row in chain]
     files = {file for _, file in rows}
     stated = f"passes {len(rows)} functions in {len(files)} files"
     assert stated in (TOP / "docs/architecture.md").read_text()

@@ -73,7 +73,7 @@ class Configuration:
         traffic: The traffic file.
         switch: The options of the vSwitch, with the settings' single ones applied.
         guest: The options of guests, likewise.
-        core: The options of a mobile core, likewise.
+        mobile_core: The options of a mobile core, likewise.
     """
 
     settings: Settings
@@ -83,7 +83,7 @@ class Configuration:
     traffic: TrafficProfile
     switch: SwitchOptions
     guest: GuestOptions
-    core: MobileCoreOptions
+    mobile_core: MobileCoreOptions
 
     @property
     def capture(self) -> CaptureSpec | None:
@@ -93,7 +93,7 @@ class Configuration:
 
     @property
     def stack(self) -> MobileCore:
-        """Which core; its file is read only for scenarios with one, unless a user names it."""
+        """Which mobile core; its file is read for scenarios with one, or when a user names it."""
         return mobile_core(self.settings.core)
 
     def as_record(self) -> dict[str, dict[str, Any]]:
@@ -272,5 +272,5 @@ def _read(
         traffic=traffic,
         switch=switch_options(settings.switch, settings.set),
         guest=guest_options(settings.guest),
-        core=mobile_core_options(settings.core),
+        mobile_core=mobile_core_options(settings.core),
     )

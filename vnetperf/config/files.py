@@ -39,12 +39,8 @@ def why_untrusted(path: Path, *, only_root: bool = False, may_miss: bool = False
 
     The user, root and whoever called sudo count as oneself. Links are followed. A directory on the
     way that anybody may write to counts unless it is sticky (/tmp): there, nobody replaces another
-    user's entries.
-
-    Args:
-        path: A file or a directory.
-        only_root: True refuses what any other user than root owns, or a group may write to.
-        may_miss: True trusts what does not exist as far as nobody else could make it.
+    user's entries. `only_root` refuses what any other user than root owns or a group may write to;
+    `may_miss` trusts what does not exist as far as nobody else could make it.
     """
     users = {0} if only_root else {0, os.geteuid(), *_caller_of_sudo()}
     why = functools.partial(why_untrusted, only_root=only_root, may_miss=may_miss)
@@ -111,11 +107,7 @@ def why_untrusted_below(*tops: Path) -> str:
 
 
 def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
-    """What is in a directory, without what vanishes meanwhile.
-
-    Yields:
-        Path and status of each entry, of links their own.
-    """
+    """Path and status of what is in a directory, of links their own; what vanishes is left out."""
     names: list[str] = []
     with contextlib.suppress(FileNotFoundError):
         names = os.listdir(directory)  # noqa: PTH208 - a hundred thousand names

@@ -198,7 +198,7 @@ class Settings(Options):
     """One option of a mobile core, e.g. `sessions=50`, or a file under `conf/stacks/` (may be
     repeated).
 
-    Where the VNF is a mobile core ([vepc](vepc.md)); the file names the core."""
+    Where the VNF is a mobile core ([vepc](vepc.md)); the file names the mobile core."""
     forwarding: Annotated[Forwarding, Option("LAYER")] = "l2"
     """`l2` switches frames, `l3` routes packets.
 

@@ -295,8 +295,8 @@ class LiveDeployment:
             end = graph.ends[number]
             at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
             self.ends[number] = _required(at, end)
-        for core in self._mobile_cores():
-            core.tester_ends = self._tester_ends
+        for vepc in self._mobile_cores():
+            vepc.tester_ends = self._tester_ends
         if self.plan.has_dut:
             self._add_vnf_ports(attachment for pair in self._offers for attachment in pair)
             self._launch(self._offers, [n for n, listens in enumerate(listening) if not listens])
@@ -450,8 +450,8 @@ class LiveDeployment:
         if frame_size != self._prepared_size:
             scenario = self.plan.for_tester.scenario
             streams = scenario.streams
-            for core in self._mobile_cores():
-                streams = core.streams(streams)
+            for vepc in self._mobile_cores():
+                streams = vepc.streams(streams)
             self.generator.prepare(streams, scenario.traffic, frame_size)
             self._prepared_size = frame_size
 

@@ -450,10 +450,10 @@ def transfer_users(
     watch: Callable[[], None] = lambda: None,
 ) -> tuple[Transfer, ...]:
     """Let users of the VNF talk to a server in place of the tester."""
-    core = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
-    if core is None:
+    vepc = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
+    if vepc is None:
         raise CapabilityError("nothing here has users", where=deployment.plan.scenario.id)
-    return _in_place_of_tester(deployment, core.users, specs, watch)
+    return _in_place_of_tester(deployment, vepc.users, specs, watch)
 
 
 def transfer_endpoints(

@@ -395,10 +395,10 @@ def mobile(name: str, vnf_count: int) -> Deployment:
 
     Args:
         name: Name of the deployment.
-        vnf_count: 1: the core.
+        vnf_count: 1: the mobile core.
 
     Returns:
-        The graph: that of PVP, with users' packets in GTP-U before the core.
+        The graph: that of PVP, with users' packets in GTP-U before the mobile core.
     """
     gtp = (PHY_PORTS[0], VnfPort(vnf=0, index=0))
     return serial(name, vnf_count).model_copy(update={"gtp": gtp})

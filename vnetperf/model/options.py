@@ -230,7 +230,7 @@ class GuestOptions(Frozen):
 
 GtpuMode = Literal["tun", "kernel"]
 #: Addresses of the mobile core and of the tester on Gn, from TEST-NET-1 (RFC 5737).
-GN_CORE, GN_TESTER, GN_PREFIX = "192.0.2.1", "192.0.2.2", 24
+GN_VEPC, GN_TESTER, GN_PREFIX = "192.0.2.1", "192.0.2.2", 24
 #: Where UEs and servers are: the test networks beyond tester ports 0 and 1 (RFC 2544 C.2.2).
 UE_NETWORK, SERVER_NETWORK = "198.18.0.0/16", "198.19.0.0/16"
 #: File under conf/stacks/ of the mobile core that is taken when none is named.

@@ -174,7 +174,7 @@ class Scenario(Frozen):
         options: What is asked of the vSwitch.
         guest: What is asked of guests, where VNFs run in VMs.
         core: What is asked of a mobile core, where the VNF is one.
-        stack: Which core that is; None where the VNF is none.
+        stack: Which mobile core that is; None where the VNF is none.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
         dut_macs: Of an external DUT: addresses that frames from the tester's ports 0 and 1 carry,
             "" for the usual one; empty where the deployment gives all of them.

@@ -177,62 +177,6 @@ class NicConfig(Frozen):
         return value
 
 
-class ExternalPort(Frozen):
-    """A port of the tester, and what it must know of the external DUT's port that it is cabled to.
-
-    Attributes:
-        tester: The tester's interface: a name such as "eth2" in this machine's own namespace.
-        dut: What the other end of the cable is called there, for the report.
-        mac: Address that frames into the DUT carry there: the router's, the gateway's; "" for a
-            DUT that switches by the address of the tester's other port.
-        gateway: IP address of the DUT there, for the report: the tester does not resolve it.
-        vlan: Tag of the frames there, 1 to 4094, the same at both ports; 0 for none.
-    """
-
-    tester: str = Field(pattern=r"^[^\s/:]{1,15}$")
-    dut: str = ""
-    mac: str = Field(default="", pattern="^([0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5})?$")
-    gateway: str = ""
-    vlan: int = Field(default=0, ge=0, le=4094)
-
-
-class ExternalDut(Frozen):
-    """`[external]` of a testbed file: a DUT that somebody else runs between the tester's ports.
-
-    Attributes:
-        name: What it is: "switch in rack 7, model X".
-        version: Its version: firmware, release.
-        facts: More of it for the report: name -> text.
-        ports: The tester's ports 0 and 1.
-    """
-
-    name: str = ""
-    version: str = ""
-    facts: dict[str, str] = Field(default_factory=dict)
-    ports: tuple[ExternalPort, ...] = ()
-
-    @property
-    def problem(self) -> str:
-        """What is missing of it, with the cure; "" when nothing is."""
-        if not (self.name and self.ports):
-            return (
-                "the testbed file describes no external DUT; add [external] with its name, and "
-                "[[external.ports]] with tester = an interface for each of the tester's two ports"
-            )
-        if len(self.ports) != 2 or self.ports[0].tester == self.ports[1].tester:
-            return (
-                f"[[external.ports]] name {len({p.tester for p in self.ports})} of the tester's "
-                "two ports; add one entry for each, with interfaces that differ"
-            )
-        if self.ports[0].vlan != self.ports[1].vlan:
-            return (
-                "[[external.ports]] have different VLANs, and a frame that comes back with another "
-                "tag than it was sent with counts as lost; give both the same vlan, or make one "
-                "an access port"
-            )
-        return ""
-
-
 #: What a host has in a deployment.
 HostRole = Literal["tester", "dut"]
 

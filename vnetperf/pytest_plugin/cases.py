@@ -319,10 +319,8 @@ def parametrize(
     """Parametrise a test that requests `bench` (and `frame_size` or `message_size`).
 
     The scenario is the outer parameter, so that cases of one scenario follow each other. Scenarios
-    that -k cannot select get no case. A test without a case gets one that the plugin takes away.
-
-    Returns:
-        Whether -k can select a case of the test.
+    that -k cannot select get no case. A test without a case gets one that the plugin takes away;
+    returns whether -k can select a case of the test.
     """
     definition = metafunc.definition
     sizes = _sizes(metafunc, configuration)

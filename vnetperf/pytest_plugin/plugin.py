@@ -50,11 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     parser: pytest.Parser, args: list[str]
 ) -> Generator[None, object, object]:
-    """Refuse a misspelt option by its name, once those of conftests are known too.
-
-    Yields:
-        Nothing: the initial conftests are loaded meanwhile.
-    """
+    """Refuse a misspelt option by its name, once those of conftests are known too."""
     done = yield
     names: list[str] = []
     add_options(lambda *strings, **_: names.extend(strings))

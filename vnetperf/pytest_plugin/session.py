@@ -638,11 +638,7 @@ class BenchSession:
             item.user_properties += [(TESTBED, bench.testbed), *([(LOST, lost)] if lost else [])]
 
     def finish(self, exit_status: int) -> bool:
-        """End the run and write the reports.
-
-        Returns:
-            Whether Ctrl-C was pressed meanwhile.
-        """
+        """End the run and write the reports; returns whether Ctrl-C was pressed meanwhile."""
         if self.progress:
             self.progress.stop()
         with _deferred_interrupt(self.progress) as interrupts:

@@ -299,6 +299,26 @@ def comparison_table(found: VariantResults) -> Table:
     return Table.of("", _NUMBERS, rows, comparison_notes(found))
 
 
+def variant_table(found: VariantResults, name: str) -> Table:
+    """The lower bounds of one goal, a row for each variant and a column for each frame size."""
+
+    def of_size(size: int) -> Column[ComparedVariant]:
+        def cell(variant: ComparedVariant) -> Cell:
+            goal = found.goal(variant, size, name)
+            if goal is None:
+                return Cell(found.absence(variant, size)[0], role="faint")
+            ratio = found.relative(variant, size, name)
+            return Cell(goal_text.short_rate(goal), role="strong", beside=ratio)
+
+        return Column(f"{size}\nfps", cell)
+
+    variants: Column[ComparedVariant] = Column(
+        "variant", lambda variant: Cell(variant.variant, role="strong"), words=True
+    )
+    columns = (variants, *map(of_size, found.sizes))
+    return Table.of("", columns, found.comparison.variants)
+
+
 def comparison_notes(found: VariantResults) -> tuple[str, ...]:
     """What a reader must know of the ratios."""
     notes = found.sharing

@@ -88,16 +88,7 @@ def _boxes(box: _Box, left: float, level: int, scale: float, floor: float) -> It
 
 
 def flame_graph(stacks: Mapping[str, int], title: str, about: str) -> str:
-    """A flame graph.
-
-    Args:
-        stacks: Call stack, from the outermost on joined by ";" -> samples.
-        title: Its heading.
-        about: The line below it.
-
-    Returns:
-        The text of an SVG file.
-    """
+    """The SVG of call stacks, each from the outermost on joined by ";", with their samples."""
     whole = _tree(stacks)
     height = _HEAD + _depth(whole) * _ROW + _MARGIN
     scale = (_WIDTH - 2 * _MARGIN) / (whole.samples or 1)
@@ -114,13 +105,7 @@ def flame_graph(stacks: Mapping[str, int], title: str, about: str) -> str:
 def write_flame_graph(folder: Path, profile: Profile, stacks: Mapping[str, int]) -> str:
     """Write the flame graph of a profile, and its call stacks as other tools read them.
 
-    Args:
-        folder: The run's folder.
-        profile: What it is of.
-        stacks: Call stack -> samples.
-
-    Returns:
-        Its file, relative to the run's folder.
+    Returns its file, relative to the run's folder.
     """
     goals = "-".join(profile.goals)
     name = f"{profile.scenario}-{profile.frame_size}-{goals}-{profile.bound}"

@@ -93,9 +93,7 @@ def confirmation_text(goal: GoalResult) -> str:
 def headline(goal: GoalResult, over_deployments: str = "") -> str:
     """The number with qualifier and flag, e.g. "at least 14.88 Mfps (irregular)".
 
-    Args:
-        goal: The goal.
-        over_deployments: The number as several deployments gave it; "" for the goal's own.
+    `over_deployments` stands for it where several deployments gave it.
     """
     mark = irregular_mark(goal)
     return (over_deployments or qualified_rate(goal)) + (f" ({mark})" if mark else "")
@@ -440,9 +438,12 @@ PAGE_COLUMNS: RateColumns = (
     *_LATENCIES,
     Column("poll gap", lambda row: _longest_gap(row.goal.gaps)),
 )
-TERMINAL_COLUMNS: RateColumns = (
+_TERMINAL_COLUMNS: RateColumns = (
     Column("lower bound\nfps", _lower_cell),
-    Column("", lambda row: "" if row.direction else SHORT_MARKS.get(row.goal.mark, "")),
+    Column(
+        "",
+        lambda row: Cell("" if row.direction else SHORT_MARKS.get(row.goal.mark, ""), role="warn"),
+    ),
     Column("loss\n%", _loss_cell),
     Column("upper\nfps", _upper_cell),
     Column("cond.\nfps", _conditional_cell),
@@ -464,6 +465,25 @@ def rate_cells(row: RateRow, columns: RateColumns) -> Iterator[Cell]:
     without = _GOAL_ONLY if row.direction else _DIRECTION_ONLY
     for column in columns:
         yield Cell("") if column.name.startswith(without) else column.shown(row)
+
+
+def rate_table(group: Group) -> Table:
+    """Each goal and its directions below the frame size, as narrow as a terminal is."""
+    rows = []
+    for result in group.measured:
+        discarded = f", {result.discarded} discarded" if result.discarded else ""
+        trials = Cell(f"{result.trial_count} trials{discarded}", role="faint")
+        rest = [Cell("")] * (len(_TERMINAL_COLUMNS) - 1)
+        rows.append((Cell(result.size_short, role="head"), trials, *rest))
+        for row in rate_rows(result):
+            name = Cell(
+                f" {row.direction or row.goal.name}", role="faint" if row.direction else "strong"
+            )
+            lower, *cells = rate_cells(row, _TERMINAL_COLUMNS)
+            bound = lower if row.direction else replace(lower, role="strong")
+            rows.append((name, bound, *cells))
+    names: Column[RateRow] = Column("size, goal,\ndirection", lambda row: row.goal.name, words=True)
+    return Table(group.title, (names, *_TERMINAL_COLUMNS), tuple(rows))
 
 
 def goal_table(group: Group) -> Table:

@@ -241,13 +241,7 @@ def _vnfs(plan: Mapping[str, Any], graph: Deployment) -> Iterator[_Part]:
 
 
 class _Drawing:
-    """Places everything.
-
-    Args:
-        facts: The deployment.
-        graph: Its graph.
-        rows: Its parts, from the bottom up.
-    """
+    """Places the parts of a deployment, which are given from the bottom up."""
 
     def __init__(self, facts: ScenarioFacts, graph: Deployment, rows: Sequence[_Row]) -> None:
         self._facts, self._graph, self._rows = facts, graph, rows

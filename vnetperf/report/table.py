@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from rich import box
 from rich.table import Table as Drawn
@@ -50,6 +50,8 @@ class Cell:
         css: Its own colour on the page; "" for none.
         why: What the page shows when it is pointed at.
         code: Whether it is to be read letter by letter: a command, a path.
+        role: How a terminal sets it off: "head" begins a group of rows, "strong", "faint", "warn".
+        beside: Words beside it that a terminal sets back.
     """
 
     text: str
@@ -58,6 +60,8 @@ class Cell:
     css: str = ""
     why: str = ""
     code: bool = False
+    role: Literal["", "head", "strong", "faint", "warn"] = ""
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,35 +187,43 @@ def terminal_encodable(value: str, *, plain: bool) -> str:
     return shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
 
 
-def terminal_table(table: Table, *, plain: bool) -> Drawn:
-    """The table in a terminal."""
-    title = Text(terminal_encodable(table.title, plain=plain), style="dim")
-    drawn = terminal_grid(title, plain=plain, gap=1)
-    shown = [index for index, column in enumerate(table.columns) if column.brief]
-    for index in shown:
-        column = table.columns[index]
-        # A number may part from the brackets that follow it, and from nothing else.
-        width = max(len(row[index].text.partition(" (")[0]) for row in table.rows)
-        drawn.add_column(
-            Text(terminal_encodable(column.name, plain=plain)),
-            justify="left" if column.words else "right",
-            overflow="fold",
-            style="bold" if column.bold else "",
-            min_width=min(width, _LONGEST_BOLD) if column.bold else None,
-        )
-    for row in table.rows:
-        cells = (row[index].short or row[index].text for index in shown)
-        drawn.add_row(*(Text(terminal_encodable(cell, plain=plain)) for cell in cells))
-    return drawn
+#: Styles of a terminal for the roles of cells.
+_STYLES = {"": "", "head": "bold cyan", "strong": "bold", "faint": "dim", "warn": "yellow"}
 
 
-def terminal_grid(title: Text | None, *, plain: bool, gap: int = 0) -> Drawn:
-    """An empty table of a terminal, in characters that it can show."""
-    return Drawn(
-        title=title,
+def terminal_table(table: Table, *, plain: bool, title_style: str = "dim", gap: int = 1) -> Drawn:
+    """The table in a terminal; the gap is between its columns."""
+
+    def words(value: str, style: str = "") -> Text:
+        return Text(terminal_encodable(value, plain=plain), style=style)
+
+    drawn = Drawn(
+        title=words(table.title, title_style) if table.title else None,
         title_justify="left",
         box=box.ASCII2 if plain else box.SIMPLE_HEAD,
         padding=(0, gap, 0, 0),
         show_edge=False,
         pad_edge=False,
     )
+    shown = [index for index, column in enumerate(table.columns) if column.brief]
+    for index in shown:
+        column = table.columns[index]
+        # A number may part from the brackets that follow it, and from nothing else.
+        width = max(len(row[index].text.partition(" (")[0]) for row in table.rows)
+        drawn.add_column(
+            words(column.name),
+            justify="left" if column.words else "right",
+            overflow="fold",
+            style="bold" if column.bold else "",
+            min_width=min(width, _LONGEST_BOLD) if column.bold else None,
+        )
+    for row in table.rows:
+        cells = []
+        for cell in (row[index] for index in shown):
+            cells.append(words(cell.short or cell.text, _STYLES[cell.role]))
+            if cell.beside:
+                cells[-1].append(f" {words(cell.beside)}", "dim")
+        if row[0].role == "head":
+            drawn.add_section()
+        drawn.add_row(*cells)
+    return drawn

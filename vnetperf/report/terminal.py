@@ -3,68 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vnetperf.model.result import ComparedVariant, RunResults
+from vnetperf.model.result import RunResults
 from vnetperf.report import goal_text, outcomes, summary, transfers
-from vnetperf.report.comparison import VariantResults, comparisons_of
-from vnetperf.report.goal_text import RateRow, group_notes
+from vnetperf.report.comparison import comparisons_of, variant_table
+from vnetperf.report.goal_text import group_notes
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import terminal_encodable as _encodable
-from vnetperf.report.table import terminal_grid, terminal_table
-
-
-def _styled(row: RateRow, cells: Sequence[str]) -> list[Text]:
-    """A goal stands out, its directions do not."""
-    name, lower, mark, *rest = cells
-    style = "dim" if row.direction else "bold"
-    shown = [Text(f" {name}", style=style), Text(lower, style="" if row.direction else style)]
-    return [*shown, Text(mark, style="yellow"), *map(Text, rest)]
-
-
-def _table(group: Group, *, plain: bool) -> Table:
-    columns = goal_text.TERMINAL_COLUMNS
-    table = terminal_grid(Text(_encodable(group.title, plain=plain), style="bold"), plain=plain)
-    table.add_column("size, goal,\ndirection", overflow="fold")
-    for column in columns:
-        name = _encodable(column.name, plain=plain)
-        table.add_column(name, justify="right", overflow="fold")
-    for result in group.measured:
-        size = Text(result.size_short, style="bold cyan")
-        discarded = f", {result.discarded} discarded" if result.discarded else ""
-        table.add_row(size, Text(f"{result.trial_count} trials{discarded}", style="dim"))
-        for row in goal_text.rate_rows(result):
-            cells = [c.short or c.text for c in goal_text.rate_cells(row, columns)]
-            name = _encodable(row.direction or row.goal.name, plain=plain)
-            table.add_row(*_styled(row, [name, *cells]))
-        table.add_section()
-    return table
-
-
-def _comparison(found: VariantResults, name: str, *, plain: bool) -> Table:
-    table = terminal_grid(None, plain=plain)
-    table.add_column("variant", overflow="fold")
-    for size in found.sizes:
-        table.add_column(f"{size}\nfps", justify="right", overflow="fold")
-    for variant in found.comparison.variants:
-        cells = (_compared(found, variant, size, name, plain=plain) for size in found.sizes)
-        table.add_row(Text(_encodable(variant.variant, plain=plain), style="bold"), *cells)
-    return table
-
-
-def _compared(
-    found: VariantResults, variant: ComparedVariant, size: int, name: str, *, plain: bool
-) -> Text:
-    goal = found.goal(variant, size, name)
-    if goal is None:
-        return Text(found.absence(variant, size)[0], style="dim")
-    relative = found.relative(variant, size, name)
-    shown = Text(goal_text.short_rate(goal), style="bold")
-    return shown.append(f" {_encodable(relative, plain=plain)}", "dim") if relative else shown
+from vnetperf.report.table import terminal_table
 
 
 def _explain(group: Group) -> str:
@@ -103,7 +54,7 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
         for name in comparison.goal_names:
             title = _encodable(f"{comparison.title}, {name}", plain=plain)
             yield Text(title, style="bold")
-            yield _comparison(comparison, name, plain=plain)
+            yield terminal_table(variant_table(comparison, name), plain=plain, gap=0)
         yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
         for variant in comparison.comparison.variants:
             if variant.skipped:
@@ -125,7 +76,8 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     for group in groups(results):
         yield line("")
         if group.goal_names:
-            yield _table(group, plain=plain)
+            rates = goal_text.rate_table(group)
+            yield terminal_table(rates, plain=plain, title_style="bold", gap=0)
             yield line(_explain(group), "dim")
         else:
             yield line(group.title, "bold")

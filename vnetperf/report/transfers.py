@@ -39,7 +39,7 @@ _ATTACH_NOTES = (
 
 
 def _attach_phases(results: RunResults) -> list[tuple[str, dict[str, Any]]]:
-    """Each core whose attach phase was timed: scenario, and what its VNF reports."""
+    """Each mobile core whose attach phase was timed: scenario, and what its VNF reports."""
     return [
         (scenario.scenario, vnf["attach"])
         for scenario in results.scenarios
@@ -73,7 +73,7 @@ _ATTACH: tuple[Column[tuple[str, dict[str, Any]]], ...] = (
 
 
 def attach_table(results: RunResults) -> Table:
-    """The attach phase of every core."""
+    """The attach phase of every mobile core."""
     return Table.of(ATTACH_TITLE, _ATTACH, _attach_phases(results), _ATTACH_NOTES)
 
 

@@ -79,16 +79,10 @@ def point_latest(folder: Path) -> None:
 
 
 def log_path(folder: Path, worker: str = "", testbed: str = "") -> Path:
-    """A log of a run.
+    """A log of a run: "trials.jsonl", "trials-gw0.jsonl", "trials-gw0@lab1.jsonl" ...
 
-    Args:
-        folder: The run's folder.
-        worker: A pytest-xdist worker whose log is merged into another at the end: that of its
-            testbed, or the run's.
-        testbed: Of a run on several testbeds, the one: each has a log of its own.
-
-    Returns:
-        "trials.jsonl", "trials-gw0.jsonl", "trials@lab1.jsonl" or "trials-gw0@lab1.jsonl".
+    A pytest-xdist worker's is merged at the end into that of its testbed, or the run's; of a run on
+    several testbeds each has one.
     """
     name = LOG_NAME.removesuffix(".jsonl") + (f"-{worker}" if worker else "")
     at = f"@{re.sub(r'[^A-Za-z0-9._-]', '_', testbed)}" if testbed else ""
@@ -121,11 +115,7 @@ def read_run(folder: Path) -> list[Record]:
 
 
 def read_up_to_damage(run: Path) -> tuple[list[Record], list[LogError]]:
-    """The records of a run, or of a log, as far as each log is as it was written.
-
-    Returns:
-        The records, and the damage of each log that has any.
-    """
+    """The records of a run or log as far as each log is whole, and the damage of the others."""
     damage: list[LogError] = []
 
     def read(log: Path) -> list[Record]:

@@ -94,11 +94,7 @@ class TrialLog:
         return self._end
 
     def read(self, start: int, end: int) -> list[Record]:
-        """The records between two octets of the log, as it was written by this process.
-
-        Raises:
-            LogError: They cannot be read, or are not there any more.
-        """
+        """The records between two octets of the log, as it was written by this process."""
         try:
             lines = os.pread(self._fd, end - start, start).splitlines()
             return [_RECORD.validate_json(unseal(line)[0]) for line in lines if line]
@@ -112,9 +108,7 @@ class TrialLog:
     def append(self, record: Record) -> None:
         """Write a record; one that cannot be written leaves the log as it was before it.
 
-        Raises:
-            LogError: It cannot be written; what is in the log stays, and more can be appended once
-                the cause is gone.
+        More can be appended once the cause is gone.
         """
         line, digest = seal(record.model_dump_json().encode(), self._digest)
         octets = self._before + line + b"\n"
@@ -185,13 +179,10 @@ def _open(path: Path) -> int:
 
 
 def lock_log(fd: int, path: Path) -> bool:
-    """Take the one right to write a log; it ends with the file's being closed.
+    """Take the one right to write a log, which ends when the file is closed.
 
-    Returns:
-        False where the file system has no locks.
-
-    Raises:
-        LogError: Another process, or another `TrialLog` of this one, writes it.
+    False where the file system has no locks. An error where another process, or another `TrialLog`
+    of this one, writes it.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

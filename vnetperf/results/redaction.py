@@ -217,10 +217,8 @@ class Pseudonyms:
     def plain(self, text: str, *, versions: bool = False, hashes: bool = False) -> str:
         """A text without what must not be published.
 
-        Args:
-            text: The text.
-            versions: True where four numbers with dots are a version.
-            hashes: True where long hexadecimal numbers identify a build or an octet string.
+        With `versions` four numbers with dots are a version, with `hashes` long hexadecimal numbers
+        identify a build or an octet string.
         """
         key = text, versions, hashes
         if key not in self._done:  # thread and port names stand in every trial

@@ -42,15 +42,7 @@ class IpCapacity:
 
 
 def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
-    """The capacity one way, of all instances of a UDP stream that goes there.
-
-    Args:
-        transfer: A transfer of kind UDP_STREAM.
-        way: "forth" or "back".
-
-    Returns:
-        The capacity, or why it is not known.
-    """
+    """The capacity one way, of all instances of a UDP stream there, or why it is not known."""
     flows = [flow.figures.intervals for flow in transfer.flows if flow.way == way]
     if not flows or not all(flows):
         return IpCapacity(why="the tool does not tell what arrived second by second")
@@ -101,15 +93,7 @@ class TcpQuality:
 
 
 def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
-    """What a TCP stream shows.
-
-    Args:
-        transfer: A transfer of kind TCP_STREAM.
-        beside: All transfers of its scenario, which give baseline and capacity.
-
-    Returns:
-        The metrics that can be known.
-    """
+    """What a TCP stream shows; all transfers of its scenario give baseline and capacity."""
     baseline, of = _baseline(transfer, beside)
     mean, delay, why = transfer.tcp_round_trip_us.get("mean"), None, ""
     if mean is not None and baseline:

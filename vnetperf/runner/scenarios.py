@@ -32,12 +32,12 @@ def _deployments_of(vswitch: str) -> tuple[str, ...]:
 
 def _mobile_core() -> str:
     """The VNF of deployments that are for a mobile core."""
-    cores = [
+    names = [
         name for name in registry.names("vnfs") if issubclass(registry.load_vnf(name), UserPlane)
     ]
-    if not cores:
+    if not names:
         raise ConfigError("no mobile core is registered", where="vnfs")
-    return cores[0]
+    return names[0]
 
 
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
@@ -55,7 +55,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     by_port = learned or capabilities.addressing == "port"
     vnf = settings.vnf
     if graph.gtp and not issubclass(registry.load_vnf(vnf), UserPlane):
-        vnf = _mobile_core()  # whatever --vnf is: only a core takes users' packets
+        vnf = _mobile_core()  # whatever --vnf is: only a mobile core takes users' packets
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
@@ -83,7 +83,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         pod_hosts=settings.hosts if graph.pods else "same",
         options=configuration.switch,
         guest=guest,
-        core=configuration.core if graph.gtp else MobileCoreOptions(),
+        core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
         stack=stack,
         max_frame_size=max(usual_size, *sizes),
         variant=variant,

@@ -38,7 +38,7 @@ def why_no_users_traffic(run: Run, scenario: Scenario) -> str:
         if issubclass(vnf, UserPlane):
             why = vnf.no_users(run.facts(), run.plan(scenario))
         else:
-            why = f"{vnf.name} has no users of its own; choose a deployment with a core: -k vepc"
+            why = f"{vnf.name} has no users of its own; choose one with a mobile core: -k vepc"
         why = why or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
     else:
         why = f"{scenario.id} has no VNF, and so no users"

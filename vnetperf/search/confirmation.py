@@ -108,18 +108,10 @@ def confirmed_by_trials(
     own: bool,
     stopped: str = "",
 ) -> GoalOutcome:
-    """Judge bounds by the trials of a log that confirmed those of its own goals.
+    """Bounds with the confirmation by trials of a log: those that found them, and those after.
 
-    Args:
-        result: The bounds.
-        searched: Trials that found them.
-        after: Trials of the confirmation.
-        limits: Limits of the search.
-        own: Whether the goal is one of those that the search had.
-        stopped: Why the search was stopped before its own end; "".
-
-    Returns:
-        The bounds with their confirmation.
+    `own` says whether the goal is one of those that the search had, `stopped` why the search was
+    stopped before its own end.
     """
     if limits.confirm is None:
         return result
@@ -248,11 +240,7 @@ class _Retried:
         return [role for role in bounds if self.is_at(role, load)]
 
     def decider(self, visit: _Visited) -> tuple[VisitRole, float] | None:
-        """What has to be visited where a visit objects to the bounds.
-
-        Returns:
-            The further visit's role and load; None where this one is enough.
-        """
+        """Role and load of the further visit where a visit objects to the bounds; None for none."""
         load = visit.load_fps
         if not visit.objects:
             return None
@@ -323,9 +311,7 @@ class _Retried:
     def deviation(self) -> float:
         """Standard deviation of the rate between trials at the largest load, within a mode.
 
-        Returns:
-            It, as a share of the rate, by the median distance to the median; 0 where it is not
-            known.
+        As a share of the rate, by the median distance to the median; 0 where it is not known.
         """
         trials = [*self.searched, *self.after]
         largest = max((trial.load_fps for trial in trials), default=0.0)

@@ -164,13 +164,9 @@ class Occurrences:
 def more_often(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
     """Whether something happens more often on the second side (Fisher's exact test, one-sided).
 
-    Args:
-        first: How often it happened on the first side, and of how many.
-        second: The same of the second.
-
-    Returns:
-        Probability that of equal sides the second has it so often or more often; and the smallest
-        one that any division of as many cases can have.
+    Each side is how often it happened, and of how many. Returns the probability that of equal sides
+    the second has it so often or more often, and the smallest one that any division of as many
+    cases can have.
     """
     (before, n), (now, m) = first, second
     most = min(m, before + now)
@@ -196,17 +192,11 @@ def surely_more_often(
 def newest_alike(happened: int, n: int, newest: int, fewest: int) -> tuple[float, float]:
     """Whether something happens in the newest of a series because of their place (exact test).
 
-    Args:
-        happened: In how many observations of the series it happened.
-        n: Of how many.
-        newest: In how many of the newest it did, without one between them in which it did not.
-        fewest: So many newest ones in which it happened, and so many others in which it did not,
-            must there be.
-
-    Returns:
-        Probability that in a random order of the series so many newest ones or more have it, 1
-        where there are too few; and the smallest one that any order can have. The second does not
-        depend on the order that was seen, so that it may decide what is judged at all.
+    It happened in `happened` of `n`, and in the `newest` ones without one between them in which it
+    did not; there must be `fewest` newest ones with it and as many others without it. Returns the
+    probability that in a random order of the series so many newest ones or more have it, 1 where
+    there are too few; and the smallest one that any order can have. The second does not depend on
+    the order that was seen, so that it may decide what is judged at all.
     """
     if min(happened, n - happened) < fewest:
         return 1.0, 1.0
@@ -218,16 +208,10 @@ def newest_alike(happened: int, n: int, newest: int, fewest: int) -> tuple[float
 def sure_of(found: Mapping[_Event, tuple[float, float]], confidence: float = 0.95) -> set[_Event]:
     """Events that chance does not explain, all of them considered (Holm).
 
-    What nothing could show, so seldom did it happen, makes the others no less sure (Tarone,
-    Biometrics 46, 1990).
-
-    Args:
-        found: The probability of each event, and the smallest one that it can have, which must not
-            depend on what is judged.
-        confidence: Probability that none of them is one by chance.
-
-    Returns:
-        Those that are sure.
+    `found` has the probability of each event, and the smallest one that it can have, which must not
+    depend on what is judged. What nothing could show, so seldom did it happen, makes the others no
+    less sure (Tarone, Biometrics 46, 1990). `confidence` is the probability that none of them is
+    one by chance.
     """
     allowed = 1.0 - confidence + _SAME
     among = 1

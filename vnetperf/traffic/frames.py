@@ -29,7 +29,7 @@ from vnetperf.model.frames import (
     place_of,
     plain_name,
 )
-from vnetperf.model.options import GN_CORE, GN_TESTER
+from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream, header_stack, own_ethernet
 from vnetperf.traffic.layers import (
@@ -166,7 +166,7 @@ def _tunnel_ends(
     if carrier == "gtpu":
         found |= {"udp_src": GTP_PORT, "udp_dst": GTP_PORT}
         if stream.tunnel:
-            found |= {"ipv4_src": GN_TESTER, "ipv4_dst": GN_CORE}
+            found |= {"ipv4_src": GN_TESTER, "ipv4_dst": GN_VEPC}
         return found
     port = frames.UDP_PORT.get("vxlan" if carrier == "vxlan" else "geneve", 0)
     found |= {"udp_src": frames.UDP_SOURCE, "udp_dst": port}

@@ -81,11 +81,7 @@ class LibvirtSession:
     ) -> Any:
         """Make a call; any thread may.
 
-        Args:
-            name: Of the call.
-            timeout_s: Longest wait on a real machine, seconds.
-            check: Called while the answer is waited for; raises when none will come.
-            arguments: Of the call.
+        `check` is called while the answer is waited for, and raises when none will come.
         """
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
             connection.settimeout(patient(timeout_s))

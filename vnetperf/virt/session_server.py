@@ -98,12 +98,7 @@ PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 def devices_of(taps: Iterable[str], functions: Iterable[str]) -> tuple[str, ...]:
-    """Devices that a guest's NICs need, by their names below /dev.
-
-    Args:
-        taps: Taps and macvtaps of this network namespace.
-        functions: PCI addresses of functions that are bound to vfio-pci.
-    """
+    """Devices below /dev that a guest's taps, macvtaps and functions bound to vfio-pci need."""
     found: list[str] = []
     for name in taps:
         found += ["net/tun", "vhost-net"]

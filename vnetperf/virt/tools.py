@@ -252,12 +252,9 @@ def exact_packages(names: Sequence[str], work: Path) -> list[Package]:
 
 
 def signed_repositories(packages: Iterable[Package]) -> list[dict[str, str]]:
-    """The repositories that packages come from, each of which has a signature that apt checked.
+    """The repositories that packages come from; one whose signature apt did not check is refused.
 
     What they bring runs as root in guests. `trusted=yes` makes apt take a repository without one.
-
-    Raises:
-        HostError: One has none.
     """
     shown = "\t".join(f"$({field})" for field in _TARGET)
     lines = run_tool(["apt-get", "indextargets", "--format", shown, "Created-By: Packages"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
@@ -16,10 +16,66 @@ from vnetperf.model.errors import CapabilityError
 from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import ExternalDut, Testbed
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+
+
+class ExternalPort(Frozen):
+    """A port of the tester, and what it must know of the external DUT's port that it is cabled to.
+
+    Attributes:
+        tester: The tester's interface: a name such as "eth2" in this machine's own namespace.
+        dut: What the other end of the cable is called there, for the report.
+        mac: Address that frames into the DUT carry there: the router's, the gateway's; "" for a
+            DUT that switches by the address of the tester's other port.
+        gateway: IP address of the DUT there, for the report: the tester does not resolve it.
+        vlan: Tag of the frames there, 1 to 4094, the same at both ports; 0 for none.
+    """
+
+    tester: str = Field(pattern=r"^[^\s/:]{1,15}$")
+    dut: str = ""
+    mac: str = Field(default="", pattern="^([0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5})?$")
+    gateway: str = ""
+    vlan: int = Field(default=0, ge=0, le=4094)
+
+
+class ExternalDut(Frozen):
+    """`[external]` of a testbed file: a DUT that somebody else runs between the tester's ports.
+
+    Attributes:
+        name: What it is: "switch in rack 7, model X".
+        version: Its version: firmware, release.
+        facts: More of it for the report: name -> text.
+        ports: The tester's ports 0 and 1.
+    """
+
+    name: str = ""
+    version: str = ""
+    facts: dict[str, str] = Field(default_factory=dict)
+    ports: tuple[ExternalPort, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """What is missing of it, with the cure; "" when nothing is."""
+        if not (self.name and self.ports):
+            return (
+                "the testbed file describes no external DUT; add [external] with its name, and "
+                "[[external.ports]] with tester = an interface for each of the tester's two ports"
+            )
+        if len(self.ports) != 2 or self.ports[0].tester == self.ports[1].tester:
+            return (
+                f"[[external.ports]] name {len({p.tester for p in self.ports})} of the tester's "
+                "two ports; add one entry for each, with interfaces that differ"
+            )
+        if self.ports[0].vlan != self.ports[1].vlan:
+            return (
+                "[[external.ports]] have different VLANs, and a frame that comes back with another "
+                "tag than it was sent with counts as lost; give both the same vlan, or make one "
+                "an access port"
+            )
+        return ""
 
 
 class External(VSwitch):
@@ -41,15 +97,7 @@ class External(VSwitch):
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario with the addresses and the VLAN of the testbed file.
 
-        Args:
-            scenario: The scenario.
-            testbed: The testbed; without `[external]` the scenario stays as it is.
-
-        Returns:
-            The scenario.
-
-        Raises:
-            CapabilityError: The DUT cannot be reached by the frames of the scenario.
+        Without `[external]` it stays as it is.
         """
         wire = cls.name if scenario.wire == "auto" else scenario.wire
         ports = cls.section_of(testbed).ports
@@ -76,71 +124,34 @@ class External(VSwitch):
         """Nothing: it goes on."""
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Nothing: it has its ports.
-
-        Args:
-            end: Its end of a cable.
-        """
+        """Nothing: it has its ports."""
 
     def remove_port(self, port: Port) -> None:
-        """Refuse: its ports are somebody else's.
-
-        Args:
-            port: A port.
-        """
+        """Refuse: its ports are somebody else's."""
         raise self.no_port(port, ())
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """Refuse: it has none for VNFs.
-
-        Args:
-            port: A port.
-            kind: Kind of attachment.
-            queues: Queue pairs.
-
-        Returns:
-            Never.
-        """
+        """Refuse: it has none for VNFs."""
         del kind, queues
         raise self.no_port(port, ())
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Refuse: it has none for VNFs.
-
-        Args:
-            attachment: An attachment.
-        """
+        """Refuse: it has none for VNFs."""
         raise self.no_port(attachment.port, ())
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Nothing: somebody else has set its forwarding up.
-
-        Args:
-            streams: Streams of the traffic.
-        """
+        """Nothing: somebody else has set its forwarding up."""
 
     def links_down(self) -> tuple[str, ...]:
-        """Nothing is known of its links.
-
-        Returns:
-            None.
-        """
+        """Nothing is known of its links."""
         return ()
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Nothing is known of its counters.
-
-        Returns:
-            None.
-        """
+        """Nothing is known of its counters."""
         return ()
 
     def facts(self) -> dict[str, Any]:
-        """What the testbed file says of it.
-
-        Returns:
-            JSON values.
-        """
+        """What the testbed file says of it."""
         section = self.section
         return {
             "name": section.name,

@@ -1,4 +1,4 @@
-"""A core in a container: which processors it has, and how its thread is found."""
+"""A mobile core in a container: which processors it has, and how its thread is found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STACK = MobileCore(
 )
 
 
-def core(
+def mobile_core(
     tmp_path: Path,
     cores: Mapping[str, Cpus],
     unpinned: Mapping[str, Cpus] | None = None,
@@ -63,7 +63,7 @@ def started(vepc: Vepc) -> tuple[MagicMock, MagicMock]:
 
 
 def test_its_thread_keeps_to_the_processor_that_the_plan_gives_it(tmp_path: Path) -> None:
-    vepc = core(tmp_path, {"vnf0": (3,), "tester": (2,)})
+    vepc = mobile_core(tmp_path, {"vnf0": (3,), "tester": (2,)})
     assert vepc.container.cpus == (0, 3)
     spawn, pin = started(vepc)
     assert spawn.call_args.kwargs["cpus"] == (3,)
@@ -71,7 +71,7 @@ def test_its_thread_keeps_to_the_processor_that_the_plan_gives_it(tmp_path: Path
 
 
 def test_an_unpinned_one_is_wherever_the_kernel_puts_it(tmp_path: Path) -> None:
-    vepc = core(tmp_path, {"tester": (2,)}, {"vnf0": (0, 1, 2, 3)})
+    vepc = mobile_core(tmp_path, {"tester": (2,)}, {"vnf0": (0, 1, 2, 3)})
     assert vepc.container.cpus == (0, 1, 2, 3)
     spawn, pin = started(vepc)
     assert spawn.call_args.kwargs["cpus"] == ()
@@ -79,7 +79,7 @@ def test_an_unpinned_one_is_wherever_the_kernel_puts_it(tmp_path: Path) -> None:
 
 
 def test_its_thread_is_found_by_the_programs_name_whatever_started_it(tmp_path: Path) -> None:
-    vepc = core(tmp_path, {"vnf0": (3,)})
+    vepc = mobile_core(tmp_path, {"vnf0": (3,)})
     started(vepc)  # with a cpuset, Python joins it and becomes the program
     (poller,) = vepc.pollers()
     assert (poller.pid, poller.thread_prefix) == (7, "a-core-with-a-l")
@@ -88,7 +88,7 @@ def test_its_thread_is_found_by_the_programs_name_whatever_started_it(tmp_path: 
 @pytest.mark.parametrize("teid", [-1, 1 << 32])
 def test_an_endpoint_that_is_none_is_told_of_the_attach_command(tmp_path: Path, teid: int) -> None:
     attach = UeAttach(by="command", argv=("attach",))
-    vepc = core(tmp_path, {"vnf0": (3,)}, stack=STACK.model_copy(update={"attach": attach}))
+    vepc = mobile_core(tmp_path, {"vnf0": (3,)}, stack=STACK.model_copy(update={"attach": attach}))
     started(vepc)
     said = f'{{"ue": "198.18.0.1", "teid": {teid}}}\n'
     with (

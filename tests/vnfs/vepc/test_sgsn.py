@@ -1,4 +1,4 @@
-"""The SGSN against a core made of a socket: what it asks, how often, and what it makes of it."""
+"""The SGSN against a mobile core that is a socket: what it asks, how often, what it makes of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = Callable[[gtpc.Message, int], gtpc.Message | None]
 
 
 def accepted(message: gtpc.Message, number: int) -> gtpc.Message:
-    """What a core with room says."""
+    """What a mobile core with room says."""
     ue = IPv4Address("198.18.0.0") + number
     return gtpc.Message(
         gtpc.CREATE_RESPONSE,
@@ -40,14 +40,14 @@ def accepted(message: gtpc.Message, number: int) -> gtpc.Message:
 
 
 def refused(message: gtpc.Message, number: int) -> gtpc.Message:
-    """What a core without room says."""
+    """What a mobile core without room says."""
     del number
     return gtpc.Message(gtpc.CREATE_RESPONSE, 0, message.sequence, ((gtpc.CAUSE, bytes((199,))),))
 
 
 @contextmanager
-def core(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> Iterator[sgsn.Sgsn]:
-    """A core on a port of its own, and an SGSN that asks it."""
+def mobile_core(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> Iterator[sgsn.Sgsn]:
+    """A mobile core on a port of its own, and an SGSN that asks it."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
     server.settimeout(10)
@@ -86,7 +86,7 @@ def core(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> Iterator[sgsn.Sgsn]
 
 @pytest.mark.parametrize("ramp", [0.0, 2000.0])
 def test_every_session_is_made_and_timed(monkeypatch: pytest.MonkeyPatch, ramp: float) -> None:
-    with core(monkeypatch, accepted) as client:
+    with mobile_core(monkeypatch, accepted) as client:
         client.echo()
         phase = client.attach(40, ramp)
     assert [context.teid_data for context in phase.contexts] == list(range(1, 41))
@@ -104,7 +104,7 @@ def test_refusals_are_counted_by_their_cause(monkeypatch: pytest.MonkeyPatch) ->
     def half(message: gtpc.Message, number: int) -> gtpc.Message:
         return accepted(message, number) if number <= 3 else refused(message, number)
 
-    with core(monkeypatch, half) as client:
+    with mobile_core(monkeypatch, half) as client:
         phase = client.attach(5, 0.0)
     assert len(phase.contexts) == 3
     assert phase.refusals == {"no resources available (cause 199)": 2}
@@ -119,7 +119,7 @@ def test_what_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> Non
         heard[number] = heard.get(number, 0) + 1
         return accepted(message, number) if heard[number] > 1 else None
 
-    with core(monkeypatch, deaf_at_first) as client:
+    with mobile_core(monkeypatch, deaf_at_first) as client:
         phase = client.attach(3, 0.0)
     assert len(phase.contexts) == 3
     assert phase.repeated >= 3
@@ -149,7 +149,7 @@ def test_a_network_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPa
             raise OSError(errno.ENETUNREACH, "Network is unreachable")
 
     with (
-        core(monkeypatch, accepted) as client,
+        mobile_core(monkeypatch, accepted) as client,
         patch.object(client, "socket", Gone()),
         pytest.raises(HostError, match="unreachable"),
     ):
@@ -158,7 +158,7 @@ def test_a_network_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPa
 
 def test_silence_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sgsn, "ANSWER_S", 0.02)
-    with core(monkeypatch, lambda message, number: None) as client:
+    with mobile_core(monkeypatch, lambda message, number: None) as client:
         phase = client.attach(2, 0.0)
     assert phase.contexts == []
     assert phase.refusals == {f"no answer to {sgsn.TRIES} requests": 2}
@@ -170,7 +170,7 @@ def test_a_core_that_has_ended_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def ended() -> None:
         raise DutError("osmo-ggsn has ended")
 
-    with core(monkeypatch, lambda message, number: None) as client:
+    with mobile_core(monkeypatch, lambda message, number: None) as client:
         client.check = ended
         with pytest.raises(DutError, match="has ended"):
             client.attach(2, 0.0)
@@ -202,7 +202,7 @@ def test_a_silent_core_is_asked_at_the_stated_interval(monkeypatch: pytest.Monke
     monkeypatch.setattr(sgsn, "time", clock)
     monkeypatch.setattr("vnetperf.host.wait.time", clock)
     monkeypatch.setattr("vnetperf.host.wait.time_factor", lambda: 1.0)
-    with core(monkeypatch, accepted) as client:
+    with mobile_core(monkeypatch, accepted) as client:
         monkeypatch.setattr(client, "_send", lambda _: asked.__setitem__(0, asked[0] + 1))
         monkeypatch.setattr(client, "_receive", sleep)
         with pytest.raises(DutError, match="does not answer"):

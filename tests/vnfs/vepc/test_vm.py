@@ -1,4 +1,4 @@
-"""A core in a VM: its sessions are those of the tester's address, which a UE takes."""
+"""A mobile core in a VM: its sessions are those of the tester's address, which a UE takes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_after_users_traffic_it_has_no_sessions(tmp_path: Path) -> None:
     machine, plan = MagicMock(), MagicMock()
     machine.subdir.return_value = tmp_path
     plan.scenario = make_scenario("vepc_bridge", config.load({"vnf": "vepc:vm"}, environment={}))
-    core = VmVepc(machine, plan, 0)
-    core.sessions = (Bearers(teid=1, ue="198.18.0.1", count=2),)
-    (first, _) = core.streams(plan.scenario.streams)
-    assert first.bearers == core.sessions
-    with patch("vnetperf.vnfs.vepc.mobile_core.UeAndServer"), core.users(()):
+    vepc = VmVepc(machine, plan, 0)
+    vepc.sessions = (Bearers(teid=1, ue="198.18.0.1", count=2),)
+    (first, _) = vepc.streams(plan.scenario.streams)
+    assert first.bearers == vepc.sessions
+    with patch("vnetperf.vnfs.vepc.mobile_core.UeAndServer"), vepc.users(()):
         pass
     with pytest.raises(DutError, match="deploy it again"):
-        core.streams(plan.scenario.streams)
+        vepc.streams(plan.scenario.streams)

@@ -50,17 +50,7 @@ def ledger_of(
     results: Sequence[Result],
     tests: Sequence[LoggedTest],
 ) -> list[LedgerEntry]:
-    """Hold a run against the clauses it could meet.
-
-    Args:
-        run: The record that opens its log.
-        scenarios: What was deployed.
-        results: What was found.
-        tests: The tests of its log, with their trials.
-
-    Returns:
-        One entry for each clause; equal ones of several results as one.
-    """
+    """One entry for each clause that a run could meet; equal ones of several results as one."""
     measured = [r for r in results if r.status == "measured"]
     logged = LoggedTrials(tests)
     trials = {result.case: logged.of(result) for result in measured}

@@ -29,11 +29,7 @@ WHOLE_TRIAL_S = 60.0
 
 
 class LoggedTrials:
-    """The trials behind a run's results.
-
-    Args:
-        tests: The tests of its log; those that began anew are left out.
-    """
+    """The trials behind a run's results, without those of tests that began anew."""
 
     def __init__(self, tests: Sequence[LoggedTest]) -> None:
         self._by_case: dict[Case, list[LoggedTest]] = {}
@@ -89,15 +85,7 @@ def _goals(logged: LoggedTest, begin: SearchRecord) -> tuple[GoalResult, ...]:
 
 
 def inconsistent(results: Sequence[Result], tests: Sequence[LoggedTest]) -> str:
-    """Frames that contradict the counts, by case: of every test, also of those without a result.
-
-    Args:
-        results: All results of a run.
-        tests: The tests of its log, in every round.
-
-    Returns:
-        A sentence that names each case; "" without any.
-    """
+    """Frames that contradict the counts, in any test and round: each case in a sentence, or ""."""
     counts: Counter[Case] = Counter()
     for test in tests:
         counts[test.case] += sum(t.verdict is Verdict.INCONSISTENT for t in test.trials)
@@ -118,12 +106,7 @@ def longest_s(trials: Iterable[TrialRecord]) -> float:
 def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
     """Why a lower bound is no throughput as RFC 2544 defines it (sections 26.1 and 24).
 
-    Args:
-        goal: The goal with its bounds.
-        trials: The valid trials of its search.
-
-    Returns:
-        The reasons in one line; "" when every frame came back, in trials that are long enough.
+    "" when every frame of the valid trials came back, and they are long enough.
     """
     there = [t for t in trials if t.number in goal.trials_at_lower_bound]
     whys = []
@@ -149,8 +132,7 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
 def least_pause_s(trials: Sequence[TrialRecord]) -> float | None:
     """Least time from the end of a trial to the start of the next one of the same test, seconds.
 
-    Returns:
-        None where the log does not show it: of one trial, or without wall times.
+    None where the log does not show it: of one trial, or without wall times.
     """
     pauses = [
         (

@@ -18,7 +18,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.options import GN_CORE, GN_TESTER
+from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
@@ -124,7 +124,7 @@ class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
 
     def _attach_by_gtpc(self, sessions: int, ramp: float) -> AttachPhase:
         def make() -> Sgsn:
-            return Sgsn(stack.SGSN, GN_CORE, GN_TESTER, self.stack.attach.apn, self.check_alive)
+            return Sgsn(stack.SGSN, GN_VEPC, GN_TESTER, self.stack.attach.apn, self.check_alive)
 
         with closing(run_in(self.container.netns, make)) as client:
             client.echo()

@@ -23,9 +23,9 @@ from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import VnfPort, WireEnd, tester_mac, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import (
-    GN_CORE,
     GN_PREFIX,
     GN_TESTER,
+    GN_VEPC,
     SERVER_NETWORK,
     UE_NETWORK,
     Bearers,
@@ -205,7 +205,7 @@ class UeAndServer:
         lines: dict[Container, tuple[str, ...]] = {
             self.radio: (
                 f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {radio}",
-                f"ip neigh replace {GN_CORE} lladdr {macs[0]} dev {radio} nud permanent",
+                f"ip neigh replace {GN_VEPC} lladdr {macs[0]} dev {radio} nud permanent",
             ),
             self.sgi: (
                 f"ip address replace {stack.SERVER}/{SERVER_NETWORK.partition('/')[2]} "

@@ -17,7 +17,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import VnfPort, WireEnd, tester_mac, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError, HostError
-from vnetperf.model.options import GN_CORE, GN_PREFIX, GN_TESTER, Bearers
+from vnetperf.model.options import GN_PREFIX, GN_TESTER, GN_VEPC, Bearers
 from vnetperf.vnfs.vepc import gtpc
 
 #: A request is sent this often, this many seconds apart (T3-RESPONSE and N3-REQUESTS).
@@ -288,9 +288,9 @@ def sgsn_on_wire(
     machine.set_link(netdev, mac=tester_mac(0, 0))
     tool(f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {netdev}")
     try:
-        tool(f"ip neigh replace {GN_CORE} lladdr {gn_mac} dev {netdev} nud permanent")
+        tool(f"ip neigh replace {GN_VEPC} lladdr {gn_mac} dev {netdev} nud permanent")
         with closing(
-            machine.in_netns(lambda: Sgsn(GN_TESTER, GN_CORE, GN_TESTER, apn, check))
+            machine.in_netns(lambda: Sgsn(GN_TESTER, GN_VEPC, GN_TESTER, apn, check))
         ) as made:
             yield made
     finally:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
-    GN_CORE,
     GN_PREFIX,
     GN_TESTER,
+    GN_VEPC,
     SERVER_NETWORK,
     UE_NETWORK,
     MobileCore,
@@ -64,7 +64,7 @@ def _common_values(stack: MobileCore, gn: str, tun: str, directory: Path) -> dic
         "apn": stack.attach.apn,
         "directory": str(directory),
         "gn": gn,
-        "gn_address": GN_CORE,
+        "gn_address": GN_VEPC,
         "gn_prefix": str(GN_PREFIX),
         "radio_address": GN_TESTER,
         "server": SERVER,
@@ -174,7 +174,7 @@ def network_commands(
         f"sysctl -q -w net.ipv4.conf.{gn}.rp_filter=0",
         f"sysctl -q -w net.ipv4.conf.{sgi}.rp_filter=0",
         f"sysctl -q -w net.ipv4.conf.{sgi}.send_redirects=0",
-        f"ip address replace {GN_CORE}/{GN_PREFIX} dev {gn}",
+        f"ip address replace {GN_VEPC}/{GN_PREFIX} dev {gn}",
         f"ip neigh replace {GN_TESTER} lladdr {radio_mac} dev {gn} nud permanent",
         f"ip neigh replace {SGI_HOP} lladdr {server_mac} dev {sgi} nud permanent",
         f"ip route replace {SERVER_NETWORK} via {SGI_HOP} dev {sgi} onlink",

@@ -113,14 +113,9 @@ Ports = tuple[Port, ...]
 class EswitchMode(ABC):
     """How NICs switch between wire and virtual functions.
 
-    Args:
-        machine: The machine.
-        scenario: The scenario.
-        functions: Virtual functions by port; the vSwitch adds them.
-        removed: Names of ports that were taken away; the vSwitch keeps it.
-
-    Attributes:
-        parents: Interfaces of the physical functions when they were made, by physical port.
+    The vSwitch adds to `functions`, the virtual functions by port, and keeps `removed`, the names
+    of ports that were taken away. `parents` are the interfaces of the physical functions when
+    they were made, by physical port.
     """
 
     def __init__(
