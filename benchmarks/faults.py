@@ -142,28 +142,36 @@ class RunProcess:
 
 
 def run_processes() -> dict[int, RunProcess]:
-    """Processes of runs, ours or not, by the mark in their environment."""
+    """Processes of runs, ours or not: by the mark in their environment, or their parent's.
+
+    libvirt gives QEMU an environment of its own.
+    """
     found = {}
     mark = f"{RUN_ID_VARIABLE}=".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-            stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
         except OSError:
             continue
-        for one in environment:
-            if one.startswith(mark):
-                run = one.removeprefix(mark).decode()
-                found[int(entry.name)] = RunProcess(
-                    run, int(stat[1]), line.decode(errors="replace")
-                )
-    return found
+        run = next((one for one in environment if one.startswith(mark)), mark)
+        found[int(entry.name)] = RunProcess(
+            run.removeprefix(mark).decode(), parent, line.decode(errors="replace")
+        )
+    of_runs = {pid: one for pid, one in found.items() if one.run}
+    for pid, one in found.items():
+        if not one.run and one.parent in of_runs:
+            of_runs[pid] = replace(one, run=of_runs[one.parent].run)
+    return of_runs
 
 
 def pids_of(part: str, run: str) -> list[int]:
-    """Processes of a part of what is deployed."""
-    return [p for p, one in run_processes().items() if one.run == run and PARTS[part] in one.line]
+    """Processes of a part of what is deployed: one at least."""
+    found = [p for p, one in run_processes().items() if one.run == run and PARTS[part] in one.line]
+    if not found:
+        raise ProcessLookupError(f"no process of the {part}")
+    return found
 
 
 class Controller:
@@ -484,7 +492,10 @@ def _signals(part: str) -> dict[str, Fault]:
     stop: Act = lambda c, _: send(c, part, signal.SIGSTOP)  # noqa: E731 - the other one
     return {
         f"{part} killed": Fault(kill, KILLED_S, ("ended", "closed", "begun to end")),
-        f"{part} stopped": Fault(stop, STOPPED_S, ("is stopped",), stops=part),
+        # The engine has lost its trial.
+        f"{part} stopped": Fault(
+            stop, STOPPED_S, ("is stopped",), stops="" if part == "engine" else part
+        ),
     }
 
 
@@ -513,7 +524,7 @@ def faults_of(deployment: str) -> dict[str, Fault]:
     )
     stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
     found["engine stalled"] = Fault(
-        lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives=True
+        lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives="guest" not in parts
     )
     if settings.get("wire") == "veth":
         found["ring overflow"] = Fault(overflow, None, (*stalled, DROPPED), lives=True)
