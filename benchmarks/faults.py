@@ -5,11 +5,14 @@
 
 A controller, an agent and a deployment are made as a run makes them: a trial is begun, and at a
 random moment a part is killed or stopped (SIGSTOP), a wire's link goes down and up, the engine
-stands still or its ring is flooded, no space is left, or the clock is a year off. Up to two of
-those that a deployment outlives (four with a guest, which takes a minute to boot) come before one
-that ends it, each in a trial of its own; those that were injected least are next. Then everything
-is taken away, and the machine is compared with what it was. `--append` keeps each fault
-as a line of JSON, so that many short calls make one table. Needs root, OVS-DPDK and testpmd.
+stands still or its ring is flooded, no space is left, or the clock is a year off. Each fault has a
+trial of its own; those that were injected least are next. What a deployment outlives comes first: a
+part that was stopped goes on, and a trial without a fault has to be valid. After a fault that it
+does not outlive all is taken away, the machine is compared with what it was, and the controller
+deploys anew, as a run does; of those a guest, which takes a minute to boot, has one. Last are those
+that end the controller. Controllers are stopped for good several at a time, each with a state
+directory, and thus a lock, of its own. `--append` keeps each fault as a line of JSON, so that many
+short calls make one table. Needs root, OVS-DPDK and testpmd.
 
 The machine itself is left alone by faults that would reach others: space ends on a small tmpfs in a
 mount namespace of the controller's, and the clock is off in the run's own processes (a library that
@@ -95,6 +98,9 @@ YEAR_S = 365 * 86_400
 NO_SPACE = ("No space left on device",)
 #: The fault of a whole run of pytest.
 RESULTS = ("pytest", "no space for results")
+STOPPED = "controller stopped"
+#: Faults of a controller, of those that a deployment outlives and of those that it does not.
+MOST = 4
 USUAL = "pvp_dpdk,phy2phy_dpdk,phy2phy_bridge,pvp_bridge,pytest"
 
 
@@ -136,28 +142,36 @@ class RunProcess:
 
 
 def run_processes() -> dict[int, RunProcess]:
-    """Processes of runs, ours or not, by the mark in their environment."""
+    """Processes of runs, ours or not: by the mark in their environment, or their parent's.
+
+    libvirt gives QEMU an environment of its own.
+    """
     found = {}
     mark = f"{RUN_ID_VARIABLE}=".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-            stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
         except OSError:
             continue
-        for one in environment:
-            if one.startswith(mark):
-                run = one.removeprefix(mark).decode()
-                found[int(entry.name)] = RunProcess(
-                    run, int(stat[1]), line.decode(errors="replace")
-                )
-    return found
+        run = next((one for one in environment if one.startswith(mark)), mark)
+        found[int(entry.name)] = RunProcess(
+            run.removeprefix(mark).decode(), parent, line.decode(errors="replace")
+        )
+    of_runs = {pid: one for pid, one in found.items() if one.run}
+    for pid, one in found.items():
+        if not one.run and one.parent in of_runs:
+            of_runs[pid] = replace(one, run=of_runs[one.parent].run)
+    return of_runs
 
 
 def pids_of(part: str, run: str) -> list[int]:
-    """Processes of a part of what is deployed."""
-    return [p for p, one in run_processes().items() if one.run == run and PARTS[part] in one.line]
+    """Processes of a part of what is deployed: one at least."""
+    found = [p for p, one in run_processes().items() if one.run == run and PARTS[part] in one.line]
+    if not found:
+        raise ProcessLookupError(f"no process of the {part}")
+    return found
 
 
 class Controller:
@@ -168,6 +182,7 @@ class Controller:
         pid: Its process.
         agent: Its agent's process, once it has deployed.
         run: The id of its run, once something of it runs.
+        marks: What carries one of these is of its runs and agents.
         acted: When something was done to it, where that takes long.
     """
 
@@ -194,6 +209,7 @@ class Controller:
         self.pid = self._process.pid
         self.agent = 0
         self.run = ""
+        self.marks: set[str] = set()
         self.acted = 0.0
         self._ended: dict[str, Any] = {}
         self._waits = False
@@ -226,12 +242,19 @@ class Controller:
                 return line
         return self._ended
 
-    def know(self) -> None:
-        """Learn the id of its run, from what its agent has started."""
+    def deployed(self, deployment: str) -> bool:
+        """Whether it has deployed; the id of its run is learned from what its agent has started."""
+        line = self.next("deployed result", DEPLOY_S)
+        self.agent = line.get("agent", self.agent)
         self.run = next((p.run for p in run_processes().values() if p.parent == self.agent), "")
+        self.marks |= {f"vp{self.agent}", *filter(None, [self.run])}
+        if line["is"] != "deployed" or not self.run:
+            print(f"  {deployment}: not deployed: {str(line)[:300]}", flush=True)
+            return False
+        return True
 
     def go_on(self, order: str = "") -> None:
-        """Let it run a trial (`trial LOAD`), or end."""
+        """Order a trial (`trial LOAD`), to `deploy`, to take all away (`teardown`), or to end."""
         with suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.write(f"{order}\n")
@@ -272,6 +295,8 @@ class Fault:
         clock: Whether its clock can be set.
         slow: Whether it is left out unless it is named.
         lives: Whether the deployment is the same after it: others may follow in it.
+        stops: The part that it stops, and that may go on.
+        ends: Whether its controller cannot go on after it.
         load_fps: Load of the trial, frames/s in each direction.
     """
 
@@ -285,6 +310,8 @@ class Fault:
     clock: bool = False
     slow: bool = False
     lives: bool = False
+    stops: str = ""
+    ends: bool = False
     load_fps: float = LOAD_FPS
 
     def is_named(self, line: Values) -> bool:
@@ -465,7 +492,10 @@ def _signals(part: str) -> dict[str, Fault]:
     stop: Act = lambda c, _: send(c, part, signal.SIGSTOP)  # noqa: E731 - the other one
     return {
         f"{part} killed": Fault(kill, KILLED_S, ("ended", "closed", "begun to end")),
-        f"{part} stopped": Fault(stop, STOPPED_S, ("is stopped",)),
+        # The engine has lost its trial.
+        f"{part} stopped": Fault(
+            stop, STOPPED_S, ("is stopped",), stops="" if part == "engine" else part
+        ),
     }
 
 
@@ -485,14 +515,16 @@ def faults_of(deployment: str) -> dict[str, Fault]:
     gone = ("the agent ended", "is stopped")
     found["agent killed"] = Fault(to(kill, lambda c: c.agent), STOPPED_S, gone)
     found["agent stopped"] = Fault(to(stop, lambda c: c.agent), STOPPED_S, gone)
-    found["controller killed"] = Fault(to(kill, lambda c: c.pid), STOPPED_S, restored=True)
+    found["controller killed"] = Fault(
+        to(kill, lambda c: c.pid), STOPPED_S, restored=True, ends=True
+    )
     found["controller paused"] = Fault(pause, harmless=True, lives=True)
     found["controller stopped"] = Fault(
-        to(stop, lambda c: c.pid), SILENT_S, restored=True, slow=True
+        to(stop, lambda c: c.pid), SILENT_S, restored=True, ends=True, slow=True
     )
     stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
     found["engine stalled"] = Fault(
-        lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives=True
+        lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives="guest" not in parts
     )
     if settings.get("wire") == "veth":
         found["ring overflow"] = Fault(overflow, None, (*stalled, DROPPED), lives=True)
@@ -508,9 +540,9 @@ def faults_of(deployment: str) -> dict[str, Fault]:
     roots = HostRoots()
     run, state = str(roots.run), str(roots.state)
     full = filling(roots.run)
-    found["no space for run"] = Fault(full, None, NO_SPACE, harmless=True, tmpfs=run)
+    found["no space for run"] = Fault(full, None, NO_SPACE, harmless=True, tmpfs=run, ends=True)
     found["no space for journal"] = Fault(
-        filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True
+        filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True, ends=True
     )
     for name, years in (("back", -1), ("forward", 1)):
         found[f"clock {name} a year"] = Fault(setting(years), harmless=True, lives=True, clock=True)
@@ -542,10 +574,9 @@ def left_behind(controller: Controller, limit_s: float = RESTORED_S) -> tuple[st
         found = snapshot.compare_snapshots(controller.before, now)
         both = {**controller.before.areas["processes of runs"], **now.areas["processes of runs"]}
         if controller.run:
-            others = {pid for pid, text in both.items() if not text.startswith(controller.run)}
+            others = [text for text in both.values() if text.split()[0] not in controller.marks]
             if others or any(str(HostRoots().run) in line for line in found):
-                marks = (controller.run, f"vp{controller.agent or '?'}")
-                found = tuple(line for line in found if any(mark in line for mark in marks))
+                found = tuple(f for f in found if any(mark in f for mark in controller.marks))
         # What others had there before is not left behind when it goes.
         found = tuple(f for f in found if not (f.startswith("files: ") and " is gone" in f))
         if not found or time.monotonic() > deadline:
@@ -587,21 +618,26 @@ def control(deployment: str) -> int:
             report("wait", holder=event["holder"])
 
     client = AgentClient(loaded.testbed, on_event)
+    when = datetime.now(UTC).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            plan = plan_of(deployment, client)
-            report("begins", agent=client.process[0])
-            client.deploy(plan)
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            stored = Calibration(generator="g", wire="w", cores=(), when=when, points=())
-            cache = CalibrationCache(Path(folder))
-            cache.add("key", stored)
-            report("deployed")
-            while order := sys.stdin.readline().split():
-                report("result", **trial(client, float(order[1]), when, cache))
-        except VnetperfError as error:
-            report("result", verdict="DUT_FAILED", words=str(error))
-            sys.stdin.readline()
+        cache = CalibrationCache(Path(folder))
+        stored = Calibration(generator="g", wire="w", cores=(), when=when, points=())
+        cache.add("key", stored)
+        order = ["deploy"]
+        while order:
+            try:
+                if order[0] == "trial":
+                    report("result", **trial(client, float(order[1]), when, cache))
+                elif order[0] == "teardown":
+                    report("down", troubles=client.teardown())
+                else:
+                    plan = plan_of(deployment, client)
+                    report("begins", agent=client.process[0])
+                    client.deploy(plan)
+                    report("deployed", agent=client.process[0])
+            except VnetperfError as error:
+                report("result", verdict="DUT_FAILED", words=str(error))
+            order = sys.stdin.readline().split()
         with suppress(VnetperfError):
             client.close()
     report("closed")
@@ -697,43 +733,95 @@ def clock_of(faults: Iterable[Fault]) -> Iterator[Path | None]:
         yield Path(folder) if wanted else None
 
 
-def inject(deployment: str, chain: Mapping[str, Fault], draw: random.Random) -> list[Outcome]:
+def inject(
+    deployment: str, chain: Mapping[str, Fault], draw: random.Random, until: float
+) -> list[Outcome]:
     """Deploy, do each at a random moment of a trial of its own, and take everything away.
 
-    All but the last let the deployment live.
+    After one that the deployment does not outlive the same controller deploys anew.
 
     Returns:
-        What became of each; without those that the machine was too busy to do within the trial, and
-        those that followed one after which the deployment did not live.
+        What became of each that was done by `until`; without those that the machine was too busy to
+        do within the trial.
     """
     last = list(chain.values())[-1]
     outcomes: list[Outcome] = []
-    left: tuple[str, ...] = ()
+    lives, looked = True, 0
     with clock_of(chain.values()) as clock:
         controller = Controller(["--control", deployment], tmpfs=last.tmpfs, clock=clock)
         controller.agent = controller.next("begins", DEPLOY_S).get("agent", 0)
-        if not last.deploying:
-            line = controller.next("deployed result", DEPLOY_S)
-            controller.know()
-            if line["is"] != "deployed" or not controller.run:
-                print(f"  {deployment}: not deployed: {str(line)[:300]}", flush=True)
-                chain = {}
-        for name, fault in chain.items():
-            outcome = inject_one(controller, deployment, name, fault, draw)
-            outcomes += [outcome] if outcome else []
-            if outcome is None or not outcome.lives:
-                break
-        controller.go_on()  # no further trial
-        if not last.restored:
-            controller.next("closed", ANSWER_S)
-        if last.tmpfs:
-            left = left_inside(controller, last.tmpfs)
-        controller.end()
-        if last.tmpfs:
-            with suppress(OSError):  # it is there while others have runs
-                Path(last.tmpfs).rmdir()
-    left += left_behind(controller)
-    return [replace(one, left=left) for one in outcomes]
+        if last.deploying or controller.deployed(deployment):
+            for name, fault in chain.items():
+                if not lives:
+                    controller.go_on("deploy")
+                    if time.monotonic() > until or not controller.deployed(deployment):
+                        break
+                outcome = inject_one(controller, deployment, name, fault, draw)
+                outcomes += [outcome] if outcome else []
+                lives = outcome is not None and outcome.lives
+                if fault.ends or (lives and time.monotonic() > until):
+                    break
+                if not lives:
+                    controller.go_on("teardown")
+                    controller.next("down result", ANSWER_S)
+                    left = left_behind(controller)
+                    outcomes[looked:] = [replace(one, left=left) for one in outcomes[looked:]]
+                    looked = len(outcomes)
+        left = take_away(controller, last)
+    outcomes[looked:] = [replace(one, left=left) for one in outcomes[looked:]]
+    return outcomes
+
+
+def take_away(controller: Controller, last: Fault) -> tuple[str, ...]:
+    """End a controller after its last fault; what is left behind."""
+    left: tuple[str, ...] = ()
+    controller.go_on()  # no further trial
+    if not last.restored:
+        controller.next("closed", ANSWER_S)
+    if last.tmpfs:
+        left = left_inside(controller, last.tmpfs)
+    controller.end()
+    if last.tmpfs:
+        with suppress(OSError):  # it is there while others have runs
+            Path(last.tmpfs).rmdir()
+    return left + left_behind(controller)
+
+
+def inject_stops(deployments: Sequence[str], draw: random.Random) -> list[Outcome]:
+    """Stop several controllers for good, each in a trial of a deployment of its own."""
+    state = str(HostRoots().state)
+    faults = [replace(faults_of(one)[STOPPED], tmpfs=state) for one in deployments]
+    controllers, outcomes = [], []
+    for deployment in deployments:
+        controller = Controller(["--control", deployment], tmpfs=state)
+        controllers.append(controller)
+        controller.agent = controller.next("begins", DEPLOY_S).get("agent", 0)
+        controller.deployed(deployment)
+    load = os.getloadavg()[0]
+    for controller in controllers:
+        controller.go_on(f"trial {LOAD_FPS}")
+    time.sleep(draw.uniform(0.2, TRIAL_S - 0.8))
+    happened = time.monotonic()
+    for controller in controllers:
+        os.kill(controller.pid, signal.SIGSTOP)
+    for deployment, controller, fault in zip(deployments, controllers, faults, strict=True):
+        left_behind(controller, max(0.1, happened + SILENT_S - time.monotonic()))
+        seconds = time.monotonic() - happened
+        found = left_inside(controller, state)
+        os.kill(controller.pid, signal.SIGCONT)
+        outcomes.append(
+            Outcome(
+                deployment=deployment,
+                fault=STOPPED,
+                noticed=not found and seconds <= SILENT_S,
+                wrong=False,
+                seconds=round(seconds, 3),
+                words="everything was taken away",
+                load=load,
+                left=take_away(controller, fault),
+            )
+        )
+    return outcomes
 
 
 def inject_one(
@@ -774,6 +862,14 @@ def inject_one(
     valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
     words = words_of(line)
     seconds = line["at"] - happened
+    lives = bool(line.get("lives"))
+    if fault.stops and named:
+        send(controller, fault.stops, signal.SIGCONT)
+        controller.go_on(f"trial {fault.load_fps}")
+        after = controller.next("result", ANSWER_S)
+        lives = after.get("verdict") == "VALID" and not after.get("lossy")
+    if fault.clock:
+        setting(0)(controller, draw)
     return Outcome(
         deployment=deployment,
         fault=name,
@@ -782,7 +878,7 @@ def inject_one(
         seconds=round(seconds, 3),
         words=words[:400],
         load=load,
-        lives=bool(line.get("lives")),
+        lives=lives,
     )
 
 
@@ -833,13 +929,14 @@ def choose(
     first = min(every, key=lambda key: (done[key], draw.random()))
     if first == RESULTS or every[first].tmpfs:
         return first[0], {first[1]: every[first]}
-    # A guest takes a minute to boot.
-    most = 4 if "vm" in first[0] else 2
     mine = [(key, f) for key, f in every.items() if key[0] == first[0] and not f.tmpfs]
-    mine.sort(key=lambda one: (one[0] != first, done[one[0]], draw.random()))
-    living = [(key[1], fault) for key, fault in mine if fault.lives][:most]
-    ends = [(key[1], fault) for key, fault in mine if not fault.lives][:1]
-    return first[0], dict(living + ends)
+    mine.sort(key=lambda one: (done[one[0]], draw.random()))
+    lasting = [(key[1], fault) for key, fault in mine if fault.lives or fault.stops]
+    others = [(key[1], fault) for key, fault in mine if not (fault.lives or fault.stops)]
+    if "vm" in first[0]:  # a guest takes a minute to boot
+        return first[0], dict(lasting + others[:1])
+    going_on = [one for one in others if not one[1].ends]
+    return first[0], dict(lasting[:MOST] + going_on[:MOST] + [o for o in others if o[1].ends][:1])
 
 
 def main() -> int:
@@ -873,10 +970,12 @@ def main() -> int:
         while len(outcomes) < arguments.faults and time.monotonic() - began < arguments.seconds:
             deployment, chain = choose(deployments, only, done, draw)
             done.update((deployment, name) for name in chain)
-            if deployment == RESULTS[0]:
+            if STOPPED in only:
+                found = inject_stops(deployments, draw)
+            elif deployment == RESULTS[0]:
                 found = [inject_results(draw)]
             else:
-                found = inject(deployment, chain, draw)
+                found = inject(deployment, chain, draw, began + arguments.seconds)
             outcomes += found
             for outcome in found:
                 print(table([outcome]).splitlines()[1], flush=True)

@@ -71,6 +71,26 @@ def test_a_clock_that_is_not_the_processors_counters_stands_beside_the_numbers(
     assert ("clock source" in text) is warned
 
 
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [
+        ({"between": "A and B", "least_ns": -80, "most_ns": 95}, ""),
+        ({"between": "A and B", "least_ns": 4910, "most_ns": 5090}, "4910 to 5090 ns apart"),
+        ({"between": "A and B", "least_ns": -5090, "most_ns": -4910}, "4910 to 5090 ns apart"),
+        ("unknown: the clocks of A and B were not compared", "apart is unknown: the clocks of A"),
+        ("the tester's workers are on one socket", ""),
+        (None, ""),
+    ],
+)
+def test_clocks_of_sockets_that_are_apart_stand_beside_the_latencies(
+    offset: object, text: str
+) -> None:
+    generator = {} if offset is None else {"clock offset between sockets": offset}
+    found = warnings("pvp_dpdk", {"generator": generator})
+    assert text in found
+    assert ("apart" in found) is bool(text)
+
+
 def test_what_was_asked_of_the_vswitch_stands_beside_its_numbers() -> None:
     text = warnings("phy2phy_dpdk", switch="jumbo", set=("rx_queues=2",), forwarding="l3")
     assert "phy2phy_dpdk: l3 forwarding, rx_queues = 2, mtu = 9000" in text

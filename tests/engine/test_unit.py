@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
         "nicclock",
         "fuzz",
         "steps",
+        "tscoffset",
         "watch",
     ],
 )

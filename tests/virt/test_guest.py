@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.virt import guest as module
 from vnetperf.virt.domain import BootFiles, Domain
 from vnetperf.virt.guest import Guest, LibvirtSession
 
@@ -156,3 +158,16 @@ def test_a_guest_that_is_stopped_is_named_while_its_agent_is_waited_for(
     with server, pytest.raises(DutError, match="QEMU is stopped"):
         guest.agent.call("guest-ping")
     assert time.monotonic() - began < 8.0  # its own time limit is 20 s
+
+
+def test_what_qemu_put_in_the_place_of_its_console_is_not_read(tmp_path: Path) -> None:
+    """Its directory is its own: root follows no link there, and waits for no writer of a pipe."""
+    secret, link, pipe, file = (tmp_path / name for name in ("secret", "link", "pipe", "file"))
+    secret.write_text("secret")
+    link.symlink_to(secret)
+    os.mkfifo(pipe)
+    file.write_bytes(b"x" * 100 + b"\x1b[2Jup\n")
+    assert [module._text(path, 50) for path in (link, pipe, tmp_path, tmp_path / "none")] == [
+        ""
+    ] * 4
+    assert module._text(file, 7) == "[2Jup\n"

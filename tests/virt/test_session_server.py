@@ -89,6 +89,7 @@ for place in ("/run/huge", sys.argv[3]):
     Path(place, "others").touch()
 devices = session_server.confine(Path(sys.argv[1]))
 devices.give(["kmsg", "no-such-device", "null"])
+session_server.open_directory(Path(sys.argv[1]).with_name("vnf0"))
 tried = {path: mode for path, mode in json.loads(sys.argv[2])}
 attempt = (
     "import errno, json, os, sys; found = {}\\n"
@@ -116,8 +117,11 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     """A read-only mount keeps nobody from writing to a disk by its device file."""
     libvirts = visible / "run/lv"
     libvirts.mkdir(parents=True)
-    (libvirts.parent / "log").mkdir()
-    disk, file = visible / "disk", visible / "run/file"
+    run = libvirts.parent
+    for name in ("log", "vnf0", "ovs"):
+        (run / name).mkdir()
+    (run / "ovs/conf.db").touch()
+    disk = visible / "disk"
     os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero, which is harmless
     disk.open("rb").close()
     huge = visible / "huge"
@@ -126,7 +130,9 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
         (f"{huge}/mine", os.O_WRONLY | os.O_CREAT),
         ("/dev/null", os.O_RDWR),
         ("/dev/kmsg", os.O_WRONLY),
-        (str(file), os.O_WRONLY | os.O_CREAT),
+        (str(run / "lv/file"), os.O_WRONLY | os.O_CREAT),
+        (str(run / "vnf0/console.log"), os.O_WRONLY | os.O_CREAT),
+        (str(run / "ovs/conf.db"), os.O_RDONLY),
     ]
     refused = {
         str(disk): (os.O_RDONLY, "EACCES"),
@@ -137,7 +143,11 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
         "/sys/devices/system/cpu/uevent": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/sys/kernel/core_pattern": (os.O_WRONLY | os.O_CREAT, "EROFS"),
         "/proc/1/root/dev/null": (os.O_RDONLY, "EACCES"),
-        str(libvirts.parent / "log/next.log"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        # What root writes to later, and the places of directories, which links could replace.
+        str(run / "log/next.log"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        str(run / "ovs/conf.db"): (os.O_WRONLY, "EROFS"),
+        str(run / "ovs/link"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
+        str(run / "vnf02"): (os.O_WRONLY | os.O_CREAT, "EROFS"),
     }
     tried = json.dumps([*allowed, *((path, mode) for path, (mode, _) in refused.items())])
     child = [sys.executable, "-c", CONFINED, str(libvirts), tried, str(huge)]

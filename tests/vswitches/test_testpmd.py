@@ -230,6 +230,7 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
     machine = MagicMock(facts=facts())
     machine.spawn.return_value.stopped = False
     machine.subdir.return_value = tmp_path
+    machine.vnf_socket.side_effect = lambda name: str(left[name])
     switch = TestpmdSwitch(machine, make_plan(scenario("pvp"), Testbed(), facts()))
     switch.offer_vnf_port(A, "memif")
     switch.offer_vnf_port(B, "vhost-user")

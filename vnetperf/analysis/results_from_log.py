@@ -384,7 +384,24 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             "the kernel forwards in the time of whoever hands it a frame, "
             "so that the processors of tester and VNFs carry the switch's work too"
         )
-    return warnings
+    return warnings + _offset_warnings(record.facts.facts.get("generator", {}))
+
+
+def _offset_warnings(generator: dict[str, Any]) -> list[str]:
+    """Where the tester's time stamps are of clocks that are apart, or may be."""
+    offset = generator.get("clock offset between sockets")
+    if isinstance(offset, dict):
+        least, most = offset["least_ns"], offset["most_ns"]
+        if least <= 0 <= most:
+            return []
+        ends = sorted((abs(least), abs(most)))
+        return [
+            f"the counters (TSC) of {offset['between']}, on different sockets, are {ends[0]} to "
+            f"{ends[1]} ns apart: latencies between them are wrong by that"
+        ]
+    if isinstance(offset, str) and offset.startswith("unknown"):
+        return [f"how far the clocks of the tester's sockets are apart is {offset}"]
+    return []
 
 
 def headline_is_open(goal: GoalResult) -> bool:

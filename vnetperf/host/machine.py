@@ -261,6 +261,10 @@ class Machine:
         """The same, empty: what was made in an earlier one is not used again."""
         return self._run.rundir.new_subdir(name)
 
+    def vnf_socket(self, name: str) -> str:
+        """Path of a socket that a VNF listens at, in a directory to which QEMU may write."""
+        return str(self.subdir("vhost") / f"{name}.sock")
+
     def remove_at_end(self, path: Path) -> None:
         """Have a file removed with the run's end that a program of the run makes elsewhere."""
         self.journal.intend("tree", f"remove {path}", {"path": str(path)})

@@ -211,6 +211,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _nic("NUMA node", "node"),
     _nic("interrupts", "irqs"),
     _host("clock source", "kernel|clocksource"),
+    _host("clock offset between sockets", "kernel|clock_offset"),
     _host("compiler", "software|gcc"),
     _host("versions of software", "software"),
     _host("builds of programs", "programs"),
@@ -242,6 +243,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _tester("launch line", "facts|generator|launch line"),
     _tester("time stamps", "facts|generator|time stamps"),
     _tester("error of time stamps", "facts|generator|time stamp error"),
+    _tester("clock offset between its sockets", "facts|generator|clock offset between sockets"),
     _tester("one or two hosts", "facts|generator|runs on", "facts|generator|server"),
     RequiredField(
         5,

@@ -31,6 +31,7 @@ VOLATILE: Final[Mapping[str, str]] = {
     "*.facts.vswitch.pods.*.attached in, s": "how long the kernel took to make an interface",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",
     "*.facts.generator.neighbours": "counts the frames that checked the path",
+    "*.facts.generator.clock offset between sockets*": "as precisely as each start measured it",
     "*.facts.generator.arrivals*": "the error of a clock when it was last compared",
 }
 

@@ -193,6 +193,14 @@ class Domain(Frozen):
         """True when another process maps its memory."""
         return any(nic.backing.kind == "vhost-user" for nic in self.nics)
 
+    @property
+    def written_directories(self) -> list[str]:
+        """Directories in which its QEMU makes files: of its console and disk, and of sockets."""
+        backings = (nic.backing for nic in self.nics)
+        vhost = (one for one in backings if isinstance(one, VhostUserBacking) and one.server)
+        sockets = (Path(one.socket) for one in vhost)
+        return sorted({str(path.parent) for path in (self.console, *sockets)})
+
 
 AGENT = "org.qemu.guest_agent.0"
 #: The serial number by which a guest's image finds its root disk.

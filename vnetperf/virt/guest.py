@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -174,7 +175,7 @@ def vhost_placement(pid: int) -> dict[str, str]:
 VCPU_THREAD = re.compile(r"CPU (\d+)/")
 #: What it calls those of I/O threads.
 IO_THREAD = re.compile(r"IO iothread(\d+)")
-CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
+CONSOLE_LINES, CONSOLE_BYTES, LOG_BYTES = 15, 16384, 1 << 24
 #: A guest that is not up after this is on a slow machine, seconds.
 QUICK_S = 10.0
 PING_S = 2
@@ -220,6 +221,7 @@ class Guest:
                 xml=domain_xml(self.domain),
                 taps=[one.netdev for one in backings if isinstance(one, NetdevBacking)],
                 functions=[one.pci for one in backings if isinstance(one, VfBacking)],
+                directories=self.domain.written_directories,
             )
         except HostError as error:
             raise self.error(f"does not start: {error.what}") from error
@@ -313,13 +315,10 @@ class Guest:
     def _log(self) -> str:
         """All that QEMU wrote, of earlier starts too."""
         file = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
-        try:
-            return UNPRINTABLE.sub("", file.read_text(errors="replace"))
-        except OSError:
-            return ""
+        return _text(file, LOG_BYTES)
 
     def _console(self) -> str:
-        return _tail(self.domain.console)
+        return _text(self.domain.console, CONSOLE_BYTES)
 
     def _find_process(self) -> int:
         """Its QEMU among the processes of the session's namespace; 0 for a daemon's guest."""
@@ -395,12 +394,17 @@ class Guest:
                 raise
 
 
-def _tail(file: Path) -> str:
-    """The end of a file, without what a terminal would take for commands."""
+def _text(file: Path, most: int) -> str:
+    """The end of what QEMU wrote, without what a terminal would take for commands.
+
+    It could have put something else in the file's place: a link, a pipe that nobody writes to.
+    """
     try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - CONSOLE_BYTES))
-            return UNPRINTABLE.sub("", opened.read().decode(errors="replace"))
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return ""
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
+            return UNPRINTABLE.sub("", opened.read(most).decode(errors="replace"))
     except OSError:
         return ""
 

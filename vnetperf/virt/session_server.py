@@ -132,8 +132,8 @@ class PrivateDevices:
 def confine(directory: Path) -> PrivateDevices:
     """Leave to this process, and to QEMU below it, little of what root can do.
 
-    To be called by the first process of a mount namespace. The file system becomes read-only but
-    for the run's own directory, without its logs, and new, empty places of hugepages; no device can
+    To be called by the first process of a mount namespace. The file system becomes read-only, the
+    run's directory too, but for `directory` and new, empty places of hugepages; no device can
     be opened but those of the /dev that is returned; sockets of other daemons vanish; and whatever
     is started from here on has few capabilities. `directory` is the one of libvirt's, below the
     run's.
@@ -145,9 +145,7 @@ def confine(directory: Path) -> PrivateDevices:
     # Not by mount(8), which would resolve the link to the directory that is hidden now.
     bind_mount(Path(f"/proc/self/fd/{kept}"), run)
     os.close(kept)
-    logs = run / "log"  # a mount of its own stays where it is, and read-only: root writes there
-    if logs.is_dir():
-        bind_mount(logs, logs)
+    bind_mount(directory, directory)
     hugepages = _hugepage_mounts()
     devices = PrivateDevices()
     for place, size in hugepages.items():
@@ -156,7 +154,7 @@ def confine(directory: Path) -> PrivateDevices:
         _mount("-t", "hugetlbfs", "-o", size, "none", str(place))
     # A device file may be anywhere: in the file system of a container, in a user's directory.
     change_mount(Path("/"), add=READ_ONLY | NO_DEVICES, recursive=True)
-    for place in (RUN, run, DEV, *hugepages):
+    for place in (RUN, directory, DEV, *hugepages):
         change_mount(place, clear=READ_ONLY)
     devices.give(COMMON_DEVICES)
     os.environ["TMPDIR"] = str(directory)
@@ -164,6 +162,12 @@ def confine(directory: Path) -> PrivateDevices:
     for number in set(range(last + 1)) - KEPT_CAPABILITIES:
         drop_from_bounds(number)
     return devices
+
+
+def open_directory(place: Path) -> None:
+    """Let QEMU write to a directory of the run."""
+    bind_mount(place, place)
+    change_mount(place, clear=READ_ONLY)
 
 
 def _hugepage_mounts() -> dict[Path, str]:
@@ -194,6 +198,7 @@ class Libvirt:
     def __init__(self, uri: str, directory: Path) -> None:
         self._embedded = uri == EMBEDDED
         self._devices: PrivateDevices | None = None
+        self._open: set[Path] = set()
         if self._embedded:
             _prepare(directory)
             if os.getpid() == 1:
@@ -225,10 +230,16 @@ class Libvirt:
         kind = "kvm" if accelerator == "kvm" else "qemu"
         return str(self._connection.getDomainCapabilities(emulator, "x86_64", "q35", kind))
 
-    def start(self, xml: str, taps: list[str], functions: list[str]) -> str:
-        """Start a guest that ends with this process, for which a daemon requires a flag."""
+    def start(self, xml: str, taps: list[str], functions: list[str], directories: list[str]) -> str:
+        """Start a guest that ends with this process, for which a daemon requires a flag.
+
+        QEMU writes to `directories`, of the run's.
+        """
         if self._devices is not None:
             self._devices.give(devices_of(taps, functions))
+            for place in {*map(Path, directories)} - self._open:
+                open_directory(place)
+                self._open.add(place)
         flags = 0 if self._embedded else self._libvirt.VIR_DOMAIN_START_AUTODESTROY
         return str(self._connection.createXML(xml, flags).name())
 

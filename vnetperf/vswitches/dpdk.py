@@ -358,7 +358,7 @@ class OvsDpdk(OpenVSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A vhost-user client port: the VNF is the server, and either may restart."""
         self.check_kind(kind)
-        socket = str(self.ovs.directory / f"{port}.sock")
+        socket = self.machine.vnf_socket(str(port))
         return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues)
 
     def add_vnf_port(self, attachment: Attachment) -> None:

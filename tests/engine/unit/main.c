@@ -21,6 +21,7 @@ static const struct {
 	{"capture", test_capture},
 	{"fuzz", test_fuzz},
 	{"nicclock", test_nicclock},
+	{"tscoffset", test_tscoffset},
 	{"hdr-layout", print_hdr_layout},
 };
 

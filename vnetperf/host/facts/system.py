@@ -151,11 +151,22 @@ def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
         "vulnerabilities": attempt(lambda: _vulnerabilities(sys)),
         "clocksource": file_text(clock / "current_clocksource"),
         "clocksources": file_text(clock / "available_clocksource"),
+        "clock_offset": attempt(lambda: _clock_offset(read_topology(sys=sys, proc=proc))),
         "preempt": attempt(lambda: _preempt(sys, proc)),
         "transparent_hugepages": file_text(sys / "kernel/mm/transparent_hugepage/enabled"),
         "numa_balancing": file_text(proc / "sys/kernel/numa_balancing"),
         "iommu_groups": attempt(lambda: len(list((sys / "kernel/iommu_groups").glob("*")))),
     }
+
+
+def _clock_offset(topology: CpuTopology) -> str:
+    sockets = len({cpu.package for cpu in topology.cpus})
+    if sockets == 1:
+        return "one socket"
+    return (
+        f"{sockets} sockets: generators measure it where they use several "
+        "(facts.generator, clock offset between sockets)"
+    )
 
 
 def distribution_facts(*, etc: Path) -> dict[str, Any]:

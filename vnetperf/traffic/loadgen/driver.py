@@ -5,6 +5,7 @@ Ports, memory and cores of the engine, its facts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import dpdk
+from vnetperf.host.facts import unknown
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
 from vnetperf.model import frames as tunnel
@@ -29,7 +31,7 @@ from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, requ
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.loadgen.build import BuildVariant, build_identity, engine_executable
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
-from vnetperf.traffic.loadgen.telemetry import EngineInfo, pcap_files
+from vnetperf.traffic.loadgen.telemetry import EngineInfo, WorkerInfo, pcap_files
 from vnetperf.traffic.loadgen.trials import (
     BURST,
     MAX_LAG_S,
@@ -218,6 +220,7 @@ def engine_facts(
         f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
         "frame taken in, the driver's and the wire's rings included",
         "time stamp error": _timestamp_error(info),
+        "clock offset between sockets": clock_offset(info.workers),
         "runs on": "the machine that carries the DUT",
         "arrivals": [
             f"{port.number}: by the NIC's clock, off by {port.nic_time_error_ns} ns at most when "
@@ -247,12 +250,37 @@ def _timestamp_error(info: EngineInfo) -> str:
     nodes = {worker.numa_node for worker in info.workers}
     clock = "one clock for both ends"
     if len(nodes) > 1:
-        clock = f"clocks of {len(nodes)} nodes, whose offset is not measured (kernel|clocksource)"
+        clock = f"clocks of {len(nodes)} sockets (clock offset between sockets)"
     return (
         f"{clock}, of {1e9 / info.tsc_hz:.2f} ns resolution{worst}; a frame waits "
         "for the others of its call and for the next look at the ring: what that comes to without "
         "a DUT is the latency in `calibrations`"
     )
+
+
+def clock_offset(workers: Sequence[WorkerInfo]) -> dict[str, Any] | str:
+    """How far the TSCs of the tester's sockets are apart, where it has workers on several.
+
+    Returns:
+        Of the two workers on different sockets (NUMA nodes) that may differ most: "between", and
+        "least_ns" and "most_ns", which the second one's TSC is ahead of the first one's by. A frame
+        from one to the other has a latency that is wrong by no more. A text where there is none.
+    """
+    if len({worker.numa_node for worker in workers}) < 2:
+        return "the tester's workers are on one socket"
+    found: dict[str, Any] = {}
+    for first, second in itertools.combinations(workers, 2):
+        if first.numa_node == second.numa_node:
+            continue
+        names = f"processor {first.cpu} and processor {second.cpu}"
+        known = [one for one in (first, second) if one.clock_exchanges or one.cpu == workers[0].cpu]
+        if len(known) < 2:
+            return unknown(f"the clocks of {names} were not compared")
+        least = (second.clock_least_ns or 0) - (first.clock_most_ns or 0)
+        most = (second.clock_most_ns or 0) - (first.clock_least_ns or 0)
+        if not found or max(-least, most) > max(-found["least_ns"], found["most_ns"]):
+            found = {"between": names, "least_ns": least, "most_ns": most}
+    return found
 
 
 ETH_SRC, ETH_TYPE, ETH_LEN, TAG_LEN, MAC_LEN = 6, 12, 14, 4, 6

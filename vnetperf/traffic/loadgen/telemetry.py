@@ -192,6 +192,13 @@ class WorkerInfo:
     """Thread id, for affinity and scheduling."""
     rx_queues: int
     tx_queues: int
+    clock_exchanges: int | None = None
+    """Comparisons of its processor's TSC with that of the main thread's when the engine started; 0:
+    the same processor, or none in time."""
+    clock_least_ns: int | None = None
+    """That TSC is ahead of the main thread's by this at least, by the exchanges; and by
+    `clock_most_ns` at most."""
+    clock_most_ns: int | None = None
 
 
 @dataclass(frozen=True)

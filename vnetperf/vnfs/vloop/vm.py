@@ -74,7 +74,6 @@ class VmVloop(EndpointHost):
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
-        self.directory = machine.subdir(f"vnf{number}")
         self.guest: Guest | None = None
         self.forwarder: GuestTestpmd | GuestKernel | GuestBuiltin | None = None
         self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
@@ -175,12 +174,13 @@ class VmVloop(EndpointHost):
         self._attachments = attachments
         self._starts += 1
         self._reserve()
+        directory = self.machine.new_subdir(self.role)  # an earlier QEMU could write to its own
         if self.options.disk is None:
             self.image = self._find_image()
             boot = guest_plan.image_boot(self.image)
         else:
-            boot = guest_plan.disk_boot(self.options, self.directory)
-        self.guest = self._make_guest(boot)
+            boot = guest_plan.disk_boot(self.options, directory)
+        self.guest = self._make_guest(boot, directory)
         worker = ThreadPoolExecutor(1, thread_name_prefix=self.role)
         self._ready = worker.submit(self._bring_up, self.guest)
         worker.shutdown(wait=False)
@@ -201,7 +201,7 @@ class VmVloop(EndpointHost):
             raise DutError(f"there is no guest image {self.options.image}", where=self.role)
         return found
 
-    def _make_guest(self, boot: BootFiles) -> Guest:
+    def _make_guest(self, boot: BootFiles, directory: Path) -> Guest:
         qemu = self.machine.facts.programs[QEMU]
         if self.options.accel != "tcg":
             self.proof = self._proof(qemu, boot)
@@ -225,8 +225,8 @@ class VmVloop(EndpointHost):
             role=self.role,
             qemu=qemu,
             accelerator="kvm" if self.proof.works else "tcg",
-            console=self.directory / f"console-{self._starts}.log",
-            output=self.directory / f"testpmd-{self._starts}.log",
+            console=directory / f"console-{self._starts}.log",
+            output=directory / f"testpmd-{self._starts}.log",
             own_macs=self.form is not None and self.form.keeps_own_mac,
             vhost_net=_has_vhost(self.machine.facts),
             placement=self.plan.placement,

@@ -227,11 +227,13 @@ class Vpp(VSwitch):
         """A socket: of vhost-user the VNF is the server, of memif VPP."""
         self.check_kind(kind)
         self._offered.add(kind)
+        listens = kind == "vhost-user"
+        own = str(self.vpp.directory / f"{port}.sock")
         return Attachment(
             port=port,
             kind=kind,
-            socket=str(self.vpp.directory / f"{port}.sock"),
-            vnf_is_server=kind == "vhost-user",
+            socket=self.machine.vnf_socket(str(port)) if listens else own,
+            vnf_is_server=listens,
             queues=queues,
         )
 

@@ -21,6 +21,7 @@
 #include "seqtrack.h"
 #include "steps.h"
 #include "stream.h"
+#include "tscoffset.h"
 #include "watch.h"
 
 /* Frames that belong to no stream of the running trial, and totals; per receive queue. */
@@ -128,7 +129,8 @@ struct worker {
 	_Alignas(128) unsigned int index;
 	unsigned int lcore;
 	pid_t tid;
-	_Atomic uint32_t ack; /* the last order carried out */
+	struct tscoffset clock; /* its TSC against that of the main lcore's processor */
+	_Atomic uint32_t ack;	/* the last order carried out */
 	_Atomic bool tx_done;
 	uint32_t order;
 	uint32_t rounds;
@@ -211,6 +213,8 @@ void ports_stop(void);
 
 /* setup.c */
 bool workers_create(struct problem *why);
+/* Measure how far their TSCs are apart; before they run. */
+void workers_compare_clocks(void);
 /* Free streams, plans, workers; only after the workers have ended. */
 void workers_release(void);
 

@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	ok = start(argc - used, argv + used, &why);
 	if (ok && !atomic_load(&engine.quit)) {
+		workers_compare_clocks();
 		printf("ready\n");
 		fflush(stdout);
 		rte_eal_mp_remote_launch(worker_main, NULL, CALL_MAIN);

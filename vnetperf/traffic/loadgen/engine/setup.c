@@ -4,6 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <rte_launch.h>
+
+/* Comparing two clocks takes this share of a second at most, where others have the processors. */
+#define CLOCK_SHARE 10
+
 static bool queue_exists(const struct queue_map *m)
 {
 	return m->port < engine.n_ports && m->worker < engine.n_workers &&
@@ -101,6 +106,34 @@ bool workers_create(struct problem *why)
 		}
 	}
 	return true;
+}
+
+static uint64_t tsc_now(void)
+{
+	return rte_rdtsc_precise();
+}
+
+static int answer_clock(void *line)
+{
+	tscoffset_answer(line, tsc_now);
+	return 0;
+}
+
+void workers_compare_clocks(void)
+{
+	const unsigned int main_lcore = rte_get_main_lcore();
+
+	for (unsigned int i = 0; i < engine.n_workers; i++) {
+		struct worker *w = engine.worker[i];
+		struct tscoffset_line line = {0};
+
+		/* Threads of one processor have one counter, and would wait for each other. */
+		if (rte_lcore_to_cpu_id((int)w->lcore) == rte_lcore_to_cpu_id((int)main_lcore) ||
+		    rte_eal_remote_launch(answer_clock, &line, w->lcore) != 0)
+			continue;
+		tscoffset_ask(&w->clock, &line, tsc_now, engine.hz / CLOCK_SHARE);
+		rte_eal_wait_lcore(w->lcore);
+	}
 }
 
 void workers_release(void)

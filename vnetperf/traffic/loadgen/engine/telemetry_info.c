@@ -126,6 +126,15 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 	return true;
 }
 
+/* Telemetry's numbers with a sign may have 32 bits. */
+static int clock_ns(int64_t cycles)
+{
+	const uint64_t size = cycles < 0 ? 0 - (uint64_t)cycles : (uint64_t)cycles;
+	const int ns = (int)RTE_MIN(cycles_to_ns(size), (uint64_t)INT32_MAX);
+
+	return cycles < 0 ? -ns : ns;
+}
+
 bool command_worker(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	const struct worker *w;
@@ -140,6 +149,9 @@ bool command_worker(struct params *ps, struct rte_tel_data *d, struct problem *w
 	rte_tel_data_add_dict_int(d, "cpu", rte_lcore_to_cpu_id((int)w->lcore));
 	tel_dict_uint(d, "numa_node", rte_lcore_to_socket_id(w->lcore));
 	tel_dict_uint(d, "tid", (uint64_t)w->tid);
+	tel_dict_uint(d, "clock_exchanges", w->clock.exchanges);
+	rte_tel_data_add_dict_int(d, "clock_least_ns", clock_ns(w->clock.least));
+	rte_tel_data_add_dict_int(d, "clock_most_ns", clock_ns(w->clock.most));
 	tel_dict_uint(d, "rx_queues", w->n_rxq);
 	tel_dict_uint(d, "tx_queues", w->n_txq);
 	return true;
