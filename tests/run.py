@@ -10,8 +10,9 @@ Tests that drive real software own the machine's cores and hugepages and go one 
 The exit status is pytest's own.
 
 A test that hangs fails by its name after the time limit of its part, and a part that hangs outside
-of a test ends with the stack of every thread. What starts a lane makes no difference to it: SIGINT
-has its usual effect again where it was ignored, and standard input is empty.
+of a test ends with the stack of every thread, those of its workers first. What starts a lane makes
+no difference to it: SIGINT has its usual effect again where it was ignored, and standard input is
+empty.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from vnetperf.host.wait import wait_at_most
 
 WORKERS = str(min(4, os.cpu_count() or 1))
 MEMORY = "/dev/shm"
@@ -50,6 +54,8 @@ LANES = {
 #: are less than the 90 minutes that CI has.
 LIMITS = {"fast": (1500, 0), "merge": (1500, 3300), "daily": (7200, 28800)}
 TIMED_OUT = 124
+#: Longest wait for a worker to print its stacks, seconds.
+PRINT_S = 20.0
 
 
 def main(lane: str = "merge") -> int:
@@ -106,12 +112,46 @@ def _within(limit_s: float, command: list[str], env: dict[str, str]) -> int:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
             print(f"no end within {limit_s:g} s", file=sys.stderr)  # noqa: T201 - a script
-            process.send_signal(signal.SIGABRT)  # pytest prints the stacks, and ends
-            process.wait()
+            end_with_stacks(process)
             return TIMED_OUT
         except KeyboardInterrupt:  # it got the signal as well, and ends in order
             process.wait()
             raise
+
+
+def end_with_stacks(process: subprocess.Popen[Any]) -> None:
+    """End pytest and its workers, each of which prints its stacks at SIGABRT."""
+    process.send_signal(signal.SIGSTOP)  # it would start others in the place of its workers
+    for worker in children(process.pid):
+        os.kill(worker, signal.SIGABRT)
+        # One after the other, so that no stack stands within another's.
+        wait_at_most(lambda worker=worker: _has_ended(worker), PRINT_S, "a worker's stacks")
+    process.send_signal(signal.SIGABRT)
+    process.send_signal(signal.SIGCONT)
+    process.wait()
+
+
+def children(pid: int) -> list[int]:
+    """Processes that one has started and that have not ended."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        state, parent = _state(int(folder.name))
+        if parent == pid and state != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+def _has_ended(pid: int) -> bool:
+    return _state(pid)[0] in ("", "Z")
+
+
+def _state(pid: int) -> tuple[str, int]:
+    """State and parent of a process; without a letter when there is none."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:  # it ended meanwhile
+        return "", 0
+    return state, int(parent)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import run
+from vnetperf.host.wait import wait_for
 
 TOP = Path(__file__).parents[2]
 
@@ -33,10 +37,40 @@ def test_every_test_of_the_lanes_own_has_a_limit() -> None:
     assert all(sum(limits) < 5400 for lane, limits in run.LIMITS.items() if lane != "daily")
 
 
-def test_a_part_that_hangs_ends_with_its_stacks(capfd: pytest.CaptureFixture[str]) -> None:
-    hangs = [sys.executable, "-X", "faulthandler", "-c", "import time\ntime.sleep(60)"]
-    assert run._within(0.5, hangs, dict(os.environ)) == run.TIMED_OUT
-    assert 'File "<string>", line 2' in capfd.readouterr().err
+def test_a_part_that_does_not_end_is_ended() -> None:
+    hangs = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+    assert run._within(0.1, hangs, dict(os.environ)) == run.TIMED_OUT
+
+
+@pytest.mark.slow  # pytest with a worker in a process of its own
+def test_a_part_that_hangs_ends_with_the_stacks_of_its_workers(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+import pathlib, time
+
+def hang(config):
+    pathlib.Path("hangs-in-a-worker").touch()
+    time.sleep(300)
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):
+        hang(session.config)
+"""
+    )
+    pytester.makepyfile("def test_passes(): pass")
+    command = [sys.executable, "-m", "pytest", "-p", "no:vnetperf", "-n", "1"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        hangs = (pytester.path / "hangs-in-a-worker").exists
+        wait_for(hangs, 120.0, "the worker")
+        (worker,) = run.children(process.pid)
+        run.end_with_stacks(process)
+        assert process.stderr is not None
+        stacks = process.stderr.read().decode()
+    assert process.returncode == -signal.SIGABRT
+    assert run._has_ended(worker)
+    of_worker, _, of_distributor = stacks.partition("dsession.py")
+    assert re.search(r'conftest.py", line \d+ in hang\b', of_worker)
+    assert "in loop_once" in of_distributor
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from tests.deployment.test_plan import plan, scenario
 from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.deployment import PhyPort
-from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
 from vnetperf.model.scenario import NicUse, Plan
 from vnetperf.model.trial import (
     DirectionCounts,
@@ -275,6 +275,62 @@ def test_a_way_through_is_looked_for_where_nothing_came_back(
     monkeypatch.setattr(trial, "check_path", lambda _, timeout_s: looks.append(timeout_s))
     trial.check_way_through(cast("LiveDeployment", Deployed()), counted(*received))
     assert len(looks) == looked  # an overload may well cost every frame: that is a measurement
+
+
+class Offering:
+    """As much of a deployment as its path check sees; each try sends and loses as it is given."""
+
+    def __init__(self, *tries: tuple[int, int]) -> None:
+        self.tries = list(tries)
+        self.offered: list[int] = []
+        self.generator = self.vswitch = self
+        self.plan = plan(scenario())
+        self.vnfs = ()
+        self.elsewhere = False
+
+    def prepare(self, size: int) -> None: ...
+    def learn(self, frames: int) -> None: ...
+    def check_alive(self) -> None: ...
+
+    def links_down(self) -> tuple[str, ...]:
+        return ()
+
+    def counters(self) -> dict[str, HopCounters]:
+        return {}
+
+    def run(self, spec: TrialSpec, _watch: Any) -> TrialResult:
+        due = round(spec.load_fps * spec.duration_s)
+        self.offered.append(due)
+        most, lost = self.tries.pop(0) if len(self.tries) > 1 else self.tries[0]
+        sent = min(most, due)
+        counts = {"intended": due, "sent": sent, "unsent": due - sent, "received": sent - lost}
+        return TrialResult(
+            directions=tuple(DirectionCounts(direction=n, refused=0, **counts) for n in (0, 1))
+        )
+
+
+def path_check(*tries: tuple[int, int]) -> tuple[dict[str, Any], list[int]]:
+    deployed = Offering(*tries)
+    return trial.check_path(cast("LiveDeployment", deployed), 0.2), deployed.offered
+
+
+def test_a_path_is_held_against_what_a_late_tester_sent() -> None:
+    found, offered = path_check((99, 0))
+    assert (found["sent"], found["received"], offered) == ([30, 30], [30, 30], [30])
+    found, offered = path_check((4, 0), (0, 0), (8, 0), (18, 0))
+    assert (found["sent"], found["tries"], offered) == ([30, 30], 4, [30, 60, 120, 240])
+
+
+def test_a_frame_that_is_lost_begins_the_path_check_anew() -> None:
+    found, offered = path_check((29, 0), (9, 1), (29, 0), (99, 0))
+    assert (found["sent"], offered) == ([128, 128], [30, 60, 60, 120])
+    with pytest.raises(DutError, match="direction 0: 29 of 30"):
+        path_check((30, 1))
+
+
+def test_a_tester_that_is_never_on_time_is_no_fault_of_the_dut() -> None:
+    with pytest.raises(GeneratorError, match=r"not on time .* it gave others up"):
+        path_check((0, 0))
 
 
 def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,12 @@ def test_this_machine() -> None:
 
 @pytest.fixture
 def threaded() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-c", THREADED], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", THREADED],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as processes of a run are
+    )
     assert process.stdout is not None
     process.stdout.readline()
     yield process
@@ -179,6 +184,16 @@ def test_without_the_right_to_niceness_the_slice_is_still_taken(
     taken = deploy.set_slices_and_nice(pollers, 200)["pmd"]
     assert "nice -10 not taken: Permission denied" in taken
     assert threads.why_no_slices() or taken.startswith("200 us on 6 threads")
+
+
+def test_the_session_of_the_caller_is_never_preferred(threaded: subprocess.Popen[str]) -> None:
+    mine = Path("/proc/self/autogroup")
+    before = mine.read_text() if mine.exists() else ""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert "left as it is" in threads.set_autogroup_nice(process.pid, -10)
+        process.kill()
+    assert not before or mine.read_text() == before
+    assert not before or threads.set_autogroup_nice(threaded.pid, 3).endswith("nice 3")
 
 
 def test_threads_that_end_meanwhile_are_no_error(

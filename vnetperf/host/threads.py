@@ -147,10 +147,12 @@ def set_autogroup_nice(pid: int, nice: int) -> str:
 
     Where the kernel groups tasks by session (CONFIG_SCHED_AUTOGROUP), niceness of a thread only
     counts within its session; this sets the session's. Nothing is journaled: it ends with the
-    session.
+    session. The caller's own session is left alone: all that its user runs is in it.
     """
     path = Path(f"/proc/{pid}/autogroup")
     try:
+        if os.getsid(pid) == os.getsid(0):
+            return "left as it is: it is the session of this program too"
         path.write_text(f"{nice}\n")
         return path.read_text().strip()
     except FileNotFoundError:
