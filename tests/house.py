@@ -41,7 +41,7 @@ FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints")
 #: kind of link, a deployment, an image.
 OTHER_MEANINGS = {
     *("dpdk", "testpmd", "veth", "memif", "nic", "cpu", "bridge", "macvtap", "sriov", "vepc"),
-    *("sockperf", "netperf"),
+    *("sockperf", "netperf", "xdp"),
 }
 #: What is measured with unless the user says otherwise.
 DEFAULTS = {"vloop", "loadgen", "iperf3"}

@@ -17,7 +17,7 @@ PROGRAMS = {
             "ovs-ofctl",
             "ovsdb-tool",
         ),
-        *("dpdk-testpmd", "gcc", "pkg-config"),
+        *("dpdk-testpmd", "gcc", "pkg-config", "clang"),
     )
 }
 VERSIONS = {

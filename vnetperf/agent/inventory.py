@@ -27,6 +27,7 @@ from vnetperf.host.programs import (
     software_facts,
 )
 from vnetperf.host.threads import why_no_slices
+from vnetperf.host.xdp import why_no_bpf
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import (
     LIBVIRT_PYTHON,
@@ -75,6 +76,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         is_root=os.geteuid() == 0,
         slices=why_no_slices(),
         confinement=why_mounts_stay_writable(),
+        bpf=why_no_bpf(),
         programs=paths,
         versions=versions,
         program_troubles={name: one.problem for name, one in found.items() if one.problem},

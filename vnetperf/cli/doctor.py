@@ -59,6 +59,7 @@ def _print_machine(facts: MachineFacts) -> None:
     for node, free in facts.memory_free_kb.items():
         print(f"  memory         node {node}: {free // 1024} MiB could become hugepages")
     print(f"  short slices   {facts.slices or 'available (EEVDF): pollers can share cores'}")
+    print(f"  BPF programs   {facts.bpf or 'can be loaded, and what they drop counted'}")
     print(f"  root           {'yes' if facts.is_root else 'no: run as root or allow sudo -n'}")
     print("programs")
     for name, path in facts.programs.items():

@@ -598,6 +598,7 @@ class MachineFacts(Frozen):
         is_root: True when the agent may change the machine.
         slices: "" when EEVDF slices can be set, otherwise why not.
         confinement: "" when QEMU can be kept from the machine's files, otherwise why not.
+        bpf: "" when BPF programs can be loaded and watched, otherwise why not.
         programs: Program name -> path, or "" when missing.
         versions: Program name -> version text.
         libraries: Program -> libraries that it is linked with, "libgtp", where that is known.
@@ -617,6 +618,7 @@ class MachineFacts(Frozen):
     is_root: bool = False
     slices: str = ""
     confinement: str = ""
+    bpf: str = ""
     programs: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     libraries: dict[str, tuple[str, ...]] = Field(default_factory=dict)

@@ -26,6 +26,7 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
     endpoint_problem,
     give_address,
     network_beyond,
+    xdp_problem,
 )
 from vnetperf.vnfs.vloop.process import Vloop
 
@@ -85,6 +86,7 @@ class ContainerVloop(Vloop, EndpointHost):
             return super().missing(facts, scenario)
         found = (facts.missing_module(one, f"the form {form.name}") for one in form.modules)
         missing = next((trouble for trouble in found if trouble), "")
+        missing = missing or xdp_problem(facts, form.name)
         return missing or vf_driver_problem(facts, scenario, f"mode {form.name}")
 
     @classmethod
@@ -126,7 +128,9 @@ class ContainerVloop(Vloop, EndpointHost):
         for module in self.form.modules:
             self.machine.load_module(module)
         first, second = (self._port(attachment) for attachment in attachments)
-        self.forwarder = KernelForwarder(self.container, self.form, self.role, (first, second))
+        self.forwarder = KernelForwarder(
+            self.container, self.form, self.role, (first, second), self.machine.facts
+        )
         self.forwarder.set_up()
 
     def _port(self, attachment: Attachment) -> FormPort:

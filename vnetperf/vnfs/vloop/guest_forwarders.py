@@ -14,6 +14,7 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import GuestPlace
 from vnetperf.virt.guest import Guest
@@ -230,7 +231,14 @@ class GuestKernel(KernelForwarder):
     """A guest whose kernel forwards."""
 
     def __init__(
-        self, guest: Guest, form: Form, role: str, plan: Plan, ports: Sequence[Attachment]
+        self,
+        guest: Guest,
+        form: Form,
+        role: str,
+        plan: Plan,
+        ports: Sequence[Attachment],
+        *,
+        facts: MachineFacts,
     ) -> None:
         self.guest, agent = guest, guest.agent
         for module in form.modules:
@@ -249,7 +257,7 @@ class GuestKernel(KernelForwarder):
             )
             for name, port in zip(names, ports, strict=True)
         )
-        super().__init__(GuestPlace(guest), form, role, (first, second))
+        super().__init__(GuestPlace(guest), form, role, (first, second), facts)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the guest's kernel counted at each port."""

@@ -6,17 +6,17 @@ address, for programs that run inside the VNF.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host.xdp import CLANG, compile_program
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import KernelModule
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import PRIVATE_MOUNTS, Endpoint, Place
 from vnetperf.virt.recipe import RECIPES
@@ -41,23 +41,25 @@ class FormPort:
 
 
 @dataclass(frozen=True)
-class PutFile:
-    """A file that the next command reads.
+class PutProgram:
+    """The XDP program that sends every frame to one interface, for the next command.
+
+    It is compiled where the agent is: a guest has no compiler.
 
     Attributes:
-        name: Its name; the place decides the directory, and `FILE_WORD` stands for the path in the
-            next command.
-        content: Its content.
+        name: Name of its object file; the place decides the directory, and `FILE_WORD` stands for
+            the path in the next command.
+        target: Index of the interface.
     """
 
     name: str
-    content: bytes
+    target: int
 
 
 #: Stands in a command for the path of the file that was written before.
 FILE_WORD = "{file}"
-#: A file, or a command line in which no word has a blank.
-Step = PutFile | str
+#: A program, or a command line in which no word has a blank.
+Step = PutProgram | str
 FormPorts = tuple[FormPort, FormPort]
 
 
@@ -83,18 +85,14 @@ class Form:
     made: tuple[str, ...] = ()
 
 
-#: The program of mode xdp, compiled from forward.c, and the number in it that an index replaces.
-XDP_OBJECT = Path(__file__).with_name("xdp") / "forward.o"
-XDP_TARGET = 0x7E57DA7A
-XDP_SECTION = "xdp"
+XDP_MODE = "xdp"
+#: Its program, and the section of it that is one.
+XDP_SOURCE, XDP_SECTION = Path(__file__).with_name("forward.c"), "xdp"
 
 
-def xdp_object(index: int) -> bytes:
-    """The object file of the program that sends every frame to the interface of an index."""
-    before, target, after = XDP_OBJECT.read_bytes().partition(struct.pack("<I", XDP_TARGET))
-    if not target or target in after:
-        raise HostError("has not one place for the other port's index", where=str(XDP_OBJECT))
-    return before + struct.pack("<I", index) + after
+def xdp_problem(facts: MachineFacts, mode: str) -> str:
+    """What keeps the program of mode xdp from being compiled."""
+    return facts.missing_program(CLANG) if mode == XDP_MODE else ""
 
 
 BRIDGE = "vloop"
@@ -169,7 +167,7 @@ def _xdp_steps(ports: FormPorts) -> list[Step]:
     steps: list[Step] = []
     for number, port in enumerate(ports):
         steps += [
-            PutFile(f"forward{number}.o", xdp_object(ports[1 - number].index)),
+            PutProgram(f"forward{number}.o", ports[1 - number].index),
             f"{IP_PRIVATELY} link set dev {port.netdev} "
             f"xdpgeneric object {FILE_WORD} section {XDP_SECTION}",
         ]
@@ -190,15 +188,18 @@ FORMS = {
             made=(BRIDGE,),
         ),
         Form(ROUTE_MODE, ("veth", "macvlan", "vf", "virtio"), _route_steps),
-        Form("xdp", ("veth", "macvlan", "virtio"), _xdp_steps),
+        Form(XDP_MODE, ("veth", "macvlan", "virtio"), _xdp_steps),
     )
 }
 
 
 class KernelForwarder:
-    """What forwards between two interfaces of a place without a program of its own."""
+    """What forwards between two interfaces of a place without a process of its own."""
 
-    def __init__(self, place: Place, form: Form, role: str, ports: FormPorts) -> None:
+    def __init__(
+        self, place: Place, form: Form, role: str, ports: FormPorts, facts: MachineFacts
+    ) -> None:
+        self.clang = facts.programs.get(CLANG.name) or CLANG.name
         self.place = place
         self.form = form
         self.role = role
@@ -210,8 +211,9 @@ class KernelForwarder:
         file = ""
         try:
             for step in self.form.steps(self.ports):
-                if isinstance(step, PutFile):
-                    file = self.place.write(step.name, step.content)
+                if isinstance(step, PutProgram):
+                    program = compile_program(self.clang, XDP_SOURCE, TARGET=step.target)
+                    file = self.place.write(step.name, program)
                     continue
                 argv = [file if word == FILE_WORD else word for word in step.split()]
                 self.place.run(argv)

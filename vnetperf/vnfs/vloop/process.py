@@ -13,6 +13,7 @@ from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.xdp import CLANG
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
@@ -126,7 +127,7 @@ class Vloop(Vnf):
     """dpdk-testpmd forwarding between two ports."""
 
     name: ClassVar[str] = "vloop"
-    programs: ClassVar[tuple[Program, ...]] = (dpdk.TESTPMD_PROGRAM,)
+    programs: ClassVar[tuple[Program, ...]] = (dpdk.TESTPMD_PROGRAM, CLANG)
     places: ClassVar[Mapping[str, str]] = {
         "container": "vnetperf.vnfs.vloop.container:ContainerVloop",
         "vm": "vnetperf.vnfs.vloop.vm:VmVloop",

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from vnetperf.host import dpdk
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient, virtual_lab
+from vnetperf.host.xdp import CLANG
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.frames import MAX_FRAME_SIZE
@@ -35,6 +36,7 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
     endpoint_problem,
     give_address,
     missing_in_image,
+    xdp_problem,
 )
 from vnetperf.vnfs.vloop.process import Vloop, mode_problem
 
@@ -66,7 +68,7 @@ class VmVloop(EndpointHost):
     """A guest that forwards between two NICs."""
 
     name: ClassVar[str] = "vloop:vm"
-    programs: ClassVar[tuple[Program, ...]] = (QEMU_PROGRAM, LIBVIRTD)
+    programs: ClassVar[tuple[Program, ...]] = (QEMU_PROGRAM, LIBVIRTD, CLANG)
     attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap", "macvtap", "vf")
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILTIN)
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
@@ -91,6 +93,7 @@ class VmVloop(EndpointHost):
             _missing_software(facts)
             or ("" if scenario.guest.uri else facts.confinement)
             or cls._misfit(facts, scenario)
+            or xdp_problem(facts, scenario.vnf_mode)
             or ("" if scenario.vnf_mode == BUILTIN else facts.missing_image(scenario.guest.image))
         )
 
@@ -260,7 +263,9 @@ class VmVloop(EndpointHost):
         if self.form is not None:
             guest_facts.configure_nics(guest, self.options)
             self.offloads = guest_facts.nic_features(guest)
-            kernel = GuestKernel(guest, self.form, self.role, self.plan, self._attachments)
+            kernel = GuestKernel(
+                guest, self.form, self.role, self.plan, self._attachments, facts=self.machine.facts
+            )
             kernel.set_up()
             self.forwarder = kernel
             return

@@ -1,0 +1,141 @@
+"""XDP programs: compiled, loaded, attached in the mode that was requested, and gone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host import ethtool, links, xdp
+from vnetperf.host.journal import Journal
+from vnetperf.host.linux import run_in
+from vnetperf.host.wait import wait_for
+from vnetperf.host.xdp import BpfObject, compile_program
+from vnetperf.model.errors import HostError
+
+needs_clang = pytest.mark.skipif(not shutil.which("clang"), reason="clang is not installed")
+real = pytest.mark.real
+
+HARMLESS = (
+    '#include "bpf.h"\nSEC("xdp.frags") int pass(void *frame) { (void)frame; return XDP_PASS; }\n'
+)
+#: Reads the frame without looking where it ends, which the kernel's verifier refuses.
+RECKLESS = (
+    '#include "bpf.h"\nSEC("xdp") int pass(struct xdp_md *frame)'
+    "{ return *(unsigned char *)(long)frame->data ? XDP_PASS : XDP_DROP; }\n"
+)
+
+
+def compiled(tmp_path: Path, text: str) -> bytes:
+    source = tmp_path / "program.c"
+    source.write_text(text)
+    return compile_program("clang", source)
+
+
+@pytest.fixture
+def pair(journal: Journal, run_id: str, tmp_path: Path) -> tuple[Path, str, str]:
+    """A namespace, and the two ends of a veth pair in it."""
+    space, ends = tmp_path / "space", (f"{run_id}a", f"{run_id}b")
+    links.create_netns(journal, space)
+    links.create_veth(journal, ends, netns=(space, space))
+    return space, *ends
+
+
+def test_a_compiler_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="clang cannot be run"):
+        compile_program(str(tmp_path / "clang"), tmp_path / "program.c")
+
+
+@needs_clang
+def test_what_does_not_compile_is_told_with_the_compilers_words(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="does not compile") as caught:
+        compiled(tmp_path, "int forward(void) { return nothing; }\n")
+    assert "use of undeclared identifier 'nothing'" in str(caught.value)
+
+
+def test_a_machine_without_libbpf_or_types_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xdp, "KERNEL_TYPES", tmp_path / "vmlinux")
+    monkeypatch.setattr(xdp, "_libbpf", lambda: None)
+    assert f"the kernel has no {tmp_path / 'vmlinux'}" in xdp.why_no_bpf()
+    monkeypatch.undo()
+    monkeypatch.setattr(xdp, "LIBRARY", "libnothing.so.1")
+    xdp._libbpf.cache_clear()
+    assert "libnothing.so.1 is not installed; install the package libbpf1" in xdp.why_no_bpf()
+
+
+@real
+@needs_clang
+@pytest.mark.parametrize("mode", xdp.MODE_FLAGS)
+def test_the_mode_is_the_one_that_was_requested(
+    mode: str, pair: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    space, netdev, _ = pair
+    with BpfObject("pass", compiled(tmp_path, HARMLESS)) as first:
+        made = run_in(space, lambda: first.attach("pass", netdev, mode))
+        assert run_in(space, xdp.attached) == {netdev: made}
+        assert made.mode == mode
+        with (
+            BpfObject("pass", compiled(tmp_path, HARMLESS)) as second,
+            pytest.raises(HostError, match=f"attached already, in mode {mode}"),
+        ):
+            run_in(space, lambda: second.attach("pass", netdev, "native"))
+        assert run_in(space, xdp.attached) == {netdev: made}
+    assert run_in(space, xdp.attached) == {}
+
+
+@real
+@needs_clang
+def test_an_interface_without_native_mode_is_refused_and_not_given_the_generic_one(
+    journal: Journal, pair: tuple[Path, str, str], run_id: str, tmp_path: Path
+) -> None:
+    space, *_ = pair
+    links.create_link(journal, f"{run_id}d", "bridge", netns=space)
+    with BpfObject("pass", compiled(tmp_path, HARMLESS)) as program:
+        with pytest.raises(HostError, match="takes no XDP program in mode native") as caught:
+            run_in(space, lambda: program.attach("pass", f"{run_id}d", "native"))
+        assert "--set mode=generic" in caught.value.cure
+        assert run_in(space, xdp.attached) == {}
+
+
+@real
+@needs_clang
+def test_what_the_verifier_refuses_is_told_with_its_last_lines(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="the kernel does not take the program") as caught:
+        BpfObject("reckless", compiled(tmp_path, RECKLESS))
+    assert "invalid access to packet" in str(caught.value)
+
+
+@real
+def test_the_other_end_takes_native_frames_by_gro(pair: tuple[Path, str, str]) -> None:
+    space, netdev, peer = pair
+    assert run_in(space, lambda: ethtool.offloads(peer))["gro"] == 0
+    assert run_in(space, lambda: xdp.let_peer_receive(netdev)) == peer
+    assert run_in(space, lambda: ethtool.offloads(peer))["gro"] == 1
+    assert run_in(space, lambda: xdp.let_peer_receive("lo")) == ""
+
+
+@real
+@needs_clang
+def test_the_kernel_detaches_what_a_killed_process_had(
+    pair: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    space, netdev, _ = pair
+    (tmp_path / "pass.o").write_bytes(compiled(tmp_path, HARMLESS))
+    script = (
+        "import sys, time; from pathlib import Path; from vnetperf.host.xdp import BpfObject;"
+        "BpfObject('pass', Path(sys.argv[1]).read_bytes()).attach('pass', sys.argv[2], 'native');"
+        "time.sleep(60)"
+    )
+    argv = ["nsenter", f"--net={space}", sys.executable, "-c", script, str(tmp_path / "pass.o")]
+    with subprocess.Popen([*argv, netdev]) as holder:
+        try:
+            wait_for(lambda: netdev in run_in(space, xdp.attached), 20, "the program")
+        finally:
+            holder.send_signal(signal.SIGKILL)
+    wait_for(lambda: not run_in(space, xdp.attached), 5, "the end of the program")

@@ -1,0 +1,20 @@
+/* What BPF programs need beside the kernel's own headers: sections, maps by BTF, helpers by number.
+ */
+#ifndef VNETPERF_BPF_H
+#define VNETPERF_BPF_H
+
+#include <linux/bpf.h>
+
+#define SEC(name)	   __attribute__((section(name), used))
+#define FIELD(name, value) int(*name)[value]
+#define TYPE(name, type)   type *name
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
+static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
+static long (*const bpf_fib_lookup)(void *frame, struct bpf_fib_lookup *to, int size,
+				    __u32 flags) = (void *)69;
+
+SEC("license") char _license[] = "GPL"; /* without it the kernel refuses some of the helpers */
+
+#endif

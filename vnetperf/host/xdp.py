@@ -1,0 +1,384 @@
+"""XDP programs: compiled by clang, loaded by libbpf, attached in a mode that is read back.
+
+Nothing is pinned and nothing is journaled: a program, its maps and its attachment live as long as
+the file descriptors of the process that made them, which the kernel closes however that ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import os
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from vnetperf.host import ethtool
+from vnetperf.host.linux import netlink
+from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import Program
+
+log = logging.getLogger(__name__)
+
+CLANG = Program(
+    name="clang",
+    package="clang",
+    version_args=("--version",),
+    software="clang",
+    by_make=True,
+    optional=True,
+)
+#: Where bpf.h is, which programs include.
+INCLUDE = Path(__file__).parent
+_COMPILE_S = 60
+_TAIL_LINES = 12
+
+
+def compile_program(clang: str, source: Path, **numbers: int) -> bytes:
+    """Compile a program for the kernel's virtual machine; numbers become macros of the source."""
+    # clang of a BPF target does not search the directory that Debian keeps <asm/types.h> in.
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    argv = [
+        *(clang, "-O2", "-g", "-target", "bpf", "-Wall", "-Wextra", "-Werror"),
+        *(f"-D{name}={value}" for name, value in numbers.items()),
+        *(f"-I{INCLUDE}", "-idirafter", f"/usr/include/{multiarch}"),
+        *("-c", str(source), "-o", "-"),
+    ]
+    try:
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=_COMPILE_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"clang cannot be run: {error}", where=str(source)) from error
+    if done.returncode or not done.stdout:
+        raise HostError(
+            f"the program does not compile:\n{_tail(done.stderr.decode(errors='replace'))}",
+            where=" ".join(argv),
+            cure="install the packages clang and linux-libc-dev (`make deps`)",
+        )
+    return done.stdout
+
+
+def _tail(text: str) -> str:
+    return "\n".join([line for line in text.splitlines() if line.strip()][-_TAIL_LINES:])
+
+
+LIBRARY = "libbpf.so.1"
+KERNEL_TYPES = Path("/sys/kernel/btf/vmlinux")
+
+
+def why_no_bpf() -> str:
+    """Why this machine loads no programs, with the cure; "" when nothing speaks against it."""
+    try:
+        _libbpf()
+    except HostError as error:
+        return f"{error.what}; {error.cure}"
+    if not KERNEL_TYPES.exists():
+        return (
+            f"the kernel has no {KERNEL_TYPES}, by which XDP's drops are counted; boot a "
+            "distribution's kernel (CONFIG_DEBUG_INFO_BTF)"
+        )
+    return ""
+
+
+_LEVEL_WARN: Final = 0
+_PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+_MESSAGE_OCTETS, _LOG_OCTETS = 4096, 1 << 20
+_printed: list[str] = []
+
+
+def _print(level: int, text: bytes, arguments: int) -> int:
+    """Keep what libbpf would print; its arguments are a va_list, which vsnprintf takes."""
+    if level == _LEVEL_WARN:
+        buffer = ctypes.create_string_buffer(_MESSAGE_OCTETS)
+        ctypes.CDLL(None).vsnprintf(
+            buffer, ctypes.c_size_t(_MESSAGE_OCTETS), text, ctypes.c_void_p(arguments)
+        )
+        _printed.append(buffer.value.decode(errors="replace").strip())
+    return 0
+
+
+#: libbpf keeps its address: it lives as long as the process.
+_PRINTER = _PRINT(_print)
+
+
+@cache
+def _libbpf() -> Any:
+    try:
+        library = ctypes.CDLL(LIBRARY, use_errno=True)
+    except OSError as error:
+        raise HostError(
+            f"{LIBRARY} is not installed", cure="install the package libbpf1, or run `make deps`"
+        ) from error
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    for name, result, *arguments in (
+        ("bpf_object__open_mem", pointer, pointer, ctypes.c_size_t, pointer),
+        ("bpf_object__load", number, pointer),
+        ("bpf_object__close", None, pointer),
+        ("bpf_object__find_program_by_name", pointer, pointer, text),
+        ("bpf_object__find_map_fd_by_name", number, pointer, text),
+        ("bpf_program__fd", number, pointer),
+        ("bpf_link_create", number, number, number, number, pointer),
+        ("bpf_raw_tracepoint_open", number, text, number),
+        ("bpf_map_update_elem", number, number, pointer, pointer, ctypes.c_uint64),
+        ("bpf_map_lookup_elem", number, number, pointer, pointer),
+        ("bpf_map_delete_elem", number, number, pointer),
+        ("libbpf_num_possible_cpus", number),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    library.libbpf_set_print(_PRINTER)
+    return library
+
+
+class _OpenOptions(ctypes.Structure):
+    """struct bpf_object_open_opts of libbpf 1."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("object_name", ctypes.c_char_p),
+        ("relaxed_maps", ctypes.c_bool),
+        ("pin_root_path", ctypes.c_char_p),
+        ("unused", ctypes.c_uint32),
+        ("kconfig", ctypes.c_char_p),
+        ("btf_custom_path", ctypes.c_char_p),
+        ("log", ctypes.c_void_p),
+        ("log_size", ctypes.c_size_t),
+        ("log_level", ctypes.c_uint32),
+    )
+
+
+class _LinkOptions(ctypes.Structure):
+    """The first fields of struct bpf_link_create_opts."""
+
+    _fields_ = (("size", ctypes.c_size_t), ("flags", ctypes.c_uint32), ("unused", ctypes.c_uint32))
+
+
+class BpfObject:
+    """A compiled file in the kernel: its programs, its maps, and what they are attached to.
+
+    Args:
+        name: What it is called in messages.
+        code: What `compile_program` made.
+    """
+
+    def __init__(self, name: str, code: bytes) -> None:
+        self.name = name
+        self._code = code  # which libbpf may read until it is closed
+        self._library = _libbpf()
+        self._links: list[int] = []
+        _printed.clear()
+        verifier = ctypes.create_string_buffer(_LOG_OCTETS)
+        options = _OpenOptions(
+            size=ctypes.sizeof(_OpenOptions),
+            object_name=name.encode(),
+            log=ctypes.addressof(verifier),
+            log_size=_LOG_OCTETS,
+        )
+        self._object = self._library.bpf_object__open_mem(code, len(code), ctypes.byref(options))
+        if not self._object or self._library.bpf_object__load(self._object):
+            code_of_error = ctypes.get_errno()
+            self.close()
+            raise HostError(
+                f"the kernel does not take the program: {os.strerror(code_of_error)}\n"
+                + _tail(verifier.value.decode(errors="replace") or "\n".join(_printed)),
+                where=name,
+                cure="run as root; the last lines are those of the kernel's verifier or of libbpf",
+            )
+
+    def program(self, name: str) -> int:
+        """File descriptor of a program; it is the object's."""
+        found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        return self._known(self._library.bpf_program__fd(found) if found else -1, name)
+
+    def map(self, name: str) -> BpfMap:
+        """A map."""
+        found = self._library.bpf_object__find_map_fd_by_name(self._object, name.encode())
+        return BpfMap(f"{self.name}, map {name}", self._known(found, name))
+
+    def _known(self, fd: int, name: str) -> int:
+        if fd < 0:
+            raise HostError(f"there is no {name}", where=self.name)
+        return fd
+
+    def attach(self, program: str, netdev: str, mode: str) -> Attached:
+        """Attach a program to an interface of the calling thread's namespace, in one mode alone.
+
+        What the kernel made of it is read back: a mode that it does not have there is an error.
+        """
+        index, there = _interface(netdev)
+        if there is not None:
+            raise HostError(
+                f"another program is attached already, in mode {there.mode}",
+                where=f"link {netdev}",
+                cure=f"ip link set dev {netdev} xdp off, if nobody needs it",
+            )
+        flags = _LinkOptions(size=ctypes.sizeof(_LinkOptions), flags=MODE_FLAGS[mode])
+        fd = self._library.bpf_link_create(
+            self.program(program), index, _BPF_XDP, ctypes.byref(flags)
+        )
+        if fd < 0:
+            why = os.strerror(-fd)
+            raise HostError(
+                f"the interface takes no XDP program in mode {mode}: {why}",
+                where=f"link {netdev}",
+                cure=_CURES.get(-fd, "see dmesg; --set mode=generic works on every interface"),
+            )
+        self._links.append(fd)
+        _, made = _interface(netdev)
+        if made is None or made.mode != mode:
+            raise HostError(
+                f"mode {mode} was requested, and the kernel has attached "
+                f"{'nothing' if made is None else f'it in mode {made.mode}'}",
+                where=f"link {netdev}",
+            )
+        log.info("XDP: %s at %s, mode %s, program %d", self.name, netdev, made.mode, made.program)
+        return made
+
+    def trace(self, program: str) -> None:
+        """Attach a program to the tracepoint that its section names."""
+        fd = self._library.bpf_raw_tracepoint_open(None, self.program(program))
+        if fd < 0:
+            raise HostError(
+                f"the kernel's tracepoint cannot be used: {os.strerror(-fd)}",
+                where=f"{self.name}, {program}",
+            )
+        self._links.append(fd)
+
+    def close(self) -> None:
+        """Detach and unload everything. Idempotent."""
+        for fd in self._links:
+            os.close(fd)
+        self._links = []
+        if self._object:
+            self._library.bpf_object__close(self._object)
+        self._object = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class BpfMap:
+    """A map of an object that is loaded; keys and values are octets as the program has them."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        self._name = name
+        self._fd = fd
+
+    def update(self, key: bytes, value: bytes) -> None:
+        """Set the value of a key; an interface's index is of the calling thread's namespace."""
+        self._call(_libbpf().bpf_map_update_elem(self._fd, key, value, 0), "written")
+
+    def update_per_cpu(self, key: bytes, value: bytes) -> None:
+        """Set the value of a key for every processor."""
+        self.update(key, value * _libbpf().libbpf_num_possible_cpus())
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key; that it is not there is not an error."""
+        code = _libbpf().bpf_map_delete_elem(self._fd, key)
+        if code != -errno.ENOENT:
+            self._call(code, "deleted")
+
+    def sums(self, key: bytes, count: int = 1) -> tuple[int, ...]:
+        """Numbers of 64 bits below a key, added up over the processors."""
+        processors = _libbpf().libbpf_num_possible_cpus()
+        values = (ctypes.c_uint64 * (count * processors))()
+        self._call(_libbpf().bpf_map_lookup_elem(self._fd, key, values), "read")
+        return tuple(sum(values[place::count]) for place in range(count))
+
+    def _call(self, code: int, what: str) -> None:
+        if code:
+            raise HostError(f"cannot be {what}: {os.strerror(-code)}", where=self._name)
+
+
+_BPF_XDP: Final = 37  # enum bpf_attach_type
+#: What requests a mode (linux/if_link.h, XDP_FLAGS_*), and what is reported, in pyroute2's words.
+MODE_FLAGS: Final[Mapping[str, int]] = {"generic": 1 << 1, "native": 1 << 2}
+_REPORTED: Final[Mapping[str, str]] = {
+    "xdp": "native",
+    "xdpgeneric": "generic",
+    "xdpoffload": "offload",
+    "xdpmulti": "several",
+}
+_CURES: Final[Mapping[int, str]] = {
+    errno.EOPNOTSUPP: "its driver has no native XDP: --set mode=generic",
+    errno.EBUSY: "another program is attached already, see `ip link`",
+    errno.EEXIST: "another program is attached already, see `ip link`",
+    errno.EPERM: "run as root",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """An interface's program, as the kernel has it.
+
+    Attributes:
+        mode: "native", "generic", "offload", or "several".
+        program: Number of the program in the kernel.
+    """
+
+    mode: str
+    program: int
+
+
+def attached() -> dict[str, Attached]:
+    """Interfaces of the calling thread's namespace that have a program."""
+    with netlink("list programs of interfaces") as route:
+        messages: list[Any] = list(route.get_links())
+    found = {message.get_attr("IFLA_IFNAME"): _program_of(message) for message in messages}
+    return {name: program for name, program in found.items() if program is not None}
+
+
+def _interface(netdev: str) -> tuple[int, Attached | None]:
+    with netlink("find an interface", f"link {netdev}") as route:
+        for message in route.get_links():
+            if message.get_attr("IFLA_IFNAME") == netdev:
+                return message["index"], _program_of(message)
+    raise HostError("there is no such interface", where=f"link {netdev}")
+
+
+def _program_of(message: Any) -> Attached | None:
+    state = message.get_attr("IFLA_XDP")
+    how = state.get_attr("IFLA_XDP_ATTACHED") if state else None
+    if how is None:
+        return None
+    return Attached(_REPORTED.get(how, str(how)), state.get_attr("IFLA_XDP_PROG_ID") or 0)
+
+
+def let_peer_receive(netdev: str) -> str:
+    """Let the other end of a veth pair receive frames that a native program sends by this end.
+
+    The kernel hands such frames to the peer's NAPI, which it has with a program of its own or with
+    GRO. Where the peer is not in the calling thread's namespace any more it is as it was left.
+    """
+    with netlink("find the other end of a pair", f"link {netdev}") as route:
+        messages: list[Any] = list(route.get_links())
+    own = next((m for m in messages if m.get_attr("IFLA_IFNAME") == netdev), None)
+    if own is None or own.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") != "veth":
+        return ""
+    if own.get_attr("IFLA_LINK_NETNSID") is not None:
+        return ""
+    index = own.get_attr("IFLA_LINK")
+    peer = next((m.get_attr("IFLA_IFNAME") for m in messages if m["index"] == index), "")
+    if not peer:
+        return ""
+    ethtool.set_offloads(peer, {"gro": 1})
+    if ethtool.offloads(peer).get("gro") != 1:
+        raise HostError(
+            "the other end of the pair takes no frames from native XDP: GRO stays off",
+            where=f"link {peer}",
+            cure="see dmesg; --set mode=generic needs no GRO",
+        )
+    return str(peer)

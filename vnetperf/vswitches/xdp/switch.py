@@ -1,0 +1,317 @@
+"""The XDP backend: a program at every port, which redirects frames to another one.
+
+In mode native a program runs in the interface's driver, before the kernel makes a buffer of its
+own of a frame; in mode generic behind that, on any interface.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from vnetperf.host import xdp
+from vnetperf.host.linux import PROC
+from vnetperf.host.machine import Machine
+from vnetperf.host.xdp import CLANG, BpfObject, compile_program
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import Hop, Port, dut_mac, port_mac
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Program, Testbed
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.vswitches.kernelports import KernelSwitch, netlink
+
+SOURCES = Path(__file__).parent
+#: Places in a port's counters (port.h); all but the first are causes of drops.
+COUNTS = (
+    "taken",
+    "no target",
+    "no IPv4",
+    "other MAC address",
+    "time to live ended",
+    "no route",
+)
+TRACEPOINTS = ("xmit", "exception", "redirect_err")
+ROUTED = "fib"
+#: Next hop at a port of the router: link-local addresses, which are never resolved.
+NEXT_HOPS = IPv4Address("169.254.0.1")
+#: The test networks of RFC 2544 (appendix C.2.2), and the first of the ports' routing tables.
+TEST_NETWORKS, FIRST_TABLE = "198.18.0.0/15", 100
+RTNH_F_ONLINK = 4  # linux/rtnetlink.h
+IPV4_SETTINGS = PROC / "sys/net/ipv4/conf"
+_INDEX = struct.Struct("=I")
+_FIRST = _INDEX.pack(0)
+
+
+class XdpOptions(Frozen):
+    """Options that only this switch has.
+
+    Attributes:
+        program: "redirect" sends every frame of a port out of another one; "fib" routes by the
+            kernel's table, and is what --forwarding l3 takes; None for what the forwarding needs.
+    """
+
+    program: Literal["redirect", "fib"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortProgram:
+    """A port's program in the kernel.
+
+    Attributes:
+        netdev: The switch's interface of the port.
+        index: Its index.
+        code: The program and its maps.
+        number: Number of the program in the kernel.
+        peer: Other end of a veth pair, whose GRO is on for native mode; "" for none.
+    """
+
+    netdev: str
+    index: int
+    code: BpfObject
+    number: int
+    peer: str
+
+
+class Xdp(KernelSwitch):
+    """XDP programs at veth wires and NICs, taps and veth pairs of VNFs: redirect, router."""
+
+    name: ClassVar[str] = "xdp"
+    programs: ClassVar[tuple[Program, ...]] = (CLANG,)
+    Options: ClassVar[type[Frozen]] = XdpOptions
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic"),
+        attachments=("veth", "tap"),
+        chains=False,
+        max_frame_size=JUMBO_FRAME_SIZE,
+        modes=("native", "generic"),
+        forwarding=("l2", "l3"),
+        options=("mtu",),
+        nic_drivers=("kernel",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self._compiled = b""
+        self._ports: dict[Port, PortProgram] = {}
+        self._watch: BpfObject | None = None
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """The scenario with the layer that the program forwards at."""
+        del testbed
+        if scenario.options.own(XdpOptions).program == ROUTED:
+            return scenario.model_copy(update={"forwarding": "l3"})
+        return scenario
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps programs from being compiled, loaded, or from carrying the scenario."""
+        graph = scenario.deployment
+        program = scenario.options.own(XdpOptions).program
+        if trouble := facts.missing_program(CLANG) or facts.bpf:
+            return trouble
+        if scenario.routed and program not in (None, ROUTED):
+            return f"the program {program} does not route; leave it out, or --forwarding l3"
+        if scenario.routed and graph.vnf_count and not scenario.vnf_addresses:
+            return (
+                "a router takes only frames that are addressed to it, and a VNF in the mode "
+                f"{scenario.vnf_mode} addresses them to others; use --vnf-mode mac"
+            )
+        return ""
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The program of each port, for `--plan`."""
+        del facts
+        scenario = plan.scenario
+        mode = scenario.options.mode or cls.capabilities.modes[0]
+        program = _source(scenario).stem
+        return {
+            f"XDP at {hop.src}": f"{program}, mode {mode}, to {hop.dst}, MTU {scenario.mtu}"
+            for hop in scenario.deployment.hops
+        }
+
+    def start(self) -> None:
+        """Compile the programs, and begin to count what becomes of redirected frames."""
+        clang = self.machine.facts.programs.get(CLANG.name) or CLANG.name
+        try:
+            self._compiled = compile_program(clang, _source(self.plan.scenario))
+            self._watch = BpfObject("watch", compile_program(clang, SOURCES / "watch.c"))
+            for program in TRACEPOINTS:
+                self._watch.trace(program)
+        except HostError as error:
+            raise self._refused(error) from error
+
+    def plug(self, port: Port, netdev: str) -> None:
+        """Load a port's program, and attach it."""
+        routed = self.plan.scenario.routed
+        if routed:
+            self.machine.set_link(netdev, mac=dut_mac(port))
+
+        def attach() -> PortProgram:
+            index = self.machine.link(netdev).index
+            code = BpfObject(f"{_source(self.plan.scenario).stem} at {port}", self._compiled)
+            try:
+                if routed:
+                    mac = bytes.fromhex(dut_mac(port).replace(":", ""))
+                    code.map("port").update(_FIRST, mac)
+                self._watched().update_per_cpu(self._interface(index), bytes(24))
+                peer = xdp.let_peer_receive(netdev) if self.mode == "native" else ""
+                made = code.attach("forward", netdev, self.mode)
+            except BaseException:
+                code.close()
+                raise
+            return PortProgram(netdev, index, code, made.program, peer)
+
+        self._ports[port] = self._in_namespace(attach)
+
+    def unplug(self, port: Port, netdev: str) -> None:
+        """Detach a port's program; frames for the port are dropped and counted."""
+        del netdev
+
+        def forget() -> None:
+            for hop in self.plan.scenario.deployment.hops:
+                if hop.dst == port and hop.src in self._ports and not self.plan.scenario.routed:
+                    self._ports[hop.src].code.map("target").delete(_FIRST)
+
+        self._ports.pop(port).code.close()
+        self._in_namespace(forget)
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Tell each port's program where frames go: another port, or the kernel's table."""
+        del streams
+        hops = self.plan.scenario.deployment.hops
+        connect = self._route if self.plan.scenario.routed else self._redirect
+        self._in_namespace(lambda: connect(hops))
+
+    def _redirect(self, hops: tuple[Hop, ...]) -> None:
+        for hop in hops:
+            target = _INDEX.pack(self._ports[hop.dst].index)
+            self._ports[hop.src].code.map("target").update(_FIRST, target)
+
+    def _route(self, hops: tuple[Hop, ...]) -> None:
+        """A table for each port that frames come in by, with one way and one neighbour."""
+        graph = self.plan.scenario.deployment
+        with netlink("install routes", self.name) as (route, indexes):
+            for number, hop in enumerate(hops):
+                source, target = (self.netdevs[port] for port in (hop.src, hop.dst))
+                (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
+                via, table = str(NEXT_HOPS + graph.ports.index(hop.dst)), FIRST_TABLE + number
+                out = indexes[target]
+                mac = port_mac(graph, hop.dst, 0)
+                route.neigh("replace", ifindex=out, dst=via, lladdr=mac, state="permanent")
+                way = {"dst": TEST_NETWORKS, "gateway": via, "oif": out, "flags": RTNH_F_ONLINK}
+                route.route("replace", table=table, **way)
+                if table not in {rule.get_attr("FRA_PRIORITY") for rule in route.get_rules()}:
+                    route.rule("add", iifname=source, table=table, priority=table)
+
+    def link_came_up(self, port: Port) -> None:
+        """Install routes anew: the kernel drops them with the link."""
+        if self.plan.scenario.routed and port in self._ports:
+            self._in_namespace(lambda: self._route(self.plan.scenario.deployment.hops))
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What the programs took in and dropped, and what drivers did with what was redirected.
+
+        In mode generic what goes out is in the kernel's statistics of the interface alone.
+        """
+        table = self.machine.link_statistics()
+        found = []
+        for port, program in self._ports.items():
+            if program.netdev not in table:
+                continue
+            kernel = table[program.netdev]
+            taken, *dropped = self._counts(program)
+            sent, refused, failed = self._watched().sums(self._interface(program.index), 3)
+            native = self.mode == "native"
+            # Before the program; the ring of a pair's end is its own, and the other counts drops.
+            early = kernel.rx_dropped
+            if native:
+                early = table[program.peer].tx_dropped if program.peer in table else 0
+            found.append(
+                HopCounters(
+                    port=str(port),
+                    rx=taken,
+                    tx=sent if native else kernel.tx,
+                    rx_dropped=early + sum(dropped) + failed,
+                    tx_dropped=refused if native else kernel.tx_dropped,
+                )
+            )
+        return tuple(found)
+
+    def _counts(self, program: PortProgram) -> tuple[int, ...]:
+        counts = program.code.map("counts")
+        return tuple(counts.sums(_INDEX.pack(place))[0] for place in range(len(COUNTS)))
+
+    def check_alive(self) -> None:
+        """Raise when an interface or its program is gone."""
+        super().check_alive()
+        there = self._in_namespace(xdp.attached)
+        for port, program in self._ports.items():
+            now = there.get(program.netdev)
+            if now is None or (now.mode, now.program) != (self.mode, program.number):
+                what = "none" if now is None else f"program {now.program} in mode {now.mode}"
+                raise DutError(
+                    f"gone: the program of port {port}; {program.netdev} has {what}",
+                    where=self.name,
+                )
+
+    def facts(self) -> dict[str, Any]:
+        """Programs, the modes that were read back, and what they dropped by cause."""
+        there = self._in_namespace(xdp.attached)
+        dropped = {}
+        for port, program in self._ports.items():
+            counts = dict(zip(COUNTS, self._counts(program), strict=True))
+            dropped[str(port)] = {k: n for k, n in counts.items() if n and k != COUNTS[0]} or "none"
+        peers = {str(port): one.peer for port, one in self._ports.items() if one.peer}
+        return {
+            **super().facts(),
+            "program": _source(self.plan.scenario).stem,
+            "compiler": self.machine.facts.versions.get(CLANG.name, "").partition("\n")[0],
+            "modes as the kernel has them": {
+                str(port): there[one.netdev].mode
+                for port, one in self._ports.items()
+                if one.netdev in there
+            },
+            "dropped by programs until then": dropped,
+            "GRO is on, so that native frames are taken, at": peers,
+            "mtu": self.plan.scenario.mtu,
+        }
+
+    def stop(self) -> None:
+        """Detach and unload all programs; VNF ports stay, since VNFs have them open."""
+        for program in self._ports.values():
+            program.code.close()
+        if self._watch is not None:
+            self._watch.close()
+        self._ports, self._watch, self.netdevs = {}, None, {}
+
+    def _watched(self) -> xdp.BpfMap:
+        if self._watch is None:
+            raise DutError("it has not been started", where=self.name)
+        return self._watch.map("outcomes")
+
+    def _interface(self, index: int) -> bytes:
+        """Key of an interface among the outcomes: indexes are of a namespace."""
+        return struct.pack("=II", index, self.machine.netns.stat().st_ino)
+
+    def _in_namespace(self, call: Callable[[], Any]) -> Any:
+        try:
+            return self.machine.in_netns(call)
+        except HostError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: HostError) -> DutError:
+        return DutError(error.what, where=f"{self.name}, {error.where}", cure=error.cure)
+
+
+def _source(scenario: Scenario) -> Path:
+    """Source of the program that a scenario's ports have."""
+    return SOURCES / ("fib.c" if scenario.routed else "redirect.c")
