@@ -263,9 +263,12 @@ class LiveDeployment:
         """
         scenario = self.plan.scenario
         graph = scenario.deployment
-        of_tester = self.plan.for_tester.scenario.deployment.ends if self.plan.has_tester else ()
+        every = self.plan.for_tester.scenario.deployment.ends
+        of_tester = {n: every[n] for n in self.plan.own_ends} if self.plan.has_tester else {}
         ports = list(graph.phy_ports) if self.plan.has_dut else []
-        ports += [end for end in of_tester if isinstance(end, PhyPort) and end not in ports]
+        ports += [
+            end for end in of_tester.values() if isinstance(end, PhyPort) and end not in ports
+        ]
         ends = {port: self._ends_at(port, cables or {}) for port in ports}
         self._dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
         places: dict[VnfPort, Attachment] = {}
@@ -274,7 +277,7 @@ class LiveDeployment:
             offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
             self._offers = offers
             accepts = type(self.generator).capabilities.attachments
-            if self.plan.ends:  # namespaces take their place
+            if self.plan.ends and not self.plan.has_tester:  # namespaces take their place
                 accepts = MOVABLE_WIRES
             places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
             listening = [all(a.vnf_is_server for a in pair) for pair in offers]
@@ -288,10 +291,10 @@ class LiveDeployment:
                 places[end].as_tester_end(number)
                 if isinstance(end, VnfPort)
                 else _required(ends[end][0], end)
-                for number, end in enumerate(of_tester)
+                for number, end in of_tester.items()
             )
             self._connect_tester()
-        for number in self.plan.ends:
+        for number in self.plan.ends if not self.plan.has_tester else ():
             end = graph.ends[number]
             at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
             self.ends[number] = _required(at, end)

@@ -122,7 +122,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     generator = registry.load("traffic", scenario.generator)
     vnf = registry.load_vnf(scenario.vnf)
     check_capabilities(scenario, vswitch, vnf, generator)
-    apart = scenario.deployment.apart  # endpoints talk: there is no tester
+    apart = scenario.apart  # endpoints talk: there is no tester
     if not apart and (problem := generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
@@ -216,6 +216,8 @@ CABLE_WIRE = "veth"
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     shares = share_out(scenario, testbed)
+    testers = sorted((s for s in shares if "tester" in s.parts), key=lambda share: share.ends)
+    bound_s = _clock_bound_s(scenario, testers, facts)
     _require_cable_wire(scenario, testbed, facts, shares)
     own = {share.host: scenario for share in shares}
     for share in shares:
@@ -223,8 +225,10 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     placements = _place_hosts(shares, own, testbed, facts)
-    tester = next(share for share in shares if "tester" in share.parts)
-    wire, queues = _wire_of_tester(own[tester.host], testbed, facts, tester, placements)
+    duts = [share for share in shares if "dut" in share.parts]
+    tester = testers[0]
+    dut = tester if tester in duts else duts[0]
+    wire, queues = _wire_of_tester(own, testbed, facts, (tester.host, dut.host), placements)
     whole = scenario.deployment if scenario.deployment.sites else None
     refusal_is_loss = registry.load("wires", wire).refusal_is_loss
     more = {
@@ -233,7 +237,9 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
             "placement": placements[share.host],
             "tester_rx_queues": queues,
             "refusal_is_loss": refusal_is_loss,
-            "whole": whole if share is tester else None,
+            "whole": whole if share in testers else None,
+            "ends": share.ends,
+            "clock_bound_s": bound_s,
         }
         for share in shares
     }
@@ -247,8 +253,42 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         memory=plans[-1].memory,
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         refusal_is_loss=plans[0].refusal_is_loss,
+        clock_bound_s=bound_s,
         hosts=tuple(plans),
     )
+
+
+def _clock_bound_s(
+    scenario: Scenario, testers: Sequence[HostShare], facts: MachineFacts
+) -> float | None:
+    """Most that the clocks of the tester's ports differ by; None where nothing bounds it.
+
+    Hosts of one boot have one clock, which is what their kernels are read for.
+    """
+    if len(testers) == 1:
+        return 0.0
+    generator = registry.load("traffic", scenario.generator)
+    where = f"{scenario.id}, {' and '.join(share.host for share in testers)}"
+    if not generator.capabilities.apart:
+        able = [
+            name
+            for name in registry.names("traffic")
+            if registry.load("traffic", name).capabilities.apart
+        ]
+        raise CapabilityError(
+            f"{scenario.generator} has both its ports in one process, and the testbed has a host "
+            "for each",
+            where=where,
+            cure=f"--generator {' or '.join(able)}, or give the tester one host",
+        )
+    if (queues := scenario.options.rx_queues or 1) > 1:
+        raise CapabilityError(
+            f"{queues} queues of a port are not told apart at the other host",
+            where=where,
+            cure="leave rx_queues out, or give the tester one host",
+        )
+    boots = {facts.hosts[share.host].boot for share in testers}
+    return 0.0 if len(boots) == 1 and "" not in boots else None
 
 
 def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -262,7 +302,6 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
             cure=f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires",
         )
     shares = share_ends(scenario, testbed)
-    ends = {share.host: number for number, share in enumerate(shares)}
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
     own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
     for share in shares:
@@ -285,7 +324,7 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         share.host: {
             "scenario": own[share.host],
             "placement": placements[share.host],
-            "ends": (ends[share.host],),
+            "ends": share.ends,
         }
         for share in shares
     }
@@ -352,7 +391,7 @@ def _require_cable_wire(
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     in_place = bool(scenario.deployment.tester_vnf_ports)
-    users = [vswitch] if in_place or scenario.deployment.apart else [vswitch, generator]
+    users = [vswitch] if in_place or scenario.apart else [vswitch, generator]
     mode = scenario.options.mode
     without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
@@ -453,20 +492,24 @@ def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
 
 
 def _wire_of_tester(
-    scenario: Scenario,
+    own: Mapping[str, Scenario],
     testbed: Testbed,
     facts: MachineFacts,
-    tester: HostShare,
-    placements: dict[str, Placement],
+    hosts: tuple[str, str],
+    placements: Mapping[str, Placement],
 ) -> tuple[str, int]:
-    """The kind of wire that the tester is calibrated over, and receive queues that it polls."""
+    """The kind of wire that the tester is calibrated over, and receive queues that it polls.
+
+    `hosts` are that of the tester and that of the vSwitch which it meets.
+    """
+    tester, dut = hosts
+    scenario = own[tester]
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
-    placement, here = placements[tester.host], facts.hosts[tester.host]
-    dut = next(h for h in placements if "dut" in tester.parts or h != tester.host)
+    placement, here = placements[tester], facts.hosts[tester]
     queues: int = vswitch.tx_queues(scenario, placements[dut])
     if scenario.deployment.tester_vnf_ports:  # in a VNF's place, as on one host
-        local = testbed.of_host(tester.host)
+        local = testbed.of_host(tester)
         wire, _ = _choose_wire(
             scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
         )
@@ -476,11 +519,11 @@ def _wire_of_tester(
         queues,
         scenario=scenario,
         placement=placement,
-        testbed=testbed.of_host(tester.host),
+        testbed=testbed.of_host(tester),
         facts=here,
     )
     if problem:
-        raise CapabilityError(problem, where=f"{scenario.id}, host {tester.host}")
+        raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
     return CABLE_WIRE, queues
 
 
@@ -520,14 +563,15 @@ def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan the generator alone, looped to itself; for calibration without a DUT."""
     host = ""
-    if scenario.deployment.apart:
+    if scenario.apart:
         raise CapabilityError(
             f"{scenario.deployment.name} has an endpoint on each of two hosts, and no tester",
             where=scenario.id,
             cure="it is for testcases/test_endpoints.py",
         )
     if testbed.hosts:
-        tester = next(s for s in share_out(scenario, testbed) if "tester" in s.parts)
+        shares = [s for s in share_out(scenario, testbed) if "tester" in s.parts]
+        tester = min(shares, key=lambda share: share.ends)  # of two, that of port 0
         host, testbed, facts = tester.host, testbed.of_host(tester.host), facts.hosts[tester.host]
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)

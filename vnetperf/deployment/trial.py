@@ -33,11 +33,13 @@ from vnetperf.model.trial import (
     EventTimes,
     HopCounters,
     LiveCounts,
+    PartResult,
     PortCounts,
     ThreadEvents,
     ThreadLoad,
     TrialResult,
     TrialSpec,
+    TrialWindow,
 )
 from vnetperf.traffic.base import TrafficGenerator, sleep_watching
 from vnetperf.vnfs.base import UserPlane
@@ -120,7 +122,7 @@ def check_way_through(deployment: LiveDeployment, result: TrialResult) -> None:
 def _path_error(
     deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
 ) -> DutError:
-    counts = f"frames that came back: {_counts_text(result)}"
+    counts = f"frames that came back: {counts_text(result)}"
     if deployment.vswitch.elsewhere:
         return _external_path_error(deployment, counts, result)
     after = deployment.counters()
@@ -497,23 +499,74 @@ def run_trial(
         if on_live is not None and (counts := deployment.generator.live()) is not None:
             on_live(counts)
 
-    try:
-        result = _send_and_count(deployment, spec, watch_all, happening)
-        if spec.event is None:
-            links.look(now=True)
-            check_way_through(deployment, result)
-            result = result.model_copy(update={"links_down": tuple(links.down)})
-    except TrialTimeoutError as error:
-        result = TrialResult(directions=(), failed="timeout", failure=str(error))
-    except GeneratorError as error:
-        result = TrialResult(directions=(), failed="generator", failure=str(error))
-    except (DutError, HostError) as error:
-        result = TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
-    log.info("trial ends: %s", result.failure or _counts_text(result))
+    def send() -> TrialResult:
+        found = _send_and_count(deployment, spec, watch_all, happening)
+        if spec.event is not None:
+            return found
+        links.look(now=True)
+        check_way_through(deployment, found)
+        return found.model_copy(update={"links_down": tuple(links.down)})
+
+    result = _with_failures(deployment, send)
+    log.info("trial ends: %s", result.failure or counts_text(result))
     return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
 
-def _counts_text(result: TrialResult) -> str:
+def _with_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
+    """A trial's result, without numbers where a part of it has failed."""
+    try:
+        return send()
+    except TrialTimeoutError as error:
+        return TrialResult(directions=(), failed="timeout", failure=str(error))
+    except GeneratorError as error:
+        return TrialResult(directions=(), failed="generator", failure=str(error))
+    except (DutError, HostError) as error:
+        return TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
+
+
+def run_part(
+    deployment: LiveDeployment,
+    spec: TrialSpec,
+    window: TrialWindow,
+    watch: Callable[[], None],
+    *,
+    receives: Callable[[], None],
+    on_live: Callable[[LiveCounts], None] | None = None,
+) -> PartResult:
+    """Send and count at the tester's port here, between `learn` and the end of a `DutWatch`."""
+    generator, links = deployment.generator, LinkWatch(deployment.generator)
+    found = PartResult(result=TrialResult(directions=()))
+
+    def watch_all() -> None:
+        watch()
+        links.look()
+        deployment.check_alive()
+        generator.check_alive()
+        if on_live is not None and (counts := generator.live()) is not None:
+            on_live(counts)
+
+    def send() -> TrialResult:
+        nonlocal found
+        generator.check_alive()
+        before = {port.port: port for port in generator.port_counters()}
+        found = generator.run_part(spec, window, watch_all, receives)
+        links.look(now=True)
+        own = deployment.plan.own_ends
+        counted = _tester_counted(found.result, before, generator.port_counters())
+        update = {
+            "refusal_is_loss": deployment.plan.refusal_is_loss,
+            "tester": tuple(port for port in counted if port.port in own),
+            "links_down": tuple(links.down),
+        }
+        return found.result.model_copy(update=update)
+
+    result = _with_failures(deployment, send)
+    log.info("trial ends here: %s", result.failure or counts_text(result))
+    return found.model_copy(update={"result": result})
+
+
+def counts_text(result: TrialResult) -> str:
+    """What came of each direction, in words."""
     return ", ".join(
         f"direction {d.direction}: {d.received} of {d.intended}"
         + (f", and {d.altered} of another length or payload" if d.altered else "")

@@ -72,7 +72,7 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
         "variant": ",".join(filter(None, (scenario.variant, ENDPOINTS_VARIANT))),
         "wire": WIRE if scenario.wire == "auto" else scenario.wire,
     }
-    if scenario.deployment.pods:
+    if scenario.deployment.pods or scenario.deployment.apart:
         changes["sockets"] = True
     if settings.endpoint_server == "vnf" and settings.vnf_mode == "auto":
         changes |= {"vnf_mode": "route", "addressing": "port"}
