@@ -12,6 +12,7 @@ from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
+from vnetperf.deployment.endpoints import processors_apart
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import cpu
 from vnetperf.model.deployment import PhyPort
@@ -434,12 +435,22 @@ def test_endpoints_on_two_hosts_need_nothing_of_the_generator(
 
 
 @pytest.mark.parametrize("name", ["p2c2p_dpdk", "p2c2p_testpmd"])
-def test_endpoints_need_a_processor_that_no_poller_has(name: str) -> None:
-    with pytest.raises(CapabilityError, match="no poller has, and pollers have all 2") as refused:
-        plan_of(name, 2, sockets=True)
+def test_endpoints_have_a_processor_that_no_poller_has(name: str) -> None:
+    plan = by_host(plan_of(name, 2, sockets=True))
+    for number, host in enumerate(("east", "west")):  # both pollers take turns on the first
+        placed = plan[host].placement
+        assert set(placed.cores.values()) == {(0,)}
+        assert all(placed.takes_turns(role) for role in placed.cores)
+        assert "endpoints have the last processor for themselves" in placed.reason
+        assert processors_apart(plan[host], facts(2), number) == (1,)
+    assert "endpoints have" not in plan_of(name, 3, sockets=True).placement.reason
+    assert "endpoints have" not in plan_of("p2c2p_bridge", 1, sockets=True).placement.reason
+    with pytest.raises(CapabilityError, match="and there is one alone") as refused:
+        plan_of(name, 1, sockets=True)
     assert "a vSwitch in the kernel" in refused.value.cure
-    assert plan_of(name, 3, sockets=True).hosts
-    assert plan_of("p2c2p_bridge", 1, sockets=True).hosts
     narrow = with_cores(east={"allowed": (0,)}, west={"allowed": (1, 2)})
-    with pytest.raises(CapabilityError, match="pollers have all 1"):
+    with pytest.raises(CapabilityError, match="and there is one alone"):
         plan_of(name, testbed=narrow, sockets=True)
+    narrow = with_cores(east={"allowed": (0, 1)}, west={"allowed": (2, 3)})
+    own = by_host(plan_of(name, testbed=narrow, sockets=True))
+    assert [processors_apart(own[host], facts(4), 0) for host in own] == [(0,), (2,)]  # the system's

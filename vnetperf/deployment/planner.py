@@ -14,7 +14,7 @@ from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts, NicFacts, Testbed
+from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed
 from vnetperf.vnfs.base import UserPlane, Vnf
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
@@ -308,18 +308,7 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         _require_root(facts.hosts[share.host])
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
-    placements = _place_hosts(shares, own, testbed, facts)
-    for host, placed in placements.items():
-        allowed = allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])
-        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
-        if not {cpu.cpu for cpu in allowed} - polled:
-            raise CapabilityError(
-                "endpoints need a processor that no poller has, and pollers have all "
-                f"{len(allowed)}",
-                where=f"{scenario.id}, host {host}",
-                cure="allow more processors under [cores] (allowed), use a machine that has more, "
-                "or choose a vSwitch in the kernel",
-            )
+    placements = _place_beside_ends(shares, own, testbed, facts)
     more = {
         share.host: {
             "scenario": own[share.host],
@@ -338,6 +327,54 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         hosts=tuple(plans),
     )
+
+
+def _place_beside_ends(
+    shares: tuple[HostShare, ...],
+    own: dict[str, Scenario],
+    testbed: Testbed,
+    facts: MachineFacts,
+) -> dict[str, Placement]:
+    """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
+
+    Where pollers would have them all, they take turns on all but the last.
+    """
+    placements = _place_hosts(shares, own, testbed, facts)
+    allowed = {
+        host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
+        for host in placements
+    }
+
+    def polled(host: str) -> bool:
+        cores = placements[host].cores.values()
+        return not {*allowed[host]} - {cpu for cpus in cores for cpu in cpus}
+
+    if not any(map(polled, placements)):
+        return placements
+    for host, cpus in allowed.items():
+        if len(cpus) < 2:
+            raise CapabilityError(
+                "endpoints need a processor that no poller has, and there is one alone",
+                where=f"{own[host].id}, host {host}",
+                cure="allow more processors under [cores] (allowed), use a machine that has more, "
+                "or choose a vSwitch in the kernel",
+            )
+
+    def without_last(cores: CoresConfig, host: str) -> CoresConfig:
+        return cores.model_copy(update={"allowed": tuple(allowed[host][:-1])})
+
+    hosts = {
+        name: host.model_copy(update={"cores": host.cores and without_last(host.cores, name)})
+        for name, host in testbed.hosts.items()
+        if name in allowed
+    }
+    update = {"cores": without_last(testbed.cores, shares[0].host), "hosts": hosts}
+    placements = _place_hosts(shares, own, testbed.model_copy(update=update), facts)
+    reason = "endpoints have the last processor for themselves"
+    return {
+        host: placed.model_copy(update={"reason": f"{placed.reason}; {reason}"})
+        for host, placed in placements.items()
+    }
 
 
 def _host_plans(

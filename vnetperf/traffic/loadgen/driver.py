@@ -175,6 +175,8 @@ ORDINARY_MIB = 512
 def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEnd]) -> EngineConfig:
     """Configuration of the engine."""
     placement, scenario = plan.placement, plan.scenario
+    # Two that poll leave a small machine no processor for what calls them.
+    sleeps = placement.takes_turns("tester") or (placement.shared and bool(plan.ends))
     rx_queues = tuple(port.rx_queues for port in ports)
     tx_queues = tuple(port.tx_queues for port in ports)
     # memif and kernel interfaces lose nothing by ordinary memory.
@@ -199,7 +201,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         tx_descriptors=RING,
         mtu=scenario.mtu if scenario.mtu != STANDARD_MTU else None,
         room=dpdk.mbuf_room(scenario.mtu),
-        sleep_us=plan.testbed.tester_sleep_us if placement.takes_turns("tester") else 0,
+        sleep_us=plan.testbed.tester_sleep_us if sleeps else 0,
     )
 
 
