@@ -453,4 +453,37 @@ def test_endpoints_have_a_processor_that_no_poller_has(name: str) -> None:
         plan_of(name, testbed=narrow, sockets=True)
     narrow = with_cores(east={"allowed": (0, 1)}, west={"allowed": (2, 3)})
     own = by_host(plan_of(name, testbed=narrow, sockets=True))
-    assert [processors_apart(own[host], facts(4), 0) for host in own] == [(0,), (2,)]  # the system's
+    # Those are the system's.
+    assert [processors_apart(own[host], facts(4), 0) for host in own] == [(0,), (2,)]
+
+
+IN_GUESTS = {"vnf": "vloop:vm", "vnf_mode": "route"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"), [("v2c2v_dpdk", 8), ("v2c2v_dpdk", 2), ("v2c2v_ovs", 8)]
+)
+def test_endpoints_in_the_places_of_vms_are_in_guests(
+    name: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry.load_vnf("vloop:vm"), "missing", lambda *_: "")
+    plan = by_host(plan_of(name, cores, sockets=True, **IN_GUESTS))
+    for number, host in enumerate(("east", "west")):
+        placed, role = plan[host].placement, f"vnf{number}"
+        assert {n: str(port) for n, port in plan[host].guest_ends.items()} == {number: f"{role}.0"}
+        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+        assert placed.unpinned[role]
+        assert not polled & {*placed.unpinned[role]}
+        assert f"guest {role}" in plan[host].commands
+        assert [m.users[role] for m in plan[host].memory if role in m.users] == [512]
+    tester = plan_of(name, cores, **IN_GUESTS)
+    assert not any(part.guest_ends for part in tester.hosts)  # a tester takes their place
+    assert not any(p.guest_ends for p in plan_of("p2c2p_bridge", sockets=True, **IN_GUESTS).hosts)
+
+
+def test_endpoints_that_fit_no_guest_are_refused() -> None:
+    with pytest.raises(CapabilityError, match="a namespace, which takes an interface") as refused:
+        plan_of("v2c2v_dpdk", sockets=True)
+    assert "--vnf vloop:vm has them in guests" in refused.value.cure
+    with pytest.raises(CapabilityError, match="in a guest, which takes"):
+        plan_of("v2c2v_dpdk", sockets=True, guest="rtl8139", **IN_GUESTS)

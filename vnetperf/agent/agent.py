@@ -586,14 +586,7 @@ class Agent:
                 cure="run as root, or on a testbed of one host",
             )
         self.call_close_end()
-        deployment = self._deployed("open_end")
-        here = EndHere(
-            deployment.machine,
-            deployment.plan,
-            deployment.ends[number],
-            number,
-            EndAddresses(*at),
-        )
+        here = EndHere(self._deployed("open_end"), number, EndAddresses(*at))
         self._end = here
         end = here.endpoint
         return {"what": end.what, "netdev": end.netdev, "processors": end.place.processors}

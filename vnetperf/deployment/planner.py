@@ -12,6 +12,7 @@ from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import HostShare, share_ends, share_out
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
 from vnetperf.deployment.pods import switch_class
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed
@@ -204,7 +205,8 @@ def _with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
         commands |= vswitch.launch_lines(plan, facts)
-        for number in scenario.deployment.vnf_numbers:
+        guests = (port.vnf for port in plan.guest_ends.values())
+        for number in (*scenario.deployment.vnf_numbers, *guests):
             commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
 
@@ -293,14 +295,7 @@ def _clock_bound_s(
 
 def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
-    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
-    if scenario.deployment.tester_vnf_ports and not set(offered) & set(MOVABLE_WIRES):
-        raise CapabilityError(
-            f"{scenario.vswitch} offers {' and '.join(offered) or 'nothing'} to VNFs, and an "
-            "endpoint here is a namespace, which takes an interface of the kernel",
-            where=scenario.id,
-            cure=f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires",
-        )
+    _require_places_of_ends(scenario)
     shares = share_ends(scenario, testbed)
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
     own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
@@ -309,6 +304,18 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
     placements = _place_beside_ends(shares, own, testbed, facts)
+    if scenario.ends_in_guests:
+        for share in shares:
+            here, placed = facts.hosts[share.host], placements[share.host]
+            if problem := registry.load_vnf(scenario.vnf).missing(here, own[share.host]):
+                raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
+            free = _unpolled(placed, testbed.of_host(share.host), here)
+            roles = {
+                f"vnf{end.vnf}": free
+                for end in (share.deployment.ends[number] for number in share.ends)
+                if isinstance(end, VnfPort)
+            }
+            placements[share.host] = placed.model_copy(update={"unpinned": roles})
     more = {
         share.host: {
             "scenario": own[share.host],
@@ -329,6 +336,34 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
     )
 
 
+def _require_places_of_ends(scenario: Scenario) -> None:
+    """Refuse endpoints in VMs' places where the vSwitch offers them nothing to plug into."""
+    if not scenario.deployment.tester_vnf_ports:
+        return
+    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
+    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+    accepts: tuple[str, ...] = MOVABLE_WIRES
+    what = "a namespace, which takes an interface of the kernel"
+    cure = f"--vnf vloop:vm has them in guests; -k p2c2p_{scenario.vswitch} at its wires"
+    if scenario.ends_in_guests:
+        accepts = vnf.accepts(scenario)
+        what = f"in a guest, which takes {' or '.join(accepts)}"
+        cure = f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires"
+    if not set(offered) & set(accepts):
+        raise CapabilityError(
+            f"{scenario.vswitch} offers {' and '.join(offered) or 'nothing'} to VNFs, and an "
+            f"endpoint here is {what}",
+            where=scenario.id,
+            cure=cure,
+        )
+
+
+def _unpolled(placed: Placement, testbed: Testbed, facts: MachineFacts) -> tuple[int, ...]:
+    """Processors that no poller has."""
+    polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+    return tuple(c.cpu for c in allowed_cpus(testbed.cores, facts) if c.cpu not in polled)
+
+
 def _place_beside_ends(
     shares: tuple[HostShare, ...],
     own: dict[str, Scenario],
@@ -345,11 +380,10 @@ def _place_beside_ends(
         for host in placements
     }
 
-    def polled(host: str) -> bool:
-        cores = placements[host].cores.values()
-        return not {*allowed[host]} - {cpu for cpus in cores for cpu in cpus}
-
-    if not any(map(polled, placements)):
+    if all(
+        _unpolled(placed, testbed.of_host(host), facts.hosts[host])
+        for host, placed in placements.items()
+    ):
         return placements
     for host, cpus in allowed.items():
         if len(cpus) < 2:
@@ -755,7 +789,7 @@ def _memory(
     needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
-    for number in graph.vnf_numbers:
+    for number in (*graph.vnf_numbers, *(port.vnf for port in plan.guest_ends.values())):
         role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
         if (memory := vnf.memory(scenario, kind)).mib:
             vnf_size = memory.page_kb or size

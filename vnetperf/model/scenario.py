@@ -226,6 +226,11 @@ class Scenario(Frozen):
         return self.sockets and self.deployment.apart
 
     @property
+    def ends_in_guests(self) -> bool:
+        """True where endpoints on two hosts are in guests, in the places of VMs."""
+        return self.apart and bool(self.deployment.tester_vnf_ports) and self.vnf.endswith(":vm")
+
+    @property
     def vnf_addresses(self) -> bool:
         """True when VNFs write the address of whoever takes a frame in next."""
         return self.vnf_mode in ADDRESSING_MODES
@@ -620,6 +625,14 @@ class Plan(Frozen):
     def has_tester(self) -> bool:
         """Whether the tester is on this host."""
         return "tester" in self.parts
+
+    @property
+    def guest_ends(self) -> dict[int, VnfPort]:
+        """Endpoints on this host that are in a guest of their own: number -> where it plugs in."""
+        if self.has_tester or not self.scenario.vnf.endswith(":vm"):
+            return {}
+        ends = {number: self.scenario.deployment.ends[number] for number in self.ends}
+        return {number: end for number, end in ends.items() if isinstance(end, VnfPort)}
 
     @property
     def sends_frames(self) -> bool:
