@@ -30,15 +30,19 @@ from vnetperf.model.trial import (
     EventSpec,
     EventTimes,
     HopCounters,
+    Latency,
+    PartResult,
+    PortCounts,
     ThreadLoad,
     TrialResult,
     TrialSpec,
+    TrialWindow,
 )
 from vnetperf.runner.scenarios import make_scenario
 
 SPEC = TrialSpec(frame_size=64, load_fps=1000, duration_s=0.1, learning_frames=8)
 #: Phases whose calls are made to all hosts at the same time.
-TOGETHER = ("bring_up", "facts", "begin_watch", "end_watch", "inventory")
+TOGETHER = ("bring_up", "facts", "begin_watch", "end_watch", "inventory", "learn", "run_part")
 
 
 class FakeHost:
@@ -47,6 +51,9 @@ class FakeHost:
     calls: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[dict[tuple[str, str], Any]] = {}
     events: ClassVar[list[str | None]] = []
+    windows: ClassVar[list[tuple[str, TrialWindow]]] = []
+    #: Host -> time until it receives, seconds, at its first trials.
+    late_s: ClassVar[dict[str, list[float]]] = {}
 
     def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
         self.testbed, self.read_only = testbed, read_only
@@ -55,6 +62,7 @@ class FakeHost:
         self.restored: list[Any] = []
         self.troubles = ("a link",) if self.name == "west" else ()
         self.deployed = self.gone = False
+        self.on_event: Callable[[dict[str, Any]], None] = lambda event: None
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         del length_s
@@ -126,6 +134,26 @@ class FakeHost:
         times = EventTimes(what=spec.event.what, began_s=at, ended_s=at + 0.05)
         return cast("TrialResult", answer.model_copy(update={"event": times}))
 
+    def run_part(
+        self, spec: TrialSpec, window: TrialWindow, on_event: Callable[[dict[str, Any]], None]
+    ) -> PartResult:
+        self.calls.append((self.name, "run_part"))
+        self.windows.append((self.name, window))
+        own, late_s = int(self.name == "west"), self.late_s.get(self.name, [])
+        time.sleep(late_s.pop(0) if late_s else 0.0)
+        on_event({"event": "receives"})
+        frames = round(spec.load_fps * spec.duration_s)
+        counts = {"elapsed_s": 0.01, "sent": frames, "refused": 0, "received": frames}
+        on_event({"event": "live", "counts": counts})
+        answer = self.answers.get((self.name, "run_part"))
+        if answer is not None:
+            return cast("PartResult", answer)
+        return PartResult(
+            result=half(own, frames),
+            sent_s=spec.duration_s,
+            open_s=spec.duration_s + spec.drain_s + window.lead_s,
+        )
+
     def teardown(self) -> list[str]:
         if self.deployed:
             self.calls.append((self.name, "teardown"))
@@ -149,16 +177,45 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     monkeypatch.setattr(FakeHost, "calls", [])
     monkeypatch.setattr(FakeHost, "answers", {})
     monkeypatch.setattr(FakeHost, "events", [])
+    monkeypatch.setattr(FakeHost, "late_s", {})
+    monkeypatch.setattr(FakeHost, "windows", [])
     made = connect(config.load({"testbed": "two-hosts"}).testbed)
     assert isinstance(made, HostsClient)
     return made
 
 
-def plan(hosts: HostsClient, name: str = "v2p2v_bridge") -> Plan:
+def half(own: int, frames: int, ns: float = 1000.0) -> TrialResult:
+    """What the host of a port counts: it sends frames of one direction, and gets the other's."""
+    latency = Latency(count=frames, min_ns=ns, mean_ns=ns, max_ns=ns)
+
+    def direction(number: int) -> DirectionCounts:
+        sends = number == own
+        return DirectionCounts(
+            direction=number,
+            **{"intended": frames * sends, "sent": frames * sends, "refused": 0, "unsent": 0},
+            received=frames * (not sends),
+            tx_seconds=0.1 * sends,
+            latency=None if sends else latency,
+        )
+
+    port = PortCounts(port=own, missed=0, no_buffers=0, errors=0)
+    return TrialResult(
+        directions=(direction(0), direction(1)),
+        **{"foreign": {"0": own, "1": 1 - own}, "tester": (port,), "corrupted": 0},
+    )
+
+
+def plan(
+    hosts: HostsClient, name: str = "v2p2v_bridge", *, sockets: bool = False, one_boot: bool = True
+) -> Plan:
     loaded = config.load({"testbed": "two-hosts", "preset": "smoke"})
     found = hosts.inventory()
+    boots = {
+        h: f.model_copy(update={"boot": "1" if one_boot else h}) for h, f in found.hosts.items()
+    }
     FakeHost.calls.clear()
-    return make_plan(make_scenario(name, loaded), loaded.testbed, found)
+    scenario = make_scenario(name, loaded).model_copy(update={"sockets": sockets})
+    return make_plan(scenario, loaded.testbed, found.model_copy(update={"hosts": boots}))
 
 
 def called() -> list[tuple[str, str]]:
@@ -276,6 +333,81 @@ def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> 
     ]
 
 
+def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: HostsClient) -> None:
+    deployed = hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    assert deployed.path_check["received"] == [30, 30]
+    assert "port 0 on east, port 1 on west" in deployed.facts["tester"]
+    FakeHost.calls.clear()
+    live: list[dict[str, Any]] = []
+    for client in hosts.clients.values():
+        client.on_event = live.append
+    result = hosts.run_trial(SPEC)
+    assert called() == [
+        *(("east", "learn"), ("west", "learn"), ("east", "begin_watch"), ("west", "begin_watch")),
+        *(("east", "run_part"), ("west", "run_part"), ("east", "end_watch"), ("west", "end_watch")),
+    ]
+    for direction in result.directions:
+        assert (direction.intended, direction.sent, direction.received) == (100, 100, 100)
+        assert direction.tx_seconds == 0.1
+        assert direction.latency is not None
+    assert result.worst_loss_ratio() == 0.0
+    assert result.foreign == {"0": 1, "1": 1}
+    assert [port.port for port in result.tester] == [0, 1]
+    assert {one["counts"]["sent"] for one in live} <= {200}
+    numbers = [window.number for _, window in FakeHost.windows]
+    assert numbers == [1, 1, 2, 2]  # the path check's, and the trial's
+
+
+def test_what_one_host_sent_before_the_other_received_is_no_loss(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    FakeHost.late_s["west"] = [0.3]
+    FakeHost.calls.clear()
+    result = hosts.run_trial(SPEC)
+    assert not result.failed
+    tries = [window.lead_s for host, window in FakeHost.windows if host == "west"]
+    assert tries[-2:] == [0.2, 0.4]  # repeated with more time, which stays
+    assert called().count(("west", "end_watch")) == 2
+    hosts.run_trial(SPEC)
+    assert FakeHost.windows[-1][1].lead_s == 0.4
+
+
+def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    FakeHost.answers["west", "run_part"] = PartResult(result=half(1, 100), sent_s=0.1, open_s=0.1)
+    result = hosts.run_trial(SPEC)
+    assert result.failed == "generator"
+    assert "host west ended" in result.failure
+    assert "before frames of east were due, repeatedly" in result.failure
+
+
+@pytest.mark.parametrize("side", ["east", "west"])
+def test_a_part_of_the_tester_that_fails_is_named(hosts: HostsClient, side: str) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    failed = TrialResult(directions=(), failed="generator", failure="the engine has ended")
+    FakeHost.answers[side, "run_part"] = PartResult(result=failed)
+    result = hosts.run_trial(SPEC)
+    assert (result.failed, result.failure) == ("generator", f"host {side}: the engine has ended")
+
+
+def test_between_two_clocks_no_latency_is_measured(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False))
+    result = hosts.run_trial(SPEC)
+    assert [d.latency for d in result.directions] == [None, None]
+    assert [d.received for d in result.directions] == [100, 100]
+    assert "by the clock of its own machine" in result.uncollected["latency"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"bin_s": 0.01}, {"event": EventSpec(what="vswitch on west", at_s=1.0)}]
+)
+def test_what_needs_one_beginning_is_refused_of_a_tester_on_two_hosts(
+    hosts: HostsClient, more: dict[str, Any]
+) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    with pytest.raises(CapabilityError, match="count frames over time"):
+        hosts.run_trial(SPEC.model_copy(update=more))
+
+
 def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
@@ -360,7 +492,7 @@ def ends(hosts: HostsClient, monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     ))  # fmt: skip
     monkeypatch.setattr(transfers, "listening_ports", lambda place, *, udp: ports)
     monkeypatch.setattr("vnetperf.agent.hosts.LOOK_AGAIN_S", 0.0)
-    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    hosts.deploy(plan(hosts, "p2c2p_bridge", sockets=True))
     FakeHost.calls.clear()
     ports: set[int] = set()
 

@@ -24,6 +24,7 @@ def warnings(
     facts: dict[str, Any] | None = None,
     *,
     environment: EnvironmentRecord | None = None,
+    sockets: bool = False,
     **settings: Any,
 ) -> str:
     loaded = configuration(**settings)
@@ -34,7 +35,7 @@ def warnings(
         settings={},
         fingerprint="",
     )
-    scenario = make_scenario(scenario_id, loaded)
+    scenario = make_scenario(scenario_id, loaded).model_copy(update={"sockets": sockets})
     record = ScenarioRecord(
         scenario=scenario, facts=ScenarioFacts(scenario=scenario.id, facts=facts or {})
     )
@@ -46,9 +47,15 @@ def test_nothing_is_said_of_a_scenario_without_conditions() -> None:
     assert "pvp_dpdk" not in warnings("pvp_dpdk")
 
 
-@pytest.mark.parametrize(("name", "warned"), [("v2v_bridge", True), ("v2c2v_bridge", False)])
-def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, warned: bool) -> None:
-    assert ("the tester is in a VNF's place" in warnings(name)) is warned
+@pytest.mark.parametrize(("name", "sockets"), [("v2v_bridge", False), ("v2c2v_bridge", True)])
+def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, sockets: bool) -> None:
+    text = warnings(name, sockets=sockets)
+    assert ("the tester is in a VNF's place" in text) is not sockets
+
+
+def test_a_tester_on_two_hosts_stands_beside_the_numbers() -> None:
+    told = "the tester has port 0 on east, port 1 on west: ..."
+    assert f"p2c2p_bridge: {told}" in warnings("p2c2p_bridge", {"tester": told})
 
 
 @pytest.mark.parametrize(

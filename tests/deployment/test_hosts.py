@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +12,7 @@ from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
+from vnetperf.deployment.endpoints import processors_apart
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import cpu
 from vnetperf.model.deployment import PhyPort
@@ -36,9 +38,16 @@ def machine(cores: int = 8) -> MachineFacts:
     return one.model_copy(update={"hosts": dict.fromkeys(THREE, one)})
 
 
-def plan_of(name: str, cores: int = 8, testbed: Testbed | None = None, **settings: str) -> Plan:
+def plan_of(
+    name: str,
+    cores: int = 8,
+    testbed: Testbed | None = None,
+    *,
+    sockets: bool = False,
+    **settings: str,
+) -> Plan:
     configuration = loaded(**settings)
-    scenario = make_scenario(name, configuration)
+    scenario = make_scenario(name, configuration).model_copy(update={"sockets": sockets})
     return make_plan(scenario, testbed or configuration.testbed, machine(cores))
 
 
@@ -90,6 +99,80 @@ def test_a_chain_over_two_vswitches_ends_at_the_tester_beside_the_first() -> Non
     assert plan.host_of["phy1"] == plan.host_of["vnf0.0"] == "east"
     assert [str(end) for end in east.for_tester.scenario.deployment.ends] == ["phy0", "phy3"]
     assert "vnf1" in by_host(plan_of("pvp2pvp_dpdk"))["west"].placement.cores
+
+
+@pytest.mark.parametrize(
+    ("name", "ports"),
+    [("p2c2p_bridge", "ew"), ("v2c2v_dpdk", "ew"), ("p2v_bridge", "ew"), ("v2p_bridge", "we")],
+)
+def test_a_deployment_between_two_hosts_has_a_port_of_the_tester_on_each(
+    name: str, ports: str
+) -> None:
+    plan = plan_of(name)
+    assert [part.host[0] for part in plan.testers] == [*ports]
+    assert [part.ends for part in plan.testers] == [(0,), (1,)]
+    for part in plan.testers:  # each needs the streams of both
+        assert part.for_tester.scenario.deployment == plan.scenario.deployment
+        assert "tester" in part.placement.cores
+
+
+def in_a_row(**roles: str) -> Testbed:
+    return of_three(("east:a", "west:a"), ("west:b", "north:b"), **roles)
+
+
+@pytest.mark.parametrize("name", ["phy2phy_bridge", "pvp_dpdk", "pvvp_bridge"])
+def test_two_hosts_with_the_role_have_one_port_of_the_tester_each(name: str) -> None:
+    plan = by_host(plan_of(name, testbed=in_a_row(east="tester", north="tester")))
+    assert {host: part.parts for host, part in plan.items()} == {
+        **{"east": ("tester",), "north": ("tester",), "west": ("dut",)},
+    }
+    assert (plan["east"].own_ends, plan["north"].own_ends) == ((0,), (1,))
+    assert [(use.port, use.side) for use in plan["north"].cables] == [(1, "tester")]
+    loop = make_loop_plan(
+        plan_of(name).scenario, in_a_row(east="tester", north="tester"), machine()
+    )
+    assert loop.host == "east"  # calibrated with both ports of its own
+    assert loop.own_ends == (0, 1)
+
+
+def test_a_chain_begins_at_one_tester_and_ends_at_the_other() -> None:
+    roles = in_a_row(east="tester", north="tester")
+    plan = by_host(plan_of("pvp2pvp_bridge", testbed=roles))
+    assert {host: part.parts for host, part in plan.items()} == {
+        **{"east": ("tester", "dut"), "north": ("tester",), "west": ("dut",)},
+    }
+
+
+@pytest.mark.parametrize(("boots", "bound_s"), [("aa", 0.0), ("ab", None), (("", ""), None)])
+def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: float | None) -> None:
+    found = machine()
+    hosts = {
+        name: facts.model_copy(update={"boot": boot})
+        for (name, facts), boot in zip(
+            [(n, found.hosts[n]) for n in ("east", "west")], boots, strict=True
+        )
+    }
+    configuration = loaded()
+    scenario = make_scenario("p2c2p_bridge", configuration)
+    plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
+    assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {bound_s}
+    assert ("latency is not measured" in plan.tester_text) == (bound_s is None)
+    assert plan.tester_text.startswith("the tester has port 0 on east, port 1 on west")
+    assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"generator": "trex"}, "both its ports in one process"),
+        ({"set": ("rx_queues=2",)}, "queues of a port are not told apart"),
+    ],
+)
+def test_a_tester_that_cannot_be_on_two_hosts_is_refused(
+    settings: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CapabilityError, match=says):
+        plan_of("p2c2p_dpdk", **settings)
 
 
 def test_with_a_third_host_the_tester_is_there() -> None:
@@ -295,8 +378,6 @@ def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:
     ("name", "settings", "says"),
     [
         ("v2v_bridge", {}, "with nothing that another host could have"),
-        ("p2v_bridge", {}, "two clocks"),
-        ("v2p_bridge", {}, "two clocks"),
         ("v2p2v_sriov", {}, "sriov cannot plug it in"),
         ("v2p2v_vpp", {"forwarding": "l3"}, "forwarded by port"),
         ("v2p2v_macvtap", {"vnf_mode": "io"}, "choose --vnf-mode mac"),
@@ -347,19 +428,62 @@ def test_endpoints_on_two_hosts_need_nothing_of_the_generator(
     able = {"wires": ("memif",), "attachments": (), "headers": frozenset()}
     monkeypatch.setattr(generator, "capabilities", generator.capabilities.model_copy(update=able))
     monkeypatch.setattr(generator, "cannot_send", lambda *_: "it sends nothing")
-    plan = plan_of(name, generator="pktgen")
+    plan = plan_of(name, generator="pktgen", sockets=True)
     assert [part.parts for part in plan.hosts] == [("dut",), ("dut",)]
     with pytest.raises(CapabilityError):
         plan_of("v2p2v_bridge", generator="pktgen")
 
 
 @pytest.mark.parametrize("name", ["p2c2p_dpdk", "p2c2p_testpmd"])
-def test_endpoints_need_a_processor_that_no_poller_has(name: str) -> None:
-    with pytest.raises(CapabilityError, match="no poller has, and pollers have all 2") as refused:
-        plan_of(name, 2)
+def test_endpoints_have_a_processor_that_no_poller_has(name: str) -> None:
+    plan = by_host(plan_of(name, 2, sockets=True))
+    for number, host in enumerate(("east", "west")):  # both pollers take turns on the first
+        placed = plan[host].placement
+        assert set(placed.cores.values()) == {(0,)}
+        assert all(placed.takes_turns(role) for role in placed.cores)
+        assert "endpoints have the last processor for themselves" in placed.reason
+        assert processors_apart(plan[host], facts(2), number) == (1,)
+    assert "endpoints have" not in plan_of(name, 3, sockets=True).placement.reason
+    assert "endpoints have" not in plan_of("p2c2p_bridge", 1, sockets=True).placement.reason
+    with pytest.raises(CapabilityError, match="and there is one alone") as refused:
+        plan_of(name, 1, sockets=True)
     assert "a vSwitch in the kernel" in refused.value.cure
-    assert plan_of(name, 3).hosts
-    assert plan_of("p2c2p_bridge", 1).hosts
     narrow = with_cores(east={"allowed": (0,)}, west={"allowed": (1, 2)})
-    with pytest.raises(CapabilityError, match="pollers have all 1"):
-        plan_of(name, testbed=narrow)
+    with pytest.raises(CapabilityError, match="and there is one alone"):
+        plan_of(name, testbed=narrow, sockets=True)
+    narrow = with_cores(east={"allowed": (0, 1)}, west={"allowed": (2, 3)})
+    own = by_host(plan_of(name, testbed=narrow, sockets=True))
+    # Those are the system's.
+    assert [processors_apart(own[host], facts(4), 0) for host in own] == [(0,), (2,)]
+
+
+IN_GUESTS = {"vnf": "vloop:vm", "vnf_mode": "route"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"), [("v2c2v_dpdk", 8), ("v2c2v_dpdk", 2), ("v2c2v_ovs", 8)]
+)
+def test_endpoints_in_the_places_of_vms_are_in_guests(
+    name: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry.load_vnf("vloop:vm"), "missing", lambda *_: "")
+    plan = by_host(plan_of(name, cores, sockets=True, **IN_GUESTS))
+    for number, host in enumerate(("east", "west")):
+        placed, role = plan[host].placement, f"vnf{number}"
+        assert {n: str(port) for n, port in plan[host].guest_ends.items()} == {number: f"{role}.0"}
+        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+        assert placed.unpinned[role]
+        assert not polled & {*placed.unpinned[role]}
+        assert f"guest {role}" in plan[host].commands
+        assert [m.users[role] for m in plan[host].memory if role in m.users] == [512]
+    tester = plan_of(name, cores, **IN_GUESTS)
+    assert not any(part.guest_ends for part in tester.hosts)  # a tester takes their place
+    assert not any(p.guest_ends for p in plan_of("p2c2p_bridge", sockets=True, **IN_GUESTS).hosts)
+
+
+def test_endpoints_that_fit_no_guest_are_refused() -> None:
+    with pytest.raises(CapabilityError, match="a namespace, which takes an interface") as refused:
+        plan_of("v2c2v_dpdk", sockets=True)
+    assert "--vnf vloop:vm has them in guests" in refused.value.cure
+    with pytest.raises(CapabilityError, match="in a guest, which takes"):
+        plan_of("v2c2v_dpdk", sockets=True, guest="rtl8139", **IN_GUESTS)

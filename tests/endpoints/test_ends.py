@@ -79,7 +79,8 @@ def plan_over(name: str, testbed: str = "two-hosts", **settings: str) -> Plan:
     loaded = config.load({"testbed": testbed, "wire": "veth", **settings}, environment={})
     one = machine(8)
     both = one.model_copy(update={"hosts": {"east": one, "west": one}})
-    return make_plan(make_scenario(name, loaded), loaded.testbed, both)
+    scenario = make_scenario(name, loaded).model_copy(update={"sockets": True})
+    return make_plan(scenario, loaded.testbed, both)
 
 
 @pytest.mark.parametrize("name", ["p2c2p_bridge", "p2c2p_dpdk", "v2c2v_bridge", "v2c2v_macvtap"])
@@ -129,8 +130,9 @@ def test_where_endpoints_are_apart_there_is_no_tester(name: str) -> None:
     assert make_deployment(name).apart
     assert not make_deployment("v2p2v").apart
     loaded = config.load({"testbed": "two-hosts"}, environment={})
+    sockets = make_scenario(f"{name}_bridge", loaded).model_copy(update={"sockets": True})
     with pytest.raises(CapabilityError, match=r"testcases/test_endpoints\.py"):
-        make_loop_plan(make_scenario(f"{name}_bridge", loaded), loaded.testbed, machine())
+        make_loop_plan(sockets, loaded.testbed, machine())
 
 
 @pytest.mark.parametrize("vswitch", ["bridge", "macvtap"])  # the second steers by address

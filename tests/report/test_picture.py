@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.deployment.test_hosts import of_three, plan_of
+from tests.deployment.test_hosts import in_a_row, of_three, plan_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.testbed import Testbed
@@ -76,8 +76,10 @@ def test_what_the_log_does_not_have_is_not_drawn() -> None:
     assert picture(ScenarioFacts(scenario="pvp_dpdk", plan={"scenario": {"vswitch": "x"}})) is None
 
 
-def over_hosts(name: str, testbed: Testbed | None = None, **settings: str) -> Picture:
-    plan = plan_of(name, testbed=testbed, **settings)
+def over_hosts(
+    name: str, testbed: Testbed | None = None, *, sockets: bool = False, **settings: str
+) -> Picture:
+    plan = plan_of(name, testbed=testbed, sockets=sockets, **settings)
     told = {host: {"vswitch": {"version": f"{host} 1.0"}} for host in ("east", "west")}
     facts = ScenarioFacts(
         scenario=name,
@@ -127,18 +129,34 @@ def test_a_tester_apart_is_in_its_own_host() -> None:
 
 
 @pytest.mark.parametrize(("name", "own"), [("p2c2p_dpdk", "veth"), ("v2c2v_bridge", "in a VNF's")])
-def test_endpoints_on_two_hosts_are_above_each_other(name: str, own: str) -> None:
-    found = over_hosts(name)
+@pytest.mark.parametrize("sockets", [True, False])
+def test_ends_on_two_hosts_are_above_each_other(name: str, own: str, sockets: bool) -> None:
+    found = over_hosts(name, sockets=sockets)
     east, west = (in_host(found, host) for host in ("east", "west"))
-    assert ("endpoint 0", ()) in east
-    assert ("endpoint 1", ()) in west
+    ends = ["endpoint 0", "endpoint 1"]
+    if not sockets:
+        ends = ["tester: loadgen, port 0", "tester: loadgen, port 1"]
+        assert {"port 0", "port 1"} <= {pin.name for pin in found.pins}
+    assert ends[0] in [part for part, _ in east]
+    assert ends[1] in [part for part, _ in west]
     assert len(east) == len(west) == 2
     cables = [join.label for join in found.joins if join.css == "cable"]
     assert cables[2] == "veth c0 - c0"
     assert all(label.startswith(own) for label in cables[:2])
     assert sum(join.css == "forwards" for join in found.joins) == 2
     parts = sorted(found.parts, key=lambda box: -box.y)
-    assert [box.name for box in parts][::3] == ["endpoint 0", "endpoint 1"]
+    assert [box.name for box in parts][::3] == ends
+
+
+@pytest.mark.parametrize("name", ["phy2phy_bridge", "pvp_dpdk"])
+def test_a_tester_on_both_sides_of_the_dut_has_a_host_for_each_port(name: str) -> None:
+    roles = in_a_row(east="tester", north="tester")
+    found = over_hosts(name, roles)
+    assert [part for part, _ in in_host(found, "east")] == ["tester: loadgen, port 0"]
+    assert [part for part, _ in in_host(found, "north")] == ["tester: loadgen, port 1"]
+    cables = [join for join in found.joins if join.css == "cable"]
+    assert [join.label for join in cables] == ["veth a - a", "veth b - b"]
+    assert not [part for join in cables for part in crossed(found, join.path)]
 
 
 def crossed(found: Picture, path: str) -> list[str]:

@@ -25,6 +25,7 @@ PROFILE = TrafficProfile()
 GRAPH = make_deployment("phy2phy")
 STREAMS = make_streams(GRAPH, PROFILE)
 BURST = TrialSpec(frame_size=64, load_fps=1.0, duration_s=0.0, burst=10)
+PACED = TrialSpec(frame_size=64, load_fps=1e6, duration_s=1.0)
 PREPARED = PreparedStreams(parts_of(STREAMS, PROFILE, 64, {}))
 
 
@@ -90,7 +91,7 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
     for dut, assumed, hold_s in ((None, True, 0.001024), (2048, False, 0.002048)):
         rings = (trials.PortRings(4096, dut), trials.PortRings(4096, dut))
         prepared = replace(PREPARED, rings=rings)
-        gaps = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], paced=True)
+        gaps = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], PACED)
         assert gaps.send.hold_s == pytest.approx(hold_s)
         assert (gaps.send.assumed, gaps.poll.assumed) == (assumed, False)
         assert [one.assumed for one in gaps.of_direction(0) if one.kind == "send"] == [assumed]
@@ -98,7 +99,7 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
         verdict, why = judge(result, 0.001, [0.0])
         assert verdict is Verdict.TESTER_STALLED
         assert ("is taken to hold 1.02 ms" in why) is assumed
-    burst = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], paced=False)
+    burst = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], BURST)
     assert burst.send.over_s == 0  # it has no load to catch up with
     assert not any(one.kind == "send" for one in burst.queues)
 

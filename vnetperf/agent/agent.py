@@ -48,6 +48,7 @@ from vnetperf.deployment.trial import (
     end_watch,
     happen,
     learn,
+    run_part,
 )
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid
@@ -61,7 +62,7 @@ from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec
+from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec, TrialWindow
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ CALLS = frozenset(
         "happen",
         "end_watch",
         "run_trial",
+        "run_part",
         "captured",
         "users_transfer",
         "transfer",
@@ -544,6 +546,20 @@ class Agent:
         )
         return result.model_dump(mode="json")
 
+    def call_run_part(
+        self, spec: dict[str, Any], window: dict[str, Any], follow: bool = False
+    ) -> Any:
+        """Send and count at the port here of a tester that has the other on another host."""
+        found = run_part(
+            self._deployed("run_part"),
+            TrialSpec.model_validate(spec),
+            TrialWindow.model_validate(window),
+            self._watch,
+            receives=lambda: self._send({"event": "receives"}),
+            on_live=self._on_live if follow else None,
+        )
+        return found.model_dump(mode="json")
+
     def call_captured(self) -> dict[str, str]:
         """Hand over the frames that the last trial kept."""
         files = self._deployed("captured").generator.captured()
@@ -570,14 +586,7 @@ class Agent:
                 cure="run as root, or on a testbed of one host",
             )
         self.call_close_end()
-        deployment = self._deployed("open_end")
-        here = EndHere(
-            deployment.machine,
-            deployment.plan,
-            deployment.ends[number],
-            number,
-            EndAddresses(*at),
-        )
+        here = EndHere(self._deployed("open_end"), number, EndAddresses(*at))
         self._end = here
         end = here.endpoint
         return {"what": end.what, "netdev": end.netdev, "processors": end.place.processors}

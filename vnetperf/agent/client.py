@@ -24,7 +24,7 @@ from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
-from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
 
 _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
 #: What sudo may start without being able to start anything else: `vnetperf launcher`.
@@ -459,12 +459,26 @@ class AgentClient:
             if on_live is not None and event["event"] == "live":
                 on_live(event)
 
-        self.on_event = both
-        try:
+        with self._listening(both):
             answer = self.call("run_trial", length_s=length, follow=follow, **sent)
+        return TrialResult.model_validate(answer)
+
+    def run_part(self, spec: TrialSpec, window: TrialWindow, on_event: Event) -> PartResult:
+        """Send and count at the tester's port there; only `on_event` hears of it meanwhile."""
+        length = spec.duration_s + spec.drain_s + 2 * window.lead_s
+        sent = {"spec": spec.model_dump(mode="json"), "window": window.model_dump(mode="json")}
+        with self._listening(on_event):
+            answer = self.call("run_part", length_s=length, follow=self.follow, **sent)
+        return PartResult.model_validate(answer)
+
+    @contextlib.contextmanager
+    def _listening(self, on_event: Event) -> Iterator[None]:
+        """Have events handled otherwise for the time of a call."""
+        usual, self.on_event = self.on_event, on_event
+        try:
+            yield
         finally:
             self.on_event = usual
-        return TrialResult.model_validate(answer)
 
     def captured(self) -> dict[str, bytes]:
         """Frames that the last trial kept."""

@@ -21,7 +21,15 @@ from vnetperf.agent.client import AgentClient, Event
 from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import LEARNED_SHARE, check_event, event_place
+from vnetperf.deployment.trial import (
+    LEARNED_SHARE,
+    PATH_TIMEOUT_S,
+    SILENT_S,
+    check_event,
+    counts_text,
+    event_place,
+    send_until_whole,
+)
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.errors import (
     CapabilityError,
@@ -36,12 +44,17 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
     DatapathWork,
+    DirectionCounts,
     EventSpec,
     EventTimes,
+    LiveCounts,
+    PartResult,
     ThreadEvents,
     ThreadLoad,
+    TrialGaps,
     TrialResult,
     TrialSpec,
+    TrialWindow,
 )
 from vnetperf.results.environment import OTHER_HOSTS
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
@@ -53,6 +66,11 @@ Answer = TypeVar("Answer")
 BRING_UP_S = 120.0
 #: Longest time that what is reset at a host needs to come back, seconds.
 EVENT_S = 60.0
+#: Time for the second of two hosts to begin to receive before the first one sends, seconds; doubled
+#: where it was not enough, and how often.
+LEAD_S, WINDOW_TRIES = 0.2, 5
+#: Numbers of windows begin again after this one.
+LAST_WINDOW = 255
 
 
 def connect(
@@ -91,6 +109,8 @@ class HostsClient:
             for name in testbed.host_names
         }
         self._plan: Plan | None = None
+        #: Of the last trial of a tester on two hosts.
+        self._window = TrialWindow(number=0, lead_s=LEAD_S)
 
     @property
     def follow(self) -> bool:
@@ -223,7 +243,7 @@ class HostsClient:
             }
         )
         # Between endpoints nothing but they themselves can send.
-        path_check = {} if plan.scenario.deployment.apart else self._path_check(plan)
+        path_check = {} if plan.scenario.apart else self._path_check(plan)
         found = self._all(
             {
                 part.host: partial(self.clients[part.host].call, "facts", path_check=path_check)
@@ -257,9 +277,12 @@ class HostsClient:
 
     def _path_check(self, plan: Plan) -> dict[str, Any]:
         tester = plan.of_tester().host
-        others = [part.host for part in plan.hosts if part.host != tester]
+        apart = len(plan.testers) > 1
+        others = [part.host for part in plan.hosts if apart or part.host != tester]
         before = self._counters(others)
         try:
+            if apart:
+                return self._path_of_parts(plan, PATH_TIMEOUT_S)
             with _at(tester):
                 checked: dict[str, Any] = self.clients[tester].call("check_path", length_s=60)
                 return checked
@@ -290,6 +313,8 @@ class HostsClient:
             raise
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        if len(plan.testers) > 1:
+            return self._trial_of_parts(plan, spec)
         event_at = _event_at(plan, spec)
         tester = self.clients[plan.of_tester().host]
         watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
@@ -314,12 +339,124 @@ class HostsClient:
         if merged.event is not None and not merged.failed:
             event = self._with_way_through(plan, merged.event)
             merged = merged.model_copy(update={"event": event})
-        if not spec.profile:
-            return merged
-        no_stacks = "not measured: call stacks are not sampled over several hosts"
-        return merged.model_copy(
-            update={"uncollected": {**merged.uncollected, "profile": no_stacks}}
+        return merged if not spec.profile else _without_stacks(merged)
+
+    def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        """A trial of a tester whose ports are on two hosts: sent and received as one."""
+        if why := why_no_parts(spec):
+            raise CapabilityError(
+                f"a tester with its ports on two hosts does not {why}",
+                where=plan.scenario.id,
+                cure="measure it with both ports on one host",
+            )
+        result = self._parts_in_time(plan, spec)
+        silent = [str(d.direction) for d in result.directions if d.sent and not d.received]
+        if silent and not result.failed:  # as of a tester on one host: at a low load too?
+            try:
+                self._path_of_parts(plan, SILENT_S)
+            except DutError as error:
+                ways = " and ".join(silent)
+                failure = f"nothing came back in direction {ways}, nor at a low load: {error}"
+                return TrialResult(directions=(), failed="dut", failure=failure)
+        return result if not spec.profile else _without_stacks(result)
+
+    def _parts_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        """Run a trial of parts until each host received all the while that the other sent."""
+        for _ in range(WINDOW_TRIES):
+            result, late = self._parts(plan, spec)
+            if not late:
+                return result
+            log.warning("the trial is repeated: %s", late)
+            lead_s = 2 * self._window.lead_s
+            self._window = self._window.model_copy(update={"lead_s": lead_s})
+        return TrialResult(directions=(), failed="generator", failure=f"{late}, repeatedly")
+
+    def _parts(self, plan: Plan, spec: TrialSpec) -> tuple[TrialResult, str]:
+        """One try, and why it counts too little; "" when it does not."""
+        testers, every = [t.host for t in plan.testers], [part.host for part in plan.hosts]
+        sent = spec.model_copy(update={"profile": False})
+        asked = sent.model_dump(mode="json")
+        began = time.monotonic()
+        learned = self._all(
+            {h: partial(self.clients[h].call, "learn", length_s=30, spec=asked) for h in testers}
         )
+        if failed := [{**one} for one in learned.values() if one]:
+            return TrialResult(directions=(), **failed[0]), ""
+        time.sleep(spec.learning_wait_s * LEARNED_SHARE)
+        begun = self._all({host: partial(self.clients[host].call, "begin_watch") for host in every})
+        if why := [f"host {host}: {why}" for host, why in begun.items() if why]:
+            return TrialResult(directions=(), failed="dut", failure="; ".join(why)), ""
+        time.sleep(spec.learning_wait_s * (1 - LEARNED_SHARE))
+        parts, late = self._sent_by_parts(testers, sent)
+        ended = self._all({host: partial(self.clients[host].call, "end_watch") for host in every})
+        counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
+        first = counted[testers[0]]
+        merged = merge_parts(parts, plan.clock_bound_s)
+        if not merged.failed:
+            update = {"machine": first.machine, "collected_s": first.collected_s}
+            merged = merged.model_copy(update=update)
+        merged = merge_counts(merged, counted)
+        wall_s = round(time.monotonic() - began, 4)
+        return merged.model_copy(update={"wall_s": wall_s}), "" if merged.failed else late
+
+    def _sent_by_parts(
+        self, testers: Sequence[str], spec: TrialSpec
+    ) -> tuple[dict[str, PartResult], str]:
+        """Have both hosts of the tester send and receive; and which of them was late, if one was.
+
+        All times are of this process, which calls both and hears when each receives.
+        """
+        update = {"number": self._window.number % LAST_WINDOW + 1}
+        window = self._window = self._window.model_copy(update=update)
+        called: dict[str, float] = {}
+        receives: dict[str, float] = {}
+        counts: dict[str, dict[str, Any]] = {}
+
+        def send(host: str) -> PartResult:
+            usual = self.clients[host].on_event
+
+            def on_event(event: dict[str, Any]) -> None:
+                if event["event"] == "receives":
+                    receives[host] = time.monotonic()
+                elif event["event"] == "live":
+                    counts[host] = event["counts"]
+                    if host == testers[0] and len(counts) == len(testers):
+                        usual({"event": "live", "counts": _live_sum(counts)})
+                else:
+                    usual(event)
+
+            called[host] = time.monotonic()
+            return self.clients[host].run_part(spec, window, on_event)
+
+        found = self._all({host: partial(send, host) for host in testers})
+        if any(part.result.failed for part in found.values()):
+            return found, ""
+        for one, other in (testers, testers[::-1]):
+            if receives[one] > called[other] + window.lead_s:
+                late_s = receives[one] - called[other]
+                return found, f"host {one} began to receive {late_s:.2f} s after {other} was called"
+            last_s = receives[other] + found[other].sent_s + spec.drain_s
+            if (over_s := last_s - called[one] - found[one].open_s) > 0:
+                return found, f"host {one} ended {over_s:.2f} s before frames of {other} were due"
+        return found, ""
+
+    def _path_of_parts(self, plan: Plan, timeout_s: float) -> dict[str, Any]:
+        """Check that frames come through between the tester's ports on two hosts."""
+
+        def attempt(check: TrialSpec) -> TrialResult:
+            found = self._parts_in_time(plan, check.model_copy(update={"learning_frames": 8}))
+            if found.failed:
+                raise (DutError if found.failed == "dut" else GeneratorError)(found.failure)
+            return found
+
+        def lost(result: TrialResult) -> DutError:
+            return DutError(
+                f"the path check failed: frames that came through: {counts_text(result)}",
+                where=plan.scenario.id,
+                cure="the hop where frames stop shows which part does not forward; see its log",
+            )
+
+        return send_until_whole(plan.scenario, attempt, timeout_s, lost)
 
     def _sent(
         self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None
@@ -406,7 +543,10 @@ class HostsClient:
         """Frames that the last trial kept."""
         if self._plan is None:
             return {}
-        return self.clients[self._plan.of_tester().host].captured()
+        files: dict[str, bytes] = {}
+        for part in self._plan.testers:
+            files |= self.clients[part.host].captured()
+        return files
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         """Transfers between endpoints; nothing else is carried over several hosts."""
@@ -415,7 +555,7 @@ class HostsClient:
             specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
             try:
                 with self._cleaned_up():
-                    if plan.scenario.deployment.apart:
+                    if plan.scenario.apart:
                         found = self._transfer(plan, specs)
                         return [one.model_dump(mode="json") for one in found]
                     with _at(plan.of_tester().host):  # which has both ends
@@ -553,6 +693,8 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     first = main if main in duts else duts[0]
     found["vswitch"] = of_host[first]["vswitch"]
     found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
+    if len(plan.testers) > 1:
+        found["tester"] = plan.tester_text
     found["hosts"] = {
         part.host: {
             "parts": " and ".join(part.parts),
@@ -562,6 +704,23 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
         for part in plan.hosts
     }
     return found
+
+
+def why_no_parts(spec: TrialSpec) -> str:
+    """What of a trial a tester does not do whose ports are on two hosts; "" for nothing."""
+    if spec.event is not None or spec.bin_s:
+        return "count frames over time, since the two do not begin at the same moment"
+    return ""
+
+
+def _without_stacks(result: TrialResult) -> TrialResult:
+    why = "not measured: call stacks are not sampled over several hosts"
+    return result.model_copy(update={"uncollected": {**result.uncollected, "profile": why}})
+
+
+def _live_sum(counts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    summed = {key: sum(one[key] for one in counts.values()) for key in LiveCounts.model_fields}
+    return summed | {"elapsed_s": max(one["elapsed_s"] for one in counts.values())}
 
 
 #: Oldest knowledge of what became of an endpoint's programs, and of what has arrived, seconds: each
@@ -647,6 +806,90 @@ class _ProgramAt(EndpointProgram):
     def end(self, by: signal.Signals) -> None:
         """End it. Idempotent."""
         self._place.do("end", program=self._number, by=int(by))
+
+
+#: Why there is no latency between hosts whose clocks nothing compares.
+TWO_CLOCKS = (
+    "not measured: each of the tester's ports stamps by the clock of its own machine, and how far "
+    "these are apart was not measured"
+)
+#: Workers of the second host are numbered from here on.
+SECOND_WORKERS = 1000
+
+
+def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = None) -> TrialResult:
+    """A trial by what was counted at each of the tester's ports, port 0 first.
+
+    What was sent is from the sender's host, what came from the receiver's. Latency stays where
+    `clock_bound_s` bounds how far the clocks are apart.
+    """
+    results = [part.result for part in parts.values()]
+    for host, part in parts.items():
+        if part.result.failed:
+            failure = f"host {host}: {part.result.failure}"
+            return part.result.model_copy(update={"directions": (), "failure": failure})
+    halves = zip(*(result.directions for result in results), strict=True)
+    uncollected = {
+        f"{host}: {key}": why
+        for host, part in parts.items()
+        for key, why in part.result.uncollected.items()
+    }
+    if clock_bound_s is None:
+        uncollected["latency"] = TWO_CLOCKS
+    ports = {port for result in results for port in result.foreign}
+    summed = ("corrupted", "verified", "answered", "stale")
+    largest = ("drain_s", "max_burst", "max_lag_s", "mean_lag_s")
+    update: dict[str, Any] = {
+        "directions": tuple(_whole(half, timed=clock_bound_s is not None) for half in halves),
+        "foreign": {port: sum(r.foreign.get(port, 0) for r in results) for port in ports},
+        "tester": tuple(port for result in results for port in result.tester),
+        "links_down": tuple(link for result in results for link in result.links_down),
+        "gaps": _merge_gaps([result.gaps for result in results]),
+        "refusal_is_loss": all(result.refusal_is_loss for result in results),
+        "uncollected": uncollected,
+    }
+    update |= {name: _sum(getattr(result, name) for result in results) for name in summed}
+    update |= {name: max(getattr(result, name) for result in results) for name in largest}
+    return TrialResult(**update)
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    """The sum; None where one is not known."""
+    every = list(values)
+    return None if None in every else sum(every)
+
+
+def _whole(halves: Sequence[DirectionCounts], *, timed: bool) -> DirectionCounts:
+    """A direction of which one host counted what was sent, and the other what came."""
+    counts = {
+        name: _sum(getattr(half, name) for half in halves)
+        for name in DirectionCounts.model_fields
+        if name not in ("direction", "tx_seconds", "latency")
+    }
+    latency = next((half.latency for half in halves if half.latency is not None), None)
+    return DirectionCounts(
+        direction=halves[0].direction,
+        tx_seconds=max(half.tx_seconds for half in halves),
+        latency=latency if timed else None,
+        **counts,
+    )
+
+
+def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
+    """Gaps of both hosts' testers: the worse of each kind, and all queues."""
+    known = [gaps for gaps in found if gaps is not None]
+    if len(known) < len(found):
+        return None
+    return TrialGaps(
+        poll=max((gaps.poll for gaps in known), key=lambda one: (one.over_s, one.max_s)),
+        send=max((gaps.send for gaps in known), key=lambda one: (one.over_s, one.max_s)),
+        queues=tuple(
+            queue.model_copy(update={"worker": queue.worker + number * SECOND_WORKERS})
+            for number, gaps in enumerate(known)
+            for queue in gaps.queues
+        ),
+        catch_up_frames=max(gaps.catch_up_frames for gaps in known),
+    )
 
 
 def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:

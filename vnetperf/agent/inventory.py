@@ -16,7 +16,7 @@ from vnetperf.host import cpu, hugepages, kernel, nic
 from vnetperf.host.facts import attempt, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.kernel import read_value
-from vnetperf.host.linux import why_mounts_stay_writable
+from vnetperf.host.linux import boot_id, why_mounts_stay_writable
 from vnetperf.host.programs import (
     COMMON_PROGRAMS,
     build_id,
@@ -59,6 +59,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     versions |= _builds(declared.values(), paths) | _python_packages()
     software = attempt(lambda: software_facts(declared.values(), paths))
     return MachineFacts(
+        boot=boot_id(),
         cpus=tuple(
             CpuFacts(
                 cpu=c.number,

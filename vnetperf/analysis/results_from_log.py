@@ -373,12 +373,14 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer, and "
             "theoretical maxima and L1 rates are those of the frame in it"
         )
-    if scenario.deployment.tester_vnf_ports and not scenario.deployment.apart:
+    if scenario.deployment.tester_vnf_ports and not scenario.apart:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
         warnings.append(
             f"the tester is in a VNF's place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
+    if tester := record.facts.facts.get("tester"):
+        warnings.append(str(tester))
     if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
         warnings.append(
             "the kernel forwards in the time of whoever hands it a frame, "

@@ -215,7 +215,7 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
 
 def check_capabilities(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) -> None:
     """Refuse what a part cannot do; where endpoints are apart there is no tester."""
-    can, tester = generator.capabilities, not scenario.deployment.apart
+    can, tester = generator.capabilities, not scenario.apart
     for error in (
         *_vswitch_errors(scenario, vswitch),
         *_attachment_errors(scenario, vswitch.capabilities, vnf, can),
@@ -298,7 +298,7 @@ def _attachment_errors(
     in_mode = vnf.accepts(scenario)
     narrowed = vnf.narrowed_by(scenario) if in_mode != vnf.attachments else ""
     graph = scenario.deployment
-    of_tester = () if graph.apart else graph.tester_vnf_ports
+    of_tester = () if scenario.apart else graph.tester_vnf_ports
     for needed, taker, mode, accepts in (
         (graph.vnf_count, scenario.vnf, narrowed, in_mode),
         (len(of_tester), scenario.generator, "", generator.attachments),

@@ -36,7 +36,7 @@ from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.traffic.base import TrafficGenerator
-from vnetperf.vnfs.base import UserPlane, Vnf
+from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 
 log = logging.getLogger(__name__)
@@ -172,6 +172,11 @@ class LiveDeployment:
         self.vnfs: list[Vnf] = [
             vnf(self.machine, plan, number) for number in scenario.deployment.vnf_numbers
         ]
+        #: Guests of endpoints, by the endpoints' numbers.
+        self.end_guests: dict[int, EndpointHost] = {
+            number: vnf.alone(self.machine, plan, port.vnf)
+            for number, port in plan.guest_ends.items()
+        }
         self.generator: TrafficGenerator = registry.load("traffic", scenario.generator)(
             self.machine, plan.for_tester
         )
@@ -263,9 +268,12 @@ class LiveDeployment:
         """
         scenario = self.plan.scenario
         graph = scenario.deployment
-        of_tester = self.plan.for_tester.scenario.deployment.ends if self.plan.has_tester else ()
+        every = self.plan.for_tester.scenario.deployment.ends
+        of_tester = {n: every[n] for n in self.plan.own_ends} if self.plan.has_tester else {}
         ports = list(graph.phy_ports) if self.plan.has_dut else []
-        ports += [end for end in of_tester if isinstance(end, PhyPort) and end not in ports]
+        ports += [
+            end for end in of_tester.values() if isinstance(end, PhyPort) and end not in ports
+        ]
         ends = {port: self._ends_at(port, cables or {}) for port in ports}
         self._dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
         places: dict[VnfPort, Attachment] = {}
@@ -274,24 +282,30 @@ class LiveDeployment:
             offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
             self._offers = offers
             accepts = type(self.generator).capabilities.attachments
-            if self.plan.ends:  # namespaces take their place
+            if self.plan.ends and not self.plan.has_tester:  # namespaces or guests take their place
                 accepts = MOVABLE_WIRES
+            if self.end_guests:
+                accepts = registry.load_vnf(scenario.vnf).accepts(scenario)
             places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
+            for port in self.plan.guest_ends.values():  # as of other guests
+                places[port] = places[port].model_copy(update={"multi_queue": False})
+            self._launch_ends(places, listening=True)
             listening = [all(a.vnf_is_server for a in pair) for pair in offers]
             self._launch(offers, [n for n, listens in enumerate(listening) if listens])
             self._attachments = [*places.values(), *(a for pair in offers for a in pair)]
             # The tester finds nothing to plug into before; where it listens, its driver waits for
             # the vSwitch, which tries again until somebody does.
             self._start_vswitch(places.values())
+            self._launch_ends(places, listening=False)
         if self.plan.has_tester:
             self._tester_ends = tuple(
                 places[end].as_tester_end(number)
                 if isinstance(end, VnfPort)
                 else _required(ends[end][0], end)
-                for number, end in enumerate(of_tester)
+                for number, end in of_tester.items()
             )
             self._connect_tester()
-        for number in self.plan.ends:
+        for number in self.plan.ends if not self.plan.has_tester else ():
             end = graph.ends[number]
             at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
             self.ends[number] = _required(at, end)
@@ -382,9 +396,21 @@ class LiveDeployment:
                     Path(offer.socket).unlink(missing_ok=True)
             vnf.launch(offers[number])  # begins: its end is waited for below
 
+    def _launch_ends(self, places: Mapping[VnfPort, Attachment], *, listening: bool) -> None:
+        """Launch guests of endpoints whose attachments wait for a connection, or the others."""
+        for number, guest in self.end_guests.items():
+            attachment = places[self.plan.guest_ends[number]]
+            if attachment.vnf_is_server == listening:
+                log.info("launching the guest of endpoint %d", number)
+                guest.launch_alone(attachment)
+
     def _wait_vnfs(self) -> None:
         """Wait for all VNFs; the first that fails ends the waiting for the others."""
-        run_all([partial(vnf.wait_ready, VNF_READY_S) for vnf in self.vnfs])
+        run_all([partial(vnf.wait_ready, VNF_READY_S) for vnf in self._guests_too()])
+
+    def _guests_too(self) -> list[Vnf]:
+        """VNFs, and guests of endpoints."""
+        return [*self.vnfs, *self.end_guests.values()]
 
     def restart_vswitch(self) -> None:
         """End the vSwitch and bring it back with the same ports and rules."""
@@ -435,7 +461,7 @@ class LiveDeployment:
         found: dict[str, Any] = {}
         if self.plan.has_dut:
             found["vswitch"] = self.vswitch.facts()
-            found["vnfs"] = [vnf.facts() for vnf in self.vnfs]
+            found["vnfs"] = [vnf.facts() for vnf in self._guests_too()]
         if self.plan.sends_frames:
             found["generator"] = self.generator.facts()
         return found | {
@@ -469,7 +495,7 @@ class LiveDeployment:
         if not self.plan.has_dut:
             return
         self.vswitch.check_alive()
-        for vnf in self.vnfs:
+        for vnf in self._guests_too():
             vnf.check_alive()
 
     run_trial = trial.run_trial
@@ -509,7 +535,7 @@ class LiveDeployment:
         """Stop everything in the opposite order; what fails is left to the journal."""
         troubles: list[str] = []
         tester = [self.generator.close] if self.plan.has_tester else []
-        vnfs = [v.stop for v in self.vnfs] if self.plan.has_dut else []
+        vnfs = [v.stop for v in self._guests_too()] if self.plan.has_dut else []
         vswitch = [self.vswitch.stop] if self.plan.has_dut else []
         stages: tuple[list[Callable[[], object]], ...] = ([*tester], [*vnfs], [*vswitch])
         for parts in stages:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
@@ -24,6 +24,9 @@ from vnetperf.model.traffic import Stream
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.vnfs.base import EndpointHost
+
+if TYPE_CHECKING:
+    from vnetperf.deployment.deploy import LiveDeployment
 
 #: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
 PREFIX_LENGTH = 15
@@ -124,14 +127,18 @@ def addresses_apart(scenario: Scenario) -> tuple[EndAddresses, EndAddresses]:
 class EndHere:
     """An endpoint of this host whose counterpart is on another, driven from afar."""
 
-    def __init__(
-        self, machine: Machine, plan: Plan, end: WireEnd, number: int, at: EndAddresses
-    ) -> None:
+    def __init__(self, deployment: LiveDeployment, number: int, at: EndAddresses) -> None:
         self._undo = ExitStack()
         self._programs: list[EndpointProgram] = []
-        cpus = processors_apart(plan, machine.facts, number)
+        machine, guest = deployment.machine, deployment.end_guests.get(number)
         with ExitStack() as undo:
-            self.endpoint = undo.enter_context(_namespace(machine, end, number, at, cpus))
+            if guest is not None:
+                self.endpoint = undo.enter_context(guest.inside(at.address))
+                _set_address(self.endpoint.place, at.address, self.endpoint.netdev)
+            else:
+                cpus = processors_apart(deployment.plan, machine.facts, number)
+                end = deployment.ends[number]
+                self.endpoint = undo.enter_context(_namespace(machine, end, number, at, cpus))
             _add_neighbour(self.endpoint, at.peer, at.peer_mac)
             self._undo = undo.pop_all()
 
@@ -216,8 +223,8 @@ def _namespace(
         machine.set_link(end.netdev, mac=before)
 
 
-def _set_address(container: Container, address: str, netdev: str) -> None:
-    container.run(f"ip address replace {address}/{PREFIX_LENGTH} dev {netdev}".split())
+def _set_address(place: Place, address: str, netdev: str) -> None:
+    place.run(f"ip address replace {address}/{PREFIX_LENGTH} dev {netdev}".split())
 
 
 def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Literal, NamedTuple
 
 from vnetperf.deployment.pods import switch_class
-from vnetperf.model.deployment import Deployment, PhyPort
+from vnetperf.model.deployment import Deployment, PhyPort, Port, VnfPort
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import CableUse, Scenario
 from vnetperf.model.testbed import NETNS, Testbed
@@ -39,12 +39,15 @@ class HostShare:
         parts: "tester", "dut", or both.
         deployment: The graph of its vSwitch; of a host with the tester alone, the whole.
         cables: Ends of cables that its parts plug into.
+        ends: Numbers of the ends here, where they are on two hosts: of the tester's ports, or of
+            endpoints.
     """
 
     host: str
     parts: tuple[Side, ...]
     deployment: Deployment
     cables: tuple[CableUse, ...]
+    ends: tuple[int, ...] = ()
 
 
 def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
@@ -67,15 +70,16 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             where=f"{scenario.id}, testbed {testbed.name}",
             cure="choose another deployment, or a testbed of one host",
         )
-    for tester, sites in _arrangements(graph, testbed):
-        cables = _cables(testbed, _links(graph, tester, sites))
+    for testers, sites in _arrangements(graph, testbed):
+        cables = _cables(testbed, _links(graph, testers, sites))
         if cables is not None:
             shares = (
-                _share(graph, host, tester, sites, cables)
-                for host in dict.fromkeys((tester, *sites))
+                _share(graph, host, testers, sites, cables)
+                for host in dict.fromkeys((*testers, *sites))
             )
             return tuple(sorted(shares, key=lambda share: share.host))
-    fewest = _links(graph, "first", ("first", "second") if graph.sites else ("second",))
+    sites = ("first", "second") if graph.sites else ("second",)
+    fewest = _links(graph, sites if graph.apart else ("first", "first"), sites)
     raise CapabilityError(
         f"{graph.name} needs two hosts with {len(fewest)} cables between them",
         where=f"{scenario.id}, testbed {testbed.name}",
@@ -134,7 +138,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             nic=cable.at(host).nic,
             far=str(cable.at(hosts[1 - place])),
         )
-        shares.append(HostShare(host, ("dut",), graph.site(place), (use,)))
+        shares.append(HostShare(host, ("dut",), graph.site(place), (use,), (place,)))
     return tuple(shares)
 
 
@@ -154,12 +158,7 @@ def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
             f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "
             f"{scenario.vnf_mode} does not write; choose --vnf-mode mac, or route"
         )
-    if len(graph.tester_vnf_ports) == 1:
-        yield (
-            f"in {graph.name} one of the tester's ports is in a VNF's place on the DUT's own host, "
-            "and the other would be on another: two clocks"
-        )
-    if graph.tester_vnf_ports and not graph.sites:
+    if len(graph.tester_vnf_ports) == 2 and not graph.sites:
         yield (
             f"{graph.name} has the tester in a VNF's place, on the DUT's own host, with nothing "
             "that another host could have"
@@ -168,34 +167,58 @@ def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
         yield "a mobile core needs the radio network at the tester's end, on its own host"
 
 
-def _arrangements(graph: Deployment, testbed: Testbed) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Hosts of the tester and of each vSwitch, in the order of preference.
+def _arrangements(
+    graph: Deployment, testbed: Testbed
+) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    """Hosts of the tester's ports and of each vSwitch, in the order of preference.
 
-    The tester is on a host of its own where it can be, else on that of the first of several
-    vSwitches.
+    Both ports are on one host, and on one clock, unless the deployment or the testbed has a host
+    for each. They are on a host of their own where they can be, else on that of a vSwitch.
     """
     names, roles = testbed.host_names, {n: host.role for n, host in testbed.hosts.items()}
     named = [name for name in names if roles[name] == "tester"]
-    testers = [name for name in named or names if roles[name] != "dut"]
     count = len(graph.sites) or 1
-    if not graph.tester_vnf_ports:
-        for tester in testers:
-            others = [name for name in names if name != tester]
-            yield from ((tester, sites) for sites in permutations(others, count))
-    for tester in testers if graph.sites else ():
-        others = [name for name in names if name != tester]
-        yield from ((tester, (tester, *rest)) for rest in permutations(others, count - 1))
+    if graph.apart:
+        for sites in permutations(sorted(names, key=lambda name: name not in named), count):
+            yield (sites[0], sites[-1]), sites
+        return
+    pairs = [(name, name) for name in named or names if roles[name] != "dut"]
+    if len(named) > 1:
+        pairs = [(named[0], named[1]), (named[1], named[0])]
+    for pair in pairs:
+        choices: list[tuple[str, ...]] = []
+        if not (graph.sites and graph.tester_vnf_ports):
+            choices += permutations([name for name in names if name not in pair], count)
+        if graph.sites or pair[0] != pair[1]:
+            others = [name for name in names if name != pair[0]]
+            choices += [(pair[0], *rest) for rest in permutations(others, count - 1)]
+        for sites in choices:
+            # In a VNF's place a port is on the host of its vSwitch.
+            first, second = (
+                sites[_site_of(graph, end)] if isinstance(end, VnfPort) else host
+                for host, end in zip(pair, graph.ends, strict=True)
+            )
+            yield (first, second), sites
 
 
-def _links(graph: Deployment, tester: str, sites: Sequence[str]) -> list[tuple[_End, _End]]:
+def _site_of(graph: Deployment, port: Port) -> int:
+    """Number of the vSwitch that has a port."""
+    return next((n for n, ports in enumerate(graph.sites) if port in ports), 0)
+
+
+def _links(
+    graph: Deployment, testers: Sequence[str], sites: Sequence[str]
+) -> list[tuple[_End, _End]]:
     """What must be cables: the tester's wires to other hosts, and those between vSwitches."""
 
     def at(port: PhyPort) -> _End:
-        number = next((n for n, ports in enumerate(graph.sites) if port in ports), 0)
-        return _End(sites[number], "dut", port.index)
+        return _End(sites[_site_of(graph, port)], "dut", port.index)
 
-    wires = [end for end in graph.ends if isinstance(end, PhyPort)]
-    links = [(_End(tester, "tester", end.index), at(end)) for end in wires]
+    links = [
+        (_End(host, "tester", end.index), at(end))
+        for host, end in zip(testers, graph.ends, strict=True)
+        if isinstance(end, PhyPort)
+    ]
     links += [(at(a), at(b)) for a, b in graph.cables]
     return [(one, other) for one, other in links if one.host != other.host]
 
@@ -227,11 +250,13 @@ def _cables(
 def _share(
     graph: Deployment,
     host: str,
-    tester: str,
+    testers: tuple[str, str],
     sites: Sequence[str],
     cables: dict[str, list[CableUse]],
 ) -> HostShare:
-    parts: list[Side] = ["tester"] if host == tester else []
+    parts: list[Side] = ["tester"] if host in testers else []
     parts += ["dut"] if host in sites else []
     own = graph.site(sites.index(host)) if graph.sites and host in sites else graph
-    return HostShare(host, tuple(parts), own, tuple(cables.get(host, ())))
+    mine = tuple(number for number, at in enumerate(testers) if at == host)
+    ends = mine if testers[0] != testers[1] else ()
+    return HostShare(host, tuple(parts), own, tuple(cables.get(host, ())), ends)

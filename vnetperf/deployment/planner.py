@@ -12,9 +12,10 @@ from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import HostShare, share_ends, share_out
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
 from vnetperf.deployment.pods import switch_class
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts, NicFacts, Testbed
+from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed
 from vnetperf.vnfs.base import UserPlane, Vnf
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
@@ -122,7 +123,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     generator = registry.load("traffic", scenario.generator)
     vnf = registry.load_vnf(scenario.vnf)
     check_capabilities(scenario, vswitch, vnf, generator)
-    apart = scenario.deployment.apart  # endpoints talk: there is no tester
+    apart = scenario.apart  # endpoints talk: there is no tester
     if not apart and (problem := generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
@@ -204,7 +205,8 @@ def _with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
         commands |= vswitch.launch_lines(plan, facts)
-        for number in scenario.deployment.vnf_numbers:
+        guests = (port.vnf for port in plan.guest_ends.values())
+        for number in (*scenario.deployment.vnf_numbers, *guests):
             commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
 
@@ -216,6 +218,8 @@ CABLE_WIRE = "veth"
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     shares = share_out(scenario, testbed)
+    testers = sorted((s for s in shares if "tester" in s.parts), key=lambda share: share.ends)
+    bound_s = _clock_bound_s(scenario, testers, facts)
     _require_cable_wire(scenario, testbed, facts, shares)
     own = {share.host: scenario for share in shares}
     for share in shares:
@@ -223,8 +227,10 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     placements = _place_hosts(shares, own, testbed, facts)
-    tester = next(share for share in shares if "tester" in share.parts)
-    wire, queues = _wire_of_tester(own[tester.host], testbed, facts, tester, placements)
+    duts = [share for share in shares if "dut" in share.parts]
+    tester = testers[0]
+    dut = tester if tester in duts else duts[0]
+    wire, queues = _wire_of_tester(own, testbed, facts, (tester.host, dut.host), placements)
     whole = scenario.deployment if scenario.deployment.sites else None
     refusal_is_loss = registry.load("wires", wire).refusal_is_loss
     more = {
@@ -233,7 +239,9 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
             "placement": placements[share.host],
             "tester_rx_queues": queues,
             "refusal_is_loss": refusal_is_loss,
-            "whole": whole if share is tester else None,
+            "whole": whole if share in testers else None,
+            "ends": share.ends,
+            "clock_bound_s": bound_s,
         }
         for share in shares
     }
@@ -247,45 +255,72 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         memory=plans[-1].memory,
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         refusal_is_loss=plans[0].refusal_is_loss,
+        clock_bound_s=bound_s,
         hosts=tuple(plans),
     )
 
 
+def _clock_bound_s(
+    scenario: Scenario, testers: Sequence[HostShare], facts: MachineFacts
+) -> float | None:
+    """Most that the clocks of the tester's ports differ by; None where nothing bounds it.
+
+    Hosts of one boot have one clock, which is what their kernels are read for.
+    """
+    if len(testers) == 1:
+        return 0.0
+    generator = registry.load("traffic", scenario.generator)
+    where = f"{scenario.id}, {' and '.join(share.host for share in testers)}"
+    if not generator.capabilities.apart:
+        able = [
+            name
+            for name in registry.names("traffic")
+            if registry.load("traffic", name).capabilities.apart
+        ]
+        raise CapabilityError(
+            f"{scenario.generator} has both its ports in one process, and the testbed has a host "
+            "for each",
+            where=where,
+            cure=f"--generator {' or '.join(able)}, or give the tester one host",
+        )
+    if (queues := scenario.options.rx_queues or 1) > 1:
+        raise CapabilityError(
+            f"{queues} queues of a port are not told apart at the other host",
+            where=where,
+            cure="leave rx_queues out, or give the tester one host",
+        )
+    boots = {facts.hosts[share.host].boot for share in testers}
+    return 0.0 if len(boots) == 1 and "" not in boots else None
+
+
 def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
-    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
-    if scenario.deployment.tester_vnf_ports and not set(offered) & set(MOVABLE_WIRES):
-        raise CapabilityError(
-            f"{scenario.vswitch} offers {' and '.join(offered) or 'nothing'} to VNFs, and an "
-            "endpoint here is a namespace, which takes an interface of the kernel",
-            where=scenario.id,
-            cure=f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires",
-        )
+    _require_places_of_ends(scenario)
     shares = share_ends(scenario, testbed)
-    ends = {share.host: number for number, share in enumerate(shares)}
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
     own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
     for share in shares:
         _require_root(facts.hosts[share.host])
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
-    placements = _place_hosts(shares, own, testbed, facts)
-    for host, placed in placements.items():
-        allowed = allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])
-        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
-        if not {cpu.cpu for cpu in allowed} - polled:
-            raise CapabilityError(
-                "endpoints need a processor that no poller has, and pollers have all "
-                f"{len(allowed)}",
-                where=f"{scenario.id}, host {host}",
-                cure="allow more processors under [cores] (allowed), use a machine that has more, "
-                "or choose a vSwitch in the kernel",
-            )
+    placements = _place_beside_ends(shares, own, testbed, facts)
+    if scenario.ends_in_guests:
+        for share in shares:
+            here, placed = facts.hosts[share.host], placements[share.host]
+            if problem := registry.load_vnf(scenario.vnf).missing(here, own[share.host]):
+                raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
+            free = _unpolled(placed, testbed.of_host(share.host), here)
+            roles = {
+                f"vnf{end.vnf}": free
+                for end in (share.deployment.ends[number] for number in share.ends)
+                if isinstance(end, VnfPort)
+            }
+            placements[share.host] = placed.model_copy(update={"unpinned": roles})
     more = {
         share.host: {
             "scenario": own[share.host],
             "placement": placements[share.host],
-            "ends": (ends[share.host],),
+            "ends": share.ends,
         }
         for share in shares
     }
@@ -299,6 +334,81 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         hosts=tuple(plans),
     )
+
+
+def _require_places_of_ends(scenario: Scenario) -> None:
+    """Refuse endpoints in VMs' places where the vSwitch offers them nothing to plug into."""
+    if not scenario.deployment.tester_vnf_ports:
+        return
+    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
+    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+    accepts: tuple[str, ...] = MOVABLE_WIRES
+    what = "a namespace, which takes an interface of the kernel"
+    cure = f"--vnf vloop:vm has them in guests; -k p2c2p_{scenario.vswitch} at its wires"
+    if scenario.ends_in_guests:
+        accepts = vnf.accepts(scenario)
+        what = f"in a guest, which takes {' or '.join(accepts)}"
+        cure = f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires"
+    if not set(offered) & set(accepts):
+        raise CapabilityError(
+            f"{scenario.vswitch} offers {' and '.join(offered) or 'nothing'} to VNFs, and an "
+            f"endpoint here is {what}",
+            where=scenario.id,
+            cure=cure,
+        )
+
+
+def _unpolled(placed: Placement, testbed: Testbed, facts: MachineFacts) -> tuple[int, ...]:
+    """Processors that no poller has."""
+    polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+    return tuple(c.cpu for c in allowed_cpus(testbed.cores, facts) if c.cpu not in polled)
+
+
+def _place_beside_ends(
+    shares: tuple[HostShare, ...],
+    own: dict[str, Scenario],
+    testbed: Testbed,
+    facts: MachineFacts,
+) -> dict[str, Placement]:
+    """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
+
+    Where pollers would have them all, they take turns on all but the last.
+    """
+    placements = _place_hosts(shares, own, testbed, facts)
+    allowed = {
+        host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
+        for host in placements
+    }
+
+    if all(
+        _unpolled(placed, testbed.of_host(host), facts.hosts[host])
+        for host, placed in placements.items()
+    ):
+        return placements
+    for host, cpus in allowed.items():
+        if len(cpus) < 2:
+            raise CapabilityError(
+                "endpoints need a processor that no poller has, and there is one alone",
+                where=f"{own[host].id}, host {host}",
+                cure="allow more processors under [cores] (allowed), use a machine that has more, "
+                "or choose a vSwitch in the kernel",
+            )
+
+    def without_last(cores: CoresConfig, host: str) -> CoresConfig:
+        return cores.model_copy(update={"allowed": tuple(allowed[host][:-1])})
+
+    hosts = {
+        name: host.model_copy(update={"cores": host.cores and without_last(host.cores, name)})
+        for name, host in testbed.hosts.items()
+        if name in allowed
+    }
+    update = {"cores": without_last(testbed.cores, shares[0].host), "hosts": hosts}
+    placements = _place_hosts(shares, own, testbed.model_copy(update=update), facts)
+    reason = "endpoints have the last processor for themselves"
+    return {
+        host: placed.model_copy(update={"reason": f"{placed.reason}; {reason}"})
+        for host, placed in placements.items()
+    }
 
 
 def _host_plans(
@@ -352,7 +462,7 @@ def _require_cable_wire(
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     in_place = bool(scenario.deployment.tester_vnf_ports)
-    users = [vswitch] if in_place or scenario.deployment.apart else [vswitch, generator]
+    users = [vswitch] if in_place or scenario.apart else [vswitch, generator]
     mode = scenario.options.mode
     without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
@@ -453,20 +563,24 @@ def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
 
 
 def _wire_of_tester(
-    scenario: Scenario,
+    own: Mapping[str, Scenario],
     testbed: Testbed,
     facts: MachineFacts,
-    tester: HostShare,
-    placements: dict[str, Placement],
+    hosts: tuple[str, str],
+    placements: Mapping[str, Placement],
 ) -> tuple[str, int]:
-    """The kind of wire that the tester is calibrated over, and receive queues that it polls."""
+    """The kind of wire that the tester is calibrated over, and receive queues that it polls.
+
+    `hosts` are that of the tester and that of the vSwitch which it meets.
+    """
+    tester, dut = hosts
+    scenario = own[tester]
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
-    placement, here = placements[tester.host], facts.hosts[tester.host]
-    dut = next(h for h in placements if "dut" in tester.parts or h != tester.host)
+    placement, here = placements[tester], facts.hosts[tester]
     queues: int = vswitch.tx_queues(scenario, placements[dut])
     if scenario.deployment.tester_vnf_ports:  # in a VNF's place, as on one host
-        local = testbed.of_host(tester.host)
+        local = testbed.of_host(tester)
         wire, _ = _choose_wire(
             scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
         )
@@ -476,11 +590,11 @@ def _wire_of_tester(
         queues,
         scenario=scenario,
         placement=placement,
-        testbed=testbed.of_host(tester.host),
+        testbed=testbed.of_host(tester),
         facts=here,
     )
     if problem:
-        raise CapabilityError(problem, where=f"{scenario.id}, host {tester.host}")
+        raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
     return CABLE_WIRE, queues
 
 
@@ -520,14 +634,15 @@ def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan the generator alone, looped to itself; for calibration without a DUT."""
     host = ""
-    if scenario.deployment.apart:
+    if scenario.apart:
         raise CapabilityError(
             f"{scenario.deployment.name} has an endpoint on each of two hosts, and no tester",
             where=scenario.id,
             cure="it is for testcases/test_endpoints.py",
         )
     if testbed.hosts:
-        tester = next(s for s in share_out(scenario, testbed) if "tester" in s.parts)
+        shares = [s for s in share_out(scenario, testbed) if "tester" in s.parts]
+        tester = min(shares, key=lambda share: share.ends)  # of two, that of port 0
         host, testbed, facts = tester.host, testbed.of_host(tester.host), facts.hosts[tester.host]
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)
@@ -674,7 +789,7 @@ def _memory(
     needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
-    for number in graph.vnf_numbers:
+    for number in (*graph.vnf_numbers, *(port.vnf for port in plan.guest_ends.values())):
         role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
         if (memory := vnf.memory(scenario, kind)).mib:
             vnf_size = memory.page_kb or size

@@ -27,18 +27,20 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.frames import MIN_FRAME_SIZE
-from vnetperf.model.scenario import Plan, Pollers
+from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.trial import (
     DatapathWork,
     EventSpec,
     EventTimes,
     HopCounters,
     LiveCounts,
+    PartResult,
     PortCounts,
     ThreadEvents,
     ThreadLoad,
     TrialResult,
     TrialSpec,
+    TrialWindow,
 )
 from vnetperf.traffic.base import TrafficGenerator, sleep_watching
 from vnetperf.vnfs.base import UserPlane
@@ -61,31 +63,49 @@ PATH_MOST_S = 1.0
 
 
 def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> dict[str, Any]:
-    """Send a few frames each way until all of them come back.
+    """Send a few frames each way until all of them come back."""
+    if not deployment.plan.sends_frames:
+        return {"frames": "none were sent: only programs in pods communicate here"}
+    deployment.prepare(deployment.plan.scenario.traffic.least_frame_size)
+    before: dict[str, HopCounters] = {}
+
+    def attempt(check: TrialSpec) -> TrialResult:
+        deployment.check_alive()
+        deployment.generator.learn(8)
+        before.update(deployment.counters())
+        return deployment.generator.run(check, deployment.check_alive)
+
+    return send_until_whole(
+        deployment.plan.scenario,
+        attempt,
+        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
+        lambda result: _path_error(deployment, result, before),
+    )
+
+
+def send_until_whole(
+    scenario: Scenario,
+    attempt: Callable[[TrialSpec], TrialResult],
+    timeout_s: float,
+    lost: Callable[[TrialResult], DutError],
+) -> dict[str, Any]:
+    """Repeat a short trial until the frames of a path check were sent, and all came back.
 
     Links need a moment after they are plugged in, so the check is repeated until it passes. A
     tester without a processor of its own gives frames up that it cannot send in time: what it sent
     counts, it must come back whole, and the next try has more time for it.
     """
-    if not deployment.plan.sends_frames:
-        return {"frames": "none were sent: only programs in pods communicate here"}
     began = time.monotonic()
-    size = deployment.plan.scenario.traffic.least_frame_size
-    check = PATH_TRIAL.model_copy(update={"frame_size": size})
-    deployment.prepare(size)
-    tries: list[tuple[TrialResult, dict[str, HopCounters]]] = []
+    check = PATH_TRIAL.model_copy(update={"frame_size": scenario.traffic.least_frame_size})
+    tries: list[TrialResult] = []
     whole: Counter[int] = Counter()  # frames of each direction since the last loss
     wanted = round(check.load_fps * check.duration_s)
 
     def frames_come_back() -> bool:
-        deployment.check_alive()
-        deployment.generator.learn(8)
-        before = deployment.counters()
-        longer = 2.0 ** sum(_came_back(tried) for tried, _ in tries)
+        longer = 2.0 ** sum(map(_came_back, tries))
         duration_s = min(PATH_MOST_S, check.duration_s * longer)
-        spec = check.model_copy(update={"duration_s": duration_s})
-        result = deployment.generator.run(spec, deployment.check_alive)
-        tries.append((result, before))
+        result = attempt(check.model_copy(update={"duration_s": duration_s}))
+        tries.append(result)
         if not _came_back(result):
             whole.clear()
             return False
@@ -93,13 +113,18 @@ def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> di
         due = {d.direction: min(wanted, d.intended) for d in result.directions}
         return all(whole[direction] >= frames for direction, frames in due.items())
 
-    wait_for(
-        frames_come_back,
-        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
-        "frames through the deployment",
-        error=lambda: _path_error(deployment, *tries[-1]),
-    )
-    frames = [whole[d.direction] for d in tries[-1][0].directions]
+    def failed() -> DutError | GeneratorError:
+        if not _came_back(tries[-1]):
+            return lost(tries[-1])
+        return GeneratorError(
+            "the tester was not on time for the path check: the frames that it sent came back, but "
+            f"it gave others up ({counts_text(tries[-1])})",
+            where=scenario.id,
+            cure="leave the tester processors that nothing else uses; see what else runs there",
+        )
+
+    wait_for(frames_come_back, timeout_s, "frames through the deployment", error=failed)
+    frames = [whole[d.direction] for d in tries[-1].directions]
     return {
         "sent": frames,
         "received": frames,
@@ -139,15 +164,8 @@ def check_way_through(deployment: LiveDeployment, result: TrialResult) -> None:
 
 def _path_error(
     deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
-) -> DutError | GeneratorError:
-    if _came_back(result):
-        return GeneratorError(
-            "the tester was not on time for the path check: the frames that it sent came back, but "
-            f"it gave others up ({_counts_text(result)})",
-            where=deployment.plan.scenario.id,
-            cure="leave the tester processors that nothing else uses; see what else runs there",
-        )
-    counts = f"frames that came back: {_counts_text(result)}"
+) -> DutError:
+    counts = f"frames that came back: {counts_text(result)}"
     if deployment.vswitch.elsewhere:
         return _external_path_error(deployment, counts, result)
     after = deployment.counters()
@@ -524,23 +542,74 @@ def run_trial(
         if on_live is not None and (counts := deployment.generator.live()) is not None:
             on_live(counts)
 
-    try:
-        result = _send_and_count(deployment, spec, watch_all, happening)
-        if spec.event is None:
-            links.look(now=True)
-            check_way_through(deployment, result)
-            result = result.model_copy(update={"links_down": tuple(links.down)})
-    except TrialTimeoutError as error:
-        result = TrialResult(directions=(), failed="timeout", failure=str(error))
-    except GeneratorError as error:
-        result = TrialResult(directions=(), failed="generator", failure=str(error))
-    except (DutError, HostError) as error:
-        result = TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
-    log.info("trial ends: %s", result.failure or _counts_text(result))
+    def send() -> TrialResult:
+        found = _send_and_count(deployment, spec, watch_all, happening)
+        if spec.event is not None:
+            return found
+        links.look(now=True)
+        check_way_through(deployment, found)
+        return found.model_copy(update={"links_down": tuple(links.down)})
+
+    result = _with_failures(deployment, send)
+    log.info("trial ends: %s", result.failure or counts_text(result))
     return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
 
-def _counts_text(result: TrialResult) -> str:
+def _with_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
+    """A trial's result, without numbers where a part of it has failed."""
+    try:
+        return send()
+    except TrialTimeoutError as error:
+        return TrialResult(directions=(), failed="timeout", failure=str(error))
+    except GeneratorError as error:
+        return TrialResult(directions=(), failed="generator", failure=str(error))
+    except (DutError, HostError) as error:
+        return TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
+
+
+def run_part(
+    deployment: LiveDeployment,
+    spec: TrialSpec,
+    window: TrialWindow,
+    watch: Callable[[], None],
+    *,
+    receives: Callable[[], None],
+    on_live: Callable[[LiveCounts], None] | None = None,
+) -> PartResult:
+    """Send and count at the tester's port here, between `learn` and the end of a `DutWatch`."""
+    generator, links = deployment.generator, LinkWatch(deployment.generator)
+    found = PartResult(result=TrialResult(directions=()))
+
+    def watch_all() -> None:
+        watch()
+        links.look()
+        deployment.check_alive()
+        generator.check_alive()
+        if on_live is not None and (counts := generator.live()) is not None:
+            on_live(counts)
+
+    def send() -> TrialResult:
+        nonlocal found
+        generator.check_alive()
+        before = {port.port: port for port in generator.port_counters()}
+        found = generator.run_part(spec, window, watch_all, receives)
+        links.look(now=True)
+        own = deployment.plan.own_ends
+        counted = _tester_counted(found.result, before, generator.port_counters())
+        update = {
+            "refusal_is_loss": deployment.plan.refusal_is_loss,
+            "tester": tuple(port for port in counted if port.port in own),
+            "links_down": tuple(links.down),
+        }
+        return found.result.model_copy(update=update)
+
+    result = _with_failures(deployment, send)
+    log.info("trial ends here: %s", result.failure or counts_text(result))
+    return found.model_copy(update={"result": result})
+
+
+def counts_text(result: TrialResult) -> str:
+    """What came of each direction, in words."""
     return ", ".join(
         f"direction {d.direction}: {d.received} of {d.intended}"
         + (f", and {d.altered} of another length or payload" if d.altered else "")

@@ -267,7 +267,7 @@ class Deployment(Frozen):
 
     @property
     def apart(self) -> bool:
-        """True where endpoints on two hosts take the ends, and never a tester."""
+        """True where each end is on the host of its vSwitch."""
         return bool(self.sites) and self.name in ACROSS
 
     @property
@@ -509,8 +509,8 @@ SPANNING: dict[str, Spanning] = {
         cables=((_PHY[1], _PHY[2]),),
         ends=(_PHY[0], _PHY[3]),
     ),
-    # Endpoints that talk from one host to the other, at wires or in the place of VMs: no frames of
-    # a tester are sent.
+    # From one host to the other, at wires or in the place of VMs: endpoints talk, or a tester that
+    # has a port on each host sends.
     "p2c2p": Spanning(
         sites=(((_PHY[0], _PHY[1]),), ((_PHY[2], _PHY[3]),)),
         cables=((_PHY[1], _PHY[2]),),
@@ -522,7 +522,7 @@ SPANNING: dict[str, Spanning] = {
         ends=(_VNF0, _VNF1),
     ),
 }
-#: Those whose ends are endpoints' on two hosts.
+#: Those whose ends are on two hosts, each with its vSwitch.
 ACROSS: tuple[str, ...] = ("p2c2p", "v2c2v")
 #: Name -> hops of the deployments of pods on container networks (vnetperf/networks/).
 PODS: dict[str, tuple[Hop, ...]] = {"bmp2bmp": DIRECT["v2v"]}

@@ -179,7 +179,7 @@ class Scenario(Frozen):
         dut_macs: Of an external DUT: addresses that frames from the tester's ports 0 and 1 carry,
             "" for the usual one; empty where the deployment gives all of them.
         pod_hosts: Of a deployment of pods: whether both are on one host, or each on its own.
-        sockets: Deployed for programs in pods alone: no tester sends frames.
+        sockets: Deployed for programs alone, in pods or on two hosts: no tester sends frames.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
@@ -219,6 +219,16 @@ class Scenario(Frozen):
     def has_guests(self) -> bool:
         """True when VNFs run in VMs."""
         return self.deployment.vnf_count > 0 and self.vnf.endswith(":vm")
+
+    @property
+    def apart(self) -> bool:
+        """True where endpoints on two hosts talk, and there is no tester."""
+        return self.sockets and self.deployment.apart
+
+    @property
+    def ends_in_guests(self) -> bool:
+        """True where endpoints on two hosts are in guests, in the places of VMs."""
+        return self.apart and bool(self.deployment.tester_vnf_ports) and self.vnf.endswith(":vm")
 
     @property
     def vnf_addresses(self) -> bool:
@@ -585,8 +595,11 @@ class Plan(Frozen):
         parts: What of the deployment is on this host.
         cables: Ends of cables at this host that its parts plug into.
         follows: True when another host of the plan holds the same machine's lock.
-        ends: Numbers of the endpoints on this host, where they are on several.
+        ends: Numbers of the ends on this host, where they are on several: of the tester's ports,
+            or of endpoints.
         whole: On the tester's host of a deployment with several vSwitches: all of it.
+        clock_bound_s: Most that the clocks of the tester's two ports may differ by, seconds: 0 for
+            one clock; None: not measured, and so is no latency.
         hosts: Plan of each host, in the order in which they are locked; empty where there is one.
     """
 
@@ -605,12 +618,21 @@ class Plan(Frozen):
     follows: bool = False
     ends: tuple[int, ...] = ()
     whole: Deployment | None = None
+    clock_bound_s: float | None = 0.0
     hosts: tuple[Plan, ...] = ()
 
     @property
     def has_tester(self) -> bool:
         """Whether the tester is on this host."""
         return "tester" in self.parts
+
+    @property
+    def guest_ends(self) -> dict[int, VnfPort]:
+        """Endpoints on this host that are in a guest of their own: number -> where it plugs in."""
+        if self.has_tester or not self.scenario.vnf.endswith(":vm"):
+            return {}
+        ends = {number: self.scenario.deployment.ends[number] for number in self.ends}
+        return {number: end for number, end in ends.items() if isinstance(end, VnfPort)}
 
     @property
     def sends_frames(self) -> bool:
@@ -621,6 +643,34 @@ class Plan(Frozen):
     def has_dut(self) -> bool:
         """Whether a vSwitch is on this host."""
         return "dut" in self.parts
+
+    @property
+    def own_ends(self) -> tuple[int, ...]:
+        """Numbers of the ends on this host."""
+        return self.ends or (0, 1)
+
+    @property
+    def testers(self) -> tuple[Plan, ...]:
+        """The plans of the hosts that the tester's ports are on, port 0's first."""
+        found = [plan for plan in self.hosts or (self,) if plan.has_tester]
+        return tuple(sorted(found, key=lambda plan: plan.own_ends))
+
+    @property
+    def tester_text(self) -> str:
+        """Where the tester's ports are and by which clocks; "" where they are on one host."""
+        if len(self.testers) < 2:
+            return ""
+        places = ", ".join(f"port {part.ends[0]} on {part.host}" for part in self.testers)
+        if self.clock_bound_s is None:
+            return (
+                f"the tester has {places}: rates and loss are by the counters of both, and latency "
+                "is not measured, since nothing bounds how far the clocks of two machines are apart"
+            )
+        return (
+            f"the tester has {places}: rates and loss are by the counters of both; latency is one "
+            f"way, by clocks that are at most {self.clock_bound_s:g} s apart"
+            + (" (one kernel's, by its boot id)" if not self.clock_bound_s else "")
+        )
 
     @property
     def host_of(self) -> dict[str, str]:
@@ -641,12 +691,12 @@ class Plan(Frozen):
         return self.model_copy(update={"scenario": scenario})
 
     def of_tester(self) -> Plan:
-        """The plan of the host that the tester is on.
+        """The plan of the host that the tester, or its port 0, is on.
 
         Returns:
-            The plan; itself where there is one host.
+            The plan; itself where there is one host, or no tester.
         """
-        return next((plan for plan in self.hosts if plan.has_tester), self)
+        return next(iter(self.testers), self)
 
     def nic(self, wire: int, side: str) -> NicUse | None:
         """The NIC at one end of a wire.

@@ -219,6 +219,19 @@ class TrialSpec(TrialRequest):
     profile: bool = False
 
 
+class TrialWindow(Frozen):
+    """What both hosts of a tester whose ports are on two have in common in a trial.
+
+    Attributes:
+        number: 1 to 255, not that of the trial before: frames carry it.
+        lead_s: Time between the beginnings of receiving and of sending, seconds. Whoever has begun
+            to receive within it misses no frame of the other, and receives as much longer.
+    """
+
+    number: int
+    lead_s: float
+
+
 class LiveCounts(Frozen):
     """Counts of a trial so far, all directions together; a glance and no result.
 
@@ -939,6 +952,21 @@ class TrialResult(Frozen):
             0..1.
         """
         return max((self.loss_ratio(d) for d in self.directions), default=0.0)
+
+
+class PartResult(Frozen):
+    """What one of the two hosts of a tester has of a trial.
+
+    Attributes:
+        result: Counts of its own port: frames that it sent, and those that came.
+        sent_s: When its last frame left, or the other's was due, seconds after its beginning of
+            sending.
+        open_s: Until when it received, likewise.
+    """
+
+    result: TrialResult
+    sent_s: float = 0.0
+    open_s: float = 0.0
 
 
 _NOT_COUNTED = TrialResult(directions=())

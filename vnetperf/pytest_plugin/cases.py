@@ -18,7 +18,7 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.model.deployment import ACROSS, ALL_DEPLOYMENTS
+from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
@@ -332,9 +332,8 @@ def parametrize(
 
     def selectable() -> Iterator[Any]:
         for scenario in known:
-            deployment = split_id(scenario)[0]
-            if deployment not in only.args if only is not None else deployment in ACROSS:
-                continue  # those of endpoints are named by tests of endpoints
+            if only is not None and split_id(scenario)[0] not in only.args:
+                continue
             others = {name for name in named if name in scenario and name != scenario}
             meant = keyword_filter(definition, others) if others else selects
             for (variant, marks), number in product(variants, rounds):

@@ -221,6 +221,7 @@ def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
         f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
         *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
         *_hosts(plan),
+        *([f"clocks      {plan.tester_text}"] if plan.tester_text else []),
         f"wires       {_wires(plan)}"
         if scenario.deployment.phy_ports
         else "wires       none: the tester is in the place of VNFs",
@@ -266,7 +267,9 @@ def _hosts(plan: Plan) -> list[str]:
         scenario = part.scenario
         vnfs = [f"vnf{number}" for number in scenario.deployment.vnf_numbers]
         of_dut = f" ({', '.join([f'vSwitch {scenario.vswitch}', *vnfs])})" if part.has_dut else ""
-        lines.append(f"host        {part.host}: {' and '.join(part.parts)}{of_dut}")
+        port = f"'s port {part.ends[0]}" if part.ends and part.has_tester else ""
+        parts = " and ".join(f"{one}{port}" if one == "tester" else one for one in part.parts)
+        lines.append(f"host        {part.host}: {parts}{of_dut}")
         lines += [f"            {use}" for use in part.cables]
         lines += [
             f"            {scenario.tunnel} at {end.port}: {end.local} to {end.remote}"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from vnetperf.model.deployment import Deployment, Port, VnfPort
+from vnetperf.model.deployment import Deployment, Port, VnfPort, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.testbed import NETNS
 from vnetperf.report.text import printable
@@ -129,12 +129,14 @@ class _Row:
         kind: What they are.
         parts: Name, lines and class names of each.
         graph: What of the deployment is at this host.
+        ends: Numbers of the tester's ports, or of the endpoint.
     """
 
     host: str
     kind: Literal["tester", "vswitch", "vnfs", "end"]
     parts: tuple[_Part, ...]
     graph: Deployment
+    ends: tuple[int, ...] = ()
 
 
 def pictures(results: RunResults) -> list[Picture]:
@@ -182,21 +184,26 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
         words = [of_host, hostname if of_one_machine else ""]
     host = " on ".join(dict.fromkeys(word for word in words if word)) or "host"
     graph = Deployment.model_validate(plan["scenario"]["deployment"])
+    ends: list[_Row] = []
+    numbers = tuple(plan.get("ends") or ())
     if "tester" in _has(plan):
         name = f"tester: {plan['scenario'].get('generator', '')}"
-        yield _Row(host, "tester", (_part(plan, "tester", name, "tester"),), graph)
+        name += "".join(f", port {number}" for number in numbers)
+        part = _part(plan, "tester", name, "tester")
+        ends = [_Row(host, "tester", (part,), graph, numbers or (0, 1))]
+    elif numbers:
+        part = (f"endpoint {numbers[0]}", (), "tester")
+        ends = [_Row(host, "end", (part,), graph, numbers)]
     if "dut" not in _has(plan):
+        yield from ends
         return
     theirs = (testbed.get("external") or {}) if plan.get("wire") == "external" else {}
     told = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
     whose = "external DUT, run by others" if theirs else host
     switch = _Row(whose, "vswitch", (_switch(plan, told.get("vswitch") or {}, theirs),), graph)
-    ends = [
-        _Row(host, "end", ((f"endpoint {number}", (), "tester"),), graph)
-        for number in plan.get("ends") or ()
-    ]
-    # Frames go from the first one up to the second.
-    yield from (switch, *ends) if 1 in (plan.get("ends") or ()) else (*ends, switch)
+    # Where each end is at a vSwitch of its own, frames go from the first one up to the second.
+    above = numbers == (1,) and make_deployment(graph.name).apart
+    yield from (switch, *ends) if above else (*ends, switch)
     if graph.vnf_count:
         yield _Row(host, "vnfs", tuple(_vnfs(plan, graph)), graph)
 
@@ -306,10 +313,10 @@ class _Drawing:
         for row, boxes in zip(self._rows, self._parts, strict=True):
             switch = boxes[0] if row.kind == "vswitch" else switch
             for number, x in enumerate(boxes[0].x + boxes[0].width * part for part in (0.2, 0.8)):
-                if row.kind == "tester":
-                    self._pins[f"tester{number}"] = Pin(f"port {number}", x, boxes[0].y, below=True)
-                elif self._graph.apart:
+                if self._graph.apart:
                     self._place_apart(row, boxes[0])
+                elif row.kind == "tester" and number in row.ends:
+                    self._pins[f"tester{number}"] = Pin(f"port {number}", x, boxes[0].y, below=True)
                 elif row.kind == "vswitch":
                     end = str(row.graph.ends[number])
                     self._pins[end] = Pin(end, x, switch.y + switch.height)
@@ -329,10 +336,10 @@ class _Drawing:
             first, second = map(str, row.graph.ends)
             self._pins[first] = Pin(first, x, low)
             self._pins[second] = Pin(second, x, box.y, below=True)
-        elif row is self._rows[0]:
-            self._pins["tester0"] = Pin("", x, box.y, below=True)
         else:
-            self._pins["tester1"] = Pin("", x, low)
+            (end,) = row.ends
+            name = f"port {end}" if row.kind == "tester" else ""
+            self._pins[f"tester{end}"] = Pin(name, x, low if end else box.y, below=not end)
 
     def _join(self) -> None:
         kinds, tunnel = self._kinds(), str(self._facts.plan["scenario"].get("tunnel", ""))

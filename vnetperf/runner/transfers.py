@@ -72,11 +72,14 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
         "variant": ",".join(filter(None, (scenario.variant, ENDPOINTS_VARIANT))),
         "wire": WIRE if scenario.wire == "auto" else scenario.wire,
     }
-    if scenario.deployment.pods:
+    if scenario.deployment.pods or scenario.deployment.apart:
         changes["sockets"] = True
-    if settings.endpoint_server == "vnf" and settings.vnf_mode == "auto":
+    inside = settings.endpoint_server == "vnf"
+    if inside and settings.vnf_mode == "auto":
         changes |= {"vnf_mode": "route", "addressing": "port"}
-    if settings.endpoint_server == "vnf" and scenario.guest.image == GuestOptions().image:
+    if scenario.model_copy(update=changes).ends_in_guests:
+        inside, changes["vnf_mode"] = True, "route"  # the kernel, with an address
+    if inside and scenario.guest.image == GuestOptions().image:
         changes["guest"] = scenario.guest.model_copy(update={"image": IMAGE})
     return scenario.model_copy(update=changes)
 
@@ -150,7 +153,8 @@ def _spec(
         duration_s=_duration_s(run),
         warmup_s=WARMUP_S if preset.benchmark else 0,
     )
-    inside = deployed if settings.endpoint_server == "vnf" else None
+    in_vnf = settings.endpoint_server == "vnf" or deployed.ends_in_guests
+    inside = deployed if in_vnf else None
     facts = run.facts()
     tools = {
         choose_tool(spec, settings.endpoint_tool, there, inside)

@@ -16,7 +16,14 @@ from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKin
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.trial import LiveCounts, PortCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import (
+    LiveCounts,
+    PartResult,
+    PortCounts,
+    TrialResult,
+    TrialSpec,
+    TrialWindow,
+)
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 
 
@@ -89,6 +96,7 @@ class GeneratorCapabilities(Frozen):
         tagged_latency: True when it can time only frames sent after a moment
             (`TrialSpec.tag_at_s`).
         max_workers: Most threads that it can send and receive from (`cores.tester`).
+        apart: True when its ports can be on two hosts, each in a process of its own (`run_part`).
     """
 
     wires: tuple[str, ...]
@@ -114,6 +122,7 @@ class GeneratorCapabilities(Frozen):
     outlives_switch: bool = False
     tagged_latency: bool = False
     max_workers: int = 1
+    apart: bool = False
 
 
 class TrafficGenerator(Backend):
@@ -323,6 +332,31 @@ class TrafficGenerator(Backend):
         Raises:
             GeneratorError: When the generator died; there is no number then.
         """
+
+    def run_part(
+        self,
+        trial: TrialSpec,
+        window: TrialWindow,
+        watch: Callable[[], None],
+        receives: Callable[[], None],
+    ) -> PartResult:
+        """Run a trial whose other port is on another host (`capabilities.apart`).
+
+        Args:
+            trial: As of `run`.
+            window: As at the other host.
+            watch: As of `run`.
+            receives: Called once frames of the trial are counted; sending begins no sooner than
+                `window.lead_s` after this call of the method.
+
+        Returns:
+            What was counted here.
+
+        Raises:
+            GeneratorError: As of `run`; it is not made for it.
+        """
+        del trial, window, watch, receives
+        raise GeneratorError("its ports are on one host", where=self.name)
 
     def live(self) -> LiveCounts | None:
         """Counts of the running trial; called from the `watch` of `run`.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, WireEnd
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, DutError
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
@@ -267,7 +267,24 @@ class UserPlane(Vnf):
 
 
 class EndpointHost(Vnf):
-    """A VNF with a kernel in which programs can have an address."""
+    """A VNF with a kernel in which programs can have an address.
+
+    Attributes:
+        alone: The class of one with a single port, which does not forward; None: there is none.
+    """
+
+    alone: ClassVar[type[EndpointHost] | None] = None
+
+    def launch_alone(self, attachment: Attachment) -> None:
+        """Begin to start one with a single port, which `inside` gives an address.
+
+        Args:
+            attachment: Where it plugs in.
+
+        Raises:
+            DutError: It does not start, or is none of the kind.
+        """
+        raise DutError("it has two ports", where=f"{self.name}, {attachment.port}")
 
     @classmethod
     @abstractmethod

@@ -25,7 +25,15 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import CaptureSpec, LiveCounts, PortCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import (
+    CaptureSpec,
+    LiveCounts,
+    PartResult,
+    PortCounts,
+    TrialResult,
+    TrialSpec,
+    TrialWindow,
+)
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
 from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
@@ -38,6 +46,7 @@ from vnetperf.traffic.loadgen.trials import (
     PortRings,
     PreparedStreams,
     parts_of,
+    run_part,
     run_trial,
 )
 
@@ -132,6 +141,11 @@ def engine_port(
     )
 
 
+def away_port(number: int, queues: int) -> EnginePort:
+    """The place of a port that is on another host: nothing is sent there, and nothing comes."""
+    return EnginePort(f"--vdev=net_null{number},no-rx=1", tx_queues=queues)
+
+
 def _memif_ring(scenario: Scenario) -> int:
     """Frames of a memif ring: the smaller of what both ends want."""
     options = scenario.options
@@ -163,6 +177,8 @@ ORDINARY_MIB = 512
 def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEnd]) -> EngineConfig:
     """Configuration of the engine."""
     placement, scenario = plan.placement, plan.scenario
+    # Two that poll leave a small machine no processor for what calls them.
+    sleeps = placement.takes_turns("tester") or (placement.shared and bool(plan.ends))
     rx_queues = tuple(port.rx_queues for port in ports)
     tx_queues = tuple(port.tx_queues for port in ports)
     # memif and kernel interfaces lose nothing by ordinary memory.
@@ -187,7 +203,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         tx_descriptors=RING,
         mtu=scenario.mtu if scenario.mtu != STANDARD_MTU else None,
         room=dpdk.mbuf_room(scenario.mtu),
-        sleep_us=plan.testbed.tester_sleep_us if placement.takes_turns("tester") else 0,
+        sleep_us=plan.testbed.tester_sleep_us if sleeps else 0,
     )
 
 
@@ -207,6 +223,7 @@ def engine_facts(
             f"{port.number}: {port.name} ({port.driver}), {port.mac}, MTU {plan.scenario.mtu}, "
             f"{port.rx_queues}/{port.tx_queues} rx/tx queues"
             for port in info.ports
+            if port.number in plan.own_ends
         ],
         "octets of a buffer": config.room if config else 0,
         "memory": "hugepages" if config and config.hugepages else "ordinary pages",
@@ -228,6 +245,7 @@ def engine_facts(
             if port.nic_time
             else f"{port.number}: by the processor's clock, when the frame is found"
             for port in info.ports
+            if port.number in plan.own_ends
         ],
         "neighbours": f"answers for {plan.scenario.traffic.answers} addresses; "
         f"{sum(port.answers for port in info.ports)} frames sent to them so far",
@@ -408,6 +426,7 @@ class Loadgen(TrafficGenerator):
         outlives_switch=True,
         tagged_latency=True,
         max_workers=MAX_WORKERS,
+        apart=True,
         max_frame_size=MAX_FRAME_SIZE,
         asymmetric=True,
         broadcast=True,
@@ -425,7 +444,7 @@ class Loadgen(TrafficGenerator):
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
         self._announce = False
         self._capture = CaptureSpec()
-        self._ends: tuple[WireEnd, ...] = ()
+        self._ends: dict[int, WireEnd] = {}
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
@@ -460,16 +479,19 @@ class Loadgen(TrafficGenerator):
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
         """Build the engine if need be, start it, and wait for its links."""
-        self._ends = ends
+        self._ends = dict(zip(self.plan.own_ends, ends, strict=True))
         scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
         vhost_net = Path(VHOST_NET).exists()
         workers = len(self.plan.placement.cores["tester"])
-        self._ports = tuple(
-            engine_port(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
-            for number, end in enumerate(ends)
-        )
+        here = {
+            number: engine_port(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
+            for number, end in self._ends.items()
+        }
+        queues = max(port.tx_queues for port in here.values())
+        self._ports = tuple(here.get(n) or away_port(n, queues) for n in (0, 1))
         self.config = engine_config(self.plan, self._ports, ends)
-        for port, end in zip(self._ports, ends, strict=True):
+        for number, end in self._ends.items():
+            port = self._ports[number]
             if port.netdev and end.mac and not port.resets:
                 self.machine.set_link(port.netdev, mac=end.mac)
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
@@ -487,7 +509,7 @@ class Loadgen(TrafficGenerator):
     @property
     def _clients(self) -> tuple[int, ...]:
         """Ports that are memif clients: DPDK's connects but once, unless it is started again."""
-        ends = enumerate(self._ends)
+        ends = self._ends.items()
         return tuple(n for n, end in ends if end.kind == "memif" and end.role == "client")
 
     def unplug(self) -> None:
@@ -506,7 +528,8 @@ class Loadgen(TrafficGenerator):
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
         ports = self._running().ports(len(self._ports))
-        return tuple(f"tester port {p.number}" for p in ports if not p.link_up)
+        here = (port for port in ports if port.number in self._ends)
+        return tuple(f"tester port {p.number}" for p in here if not p.link_up)
 
     def check_alive(self) -> None:
         """Raise when the engine has ended, or is stopped."""
@@ -520,6 +543,8 @@ class Loadgen(TrafficGenerator):
         links = {link.name: link for link in self.machine.all_links()} if any(netdevs) else {}
         found = []
         for port, netdev in zip(self._running().ports(len(netdevs)), netdevs, strict=True):
+            if port.number not in self._ends:
+                continue
             counted = PortCounts(
                 port=port.number,
                 missed=port.rx_missed,
@@ -542,8 +567,9 @@ class Loadgen(TrafficGenerator):
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
-        parts = parts_of(streams, profile, frame_size, queues)
-        self._prepared = PreparedStreams(parts, group=profile.burst, rings=self._rings())
+        away = tuple(number for number in queues if number not in self._ends)
+        parts = parts_of(streams, profile, frame_size, queues, away)
+        self._prepared = PreparedStreams(parts, profile.burst, self._rings(), away)
         self._running().set_streams(part.spec for part in self._prepared.parts)
         self._meet_neighbours(streams, profile, frame_size)
 
@@ -595,17 +621,34 @@ class Loadgen(TrafficGenerator):
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""
+        self._request_capture(trial)
+        refusal = self.refusal_is_loss(trial)
+        return run_trial(self._running(), self._prepared, trial, watch, refusal_is_loss=refusal)
+
+    def run_part(
+        self,
+        trial: TrialSpec,
+        window: TrialWindow,
+        watch: Callable[[], None],
+        receives: Callable[[], None],
+    ) -> PartResult:
+        """Send and count at the port that is here."""
+        self._request_capture(trial)
+        return run_part(
+            self._running(),
+            self._prepared,
+            trial,
+            window,
+            watch,
+            receives=receives,
+            refusal_is_loss=self.refusal_is_loss(trial),
+        )
+
+    def _request_capture(self, trial: TrialSpec) -> None:
         capture = trial.capture or CaptureSpec()
         if capture != self._capture:
             self._running().capture(capture.frames, capture.what)
             self._capture = capture
-        return run_trial(
-            self._running(),
-            self._prepared,
-            trial,
-            watch,
-            refusal_is_loss=self.refusal_is_loss(trial),
-        )
 
     def live(self) -> LiveCounts | None:
         """Sums over all streams, from the engine."""

@@ -194,6 +194,9 @@ class StreamSpec:
     rx_size: int | None = None
     """Octets including FCS that a frame must have when it comes back, between headers and trailer
     the zeros that it left with; None: neither is looked at."""
+    away: bool = False
+    """Whether another engine sends its frames, of a trial of the same epoch: they are counted where
+    they are received, and such a trial waits its whole drain."""
     fields: tuple[FieldSpec, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
@@ -210,6 +213,7 @@ class StreamSpec:
             "tcp": self.tcp_offset,
             "outer": self.outer_offset,
             "queue": self.queue,
+            "away": 1 if self.away else None,
         }
 
 

@@ -22,12 +22,14 @@ from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
     Latency,
+    PartResult,
     PortCounts,
     QueueGaps,
     Timeline,
     TrialGaps,
     TrialResult,
     TrialSpec,
+    TrialWindow,
 )
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 from vnetperf.traffic.base import sleep_watching
@@ -106,8 +108,9 @@ def parts_of(
     profile: TrafficProfile,
     frame_size: int,
     queues: Mapping[int, int],
+    away: Sequence[int] = (),
 ) -> tuple[StreamPart, ...]:
-    """What the engine sends for a profile's streams."""
+    """What the engine sends for a profile's streams, but for those of ports that are away."""
     parts: list[StreamPart] = []
     for turn in _mix_turns(compile_traffic(streams, profile, frame_size), profile, queues):
         frame = turn.frame
@@ -115,7 +118,7 @@ def parts_of(
             part = StreamPart(
                 frame.stream,
                 share * turn.share,
-                _spec(len(parts), frame, fields, queue),
+                _spec(len(parts), frame, fields, queue, away=frame.stream.tx_port in away),
                 broadcast=frame.broadcast,
                 first=turn.first,
                 every=turn.every,
@@ -218,7 +221,12 @@ def _field(field: VariedField) -> FieldSpec:
 
 
 def _spec(
-    number: int, frame: CompiledFrame, fields: tuple[FieldSpec, ...], queue: int | None
+    number: int,
+    frame: CompiledFrame,
+    fields: tuple[FieldSpec, ...],
+    queue: int | None,
+    *,
+    away: bool = False,
 ) -> StreamSpec:
     own = frame.checksums[-1] if frame.checksums else None
     packets = [c for c in frame.checksums if c.kind == "ipv4"]
@@ -236,6 +244,7 @@ def _spec(
         outer_offset=_outer_ipv4(packets, inner, frame.fields),
         fields=fields,
         queue=queue,
+        away=away,
     )
 
 
@@ -288,11 +297,13 @@ class PreparedStreams:
         parts: What the engine sends, by queue.
         group: Frames of each queue that are sent back to back; 1 sends evenly.
         rings: By port of the tester.
+        away: Ports that are on another host.
     """
 
     parts: tuple[StreamPart, ...] = ()
     group: int = 1
     rings: tuple[PortRings, ...] = ()
+    away: tuple[int, ...] = ()
 
     @property
     def catch_up(self) -> int:
@@ -340,17 +351,52 @@ def run_trial(
     spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
     began = time.monotonic()
     result = _run_to_end(engine, spec, trial.duration_s, watch)
+    if trial.full_drain and not result.aborted:
+        sleep_watching(began + _sent_s(trial, result) + trial.drain_s, watch)
+    return _counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
+
+
+def run_part(
+    engine: Engine,
+    prepared: PreparedStreams,
+    trial: TrialSpec,
+    window: TrialWindow,
+    watch: Callable[[], None],
+    *,
+    receives: Callable[[], None],
+    refusal_is_loss: bool,
+) -> PartResult:
+    """A trial of the port that is here."""
+    spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss, window=window)
+    result = _run_to_end(engine, spec, trial.duration_s, watch, receives)
+    return PartResult(
+        result=_counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss),
+        sent_s=(result.tx_end_ns or 0) / 1e9,
+        open_s=result.elapsed_ns / 1e9,
+    )
+
+
+def _sent_s(trial: TrialSpec, result: EngineResult) -> float:
+    """How long was sent, seconds."""
+    return result.tx_end_ns / 1e9 if trial.burst and result.tx_end_ns else trial.duration_s
+
+
+def _counted(
+    engine: Engine,
+    prepared: PreparedStreams,
+    trial: TrialSpec,
+    result: EngineResult,
+    *,
+    refusal_is_loss: bool,
+) -> TrialResult:
     if result.aborted:
         raise GeneratorError("the engine ended the trial before its time", where="loadgen")
-    sent_s = result.tx_end_ns / 1e9 if trial.burst and result.tx_end_ns else trial.duration_s
-    if trial.full_drain:
-        sleep_watching(began + sent_s + trial.drain_s, watch)
-    drained = max(0.0, result.elapsed_ns / 1e9 - sent_s)
+    drained = max(0.0, result.elapsed_ns / 1e9 - _sent_s(trial, result))
     timelines = _timelines(engine, prepared, trial, refusal_is_loss=refusal_is_loss)
     directions = tally(prepared.parts, result)
     counts = TrialResult(
         directions=directions,
-        gaps=_gaps(engine, prepared, directions, paced=not trial.burst),
+        gaps=_gaps(engine, prepared, directions, trial),
         foreign={str(p.port): p.foreign for p in result.ports},
         corrupted=sum(p.corrupted for p in result.ports),
         verified=sum(p.verified for p in result.ports),
@@ -365,7 +411,9 @@ def run_trial(
         timelines=timelines,
     )
     log.debug("trial %d: %s", result.epoch, _summary(counts))
-    if counts.worst_loss_ratio() > trial.histogram_up_to_loss:
+    # Of a port alone there is no loss to know.
+    loss_ratio = counts.worst_loss_ratio() if not prepared.away else 0.0
+    if loss_ratio > trial.histogram_up_to_loss:
         return counts
     own = [result.stream(part.spec.id) for part in prepared.parts if not part.broadcast]
     histograms = engine.histograms([s.stream for s in own if s.latency.count])
@@ -376,15 +424,18 @@ def run_trial(
 
 
 def _gaps(
-    engine: Engine, prepared: PreparedStreams, directions: Sequence[DirectionCounts], *, paced: bool
+    engine: Engine,
+    prepared: PreparedStreams,
+    directions: Sequence[DirectionCounts],
+    trial: TrialSpec,
 ) -> TrialGaps:
     """How long the workers stood still, and at which queues that is more than a ring bridges.
 
     A burst has no load that a worker would catch up with: where it stood still, the DUT had time.
     """
     poll, send = engine.gaps()
-    asked = _queues_of(prepared, directions)
-    asked = [(d, queue) for d, queue in asked if paced or queue.way == "rx"]
+    asked = _queues_of(prepared, directions, trial)
+    asked = [(d, queue) for d, queue in asked if not trial.burst or queue.way == "rx"]
     found = engine.queue_gaps([queue for _, queue in asked])
     queues = [
         QueueGaps(
@@ -410,7 +461,7 @@ def _gaps(
 
 
 def _queues_of(
-    prepared: PreparedStreams, directions: Sequence[DirectionCounts]
+    prepared: PreparedStreams, directions: Sequence[DirectionCounts], trial: TrialSpec
 ) -> list[tuple[int, EngineQueue]]:
     """The queues that each direction's frames leave by and come back to, with their load.
 
@@ -418,6 +469,13 @@ def _queues_of(
     of a longer one the rest is given up.
     """
     rates = {d.direction: (d.sent + d.refused) / d.tx_seconds for d in directions if d.tx_seconds}
+    if prepared.away:  # what another host sends: the load of it, of a burst what came
+        paced = prepared.loads(trial)
+        for d in directions:
+            mine = [p.spec.id for p in prepared.parts if p.stream.direction == d.direction]
+            planned = sum(paced[one].rate or 0.0 for one in mine if one in paced)
+            rates.setdefault(d.direction, planned or d.received / trial.duration_s)
+        rates = {direction: rate for direction, rate in rates.items() if rate > 0}
     sides = {
         p.stream.direction: (p.stream.tx_port, p.stream.rx_port)
         for p in prepared.parts
@@ -434,11 +492,11 @@ def _queues_of(
                 direction,
                 EngineQueue("tx", tx, queue, rates[direction], near.dut or prepared.catch_up),
             )
-            for queue in range(near.tx_queues)
+            for queue in range(near.tx_queues if tx not in prepared.away else 0)
         ]
         found += [
             (direction, EngineQueue("rx", rx, queue, comes[rx], far.tester))
-            for queue in range(far.rx_queues)
+            for queue in range(far.rx_queues if rx not in prepared.away else 0)
         ]
     return found
 
@@ -469,7 +527,11 @@ def _summary(counts: TrialResult) -> str:
 
 
 def engine_trial(
-    prepared: PreparedStreams, trial: TrialSpec, *, refusal_is_loss: bool
+    prepared: PreparedStreams,
+    trial: TrialSpec,
+    *,
+    refusal_is_loss: bool,
+    window: TrialWindow | None = None,
 ) -> EngineTrial:
     """A trial as the engine runs it.
 
@@ -477,11 +539,16 @@ def engine_trial(
     give the DUT time.
     """
     steps = tuple((step.load_fps / trial.load_fps, step.duration_s) for step in trial.steps)
+    loads, drain_s = prepared.loads(trial), trial.drain_s
+    if window is not None:  # the other one may begin as much later, and send a burst more slowly
+        drain_s += window.lead_s + _burst_frames(loads) / SLOWEST_BURST_FPS
     return EngineTrial(
-        loads=prepared.loads(trial),
+        loads=loads,
         duration_s=None if trial.burst or steps else trial.duration_s,
         steps=() if trial.burst else steps,
-        drain_s=trial.drain_s,
+        epoch=None if window is None else window.number,
+        delay_s=0.0 if window is None else window.lead_s,
+        drain_s=drain_s,
         burst=BURST,
         group=1 if trial.burst else prepared.group,
         catch_up=prepared.catch_up,
@@ -494,16 +561,25 @@ def engine_trial(
     )
 
 
+def _burst_frames(loads: Mapping[int, StreamLoad]) -> int:
+    return sum(load.count or 0 for load in loads.values() if load.rate is None)
+
+
 def _run_to_end(
-    engine: Engine, spec: EngineTrial, length_s: float, watch: Callable[[], None]
+    engine: Engine,
+    spec: EngineTrial,
+    length_s: float,
+    watch: Callable[[], None],
+    receives: Callable[[], None] = lambda: None,
 ) -> EngineResult:
     """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
     began = time.monotonic()
-    burst_s = sum(load.count or 0 for load in spec.loads.values() if load.rate is None)
     try:
         engine.start(spec)
-        sleep_watching(began + length_s, watch)
-        return engine.wait(spec.drain_s + GRACE_S + burst_s / SLOWEST_BURST_FPS)
+        receives()
+        sleep_watching(began + spec.delay_s + length_s, watch)
+        burst_s = _burst_frames(spec.loads) / SLOWEST_BURST_FPS
+        return engine.wait(spec.drain_s + GRACE_S + burst_s)
     except BaseException:
         with contextlib.suppress(GeneratorError, HostError):  # it exited, or had nothing to stop
             engine.stop()

@@ -174,6 +174,9 @@ class VmVloop(EndpointHost):
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
         """Begin to start the guest; others may begin meanwhile."""
+        self._boot(attachments)
+
+    def _boot(self, attachments: tuple[Attachment, ...]) -> None:
         self._attachments = attachments
         self._starts += 1
         self._reserve()
@@ -322,9 +325,8 @@ class VmVloop(EndpointHost):
         except HostError as error:
             raise self._guest().error(f"cannot be set up: {error}") from error
         # When the switch came back QEMU took its connection, and the link is up again.
-        running = self._running()
-        if isinstance(running, GuestTestpmd):
-            running.wait_links(timeout_s)
+        if isinstance(self.forwarder, GuestTestpmd):
+            self.forwarder.wait_links(timeout_s)
 
     def _guest(self) -> Guest:
         if self.guest is None:
@@ -365,10 +367,10 @@ class VmVloop(EndpointHost):
 
     def facts(self) -> dict[str, Any]:
         """Image, acceleration, pins and memory as read back, what forwards and how."""
-        guest, running, image = self._guest(), self._running(), self.image
+        guest, image = self._guest(), self.image
         domain = guest.domain
         return {
-            **running.facts(),
+            **self._application(),
             "launcher": "VM",
             "mode": self.plan.scenario.vnf_mode,
             "acceleration": "kvm" if domain.accelerator == "kvm" else f"none: {self.proof.why}",
@@ -393,6 +395,9 @@ class VmVloop(EndpointHost):
             ],
         }
 
+    def _application(self) -> dict[str, Any]:
+        return self._running().facts()
+
     def check_alive(self) -> None:
         """Raise when the guest has ended."""
         self._guest().check_alive()
@@ -405,6 +410,28 @@ class VmVloop(EndpointHost):
         if self._ready is not None and not self._ready.cancel():
             self._ready.exception(timeout=SET_UP_S)  # it fails at once without its guest
         self._ready = None
+
+
+class VmEnd(VmVloop):
+    """A guest with one NIC, in which programs of an endpoint run."""
+
+    def launch_alone(self, attachment: Attachment) -> None:
+        """Begin to start it."""
+        self._boot((attachment,))
+
+    def _bring_up(self, guest: Guest) -> None:
+        guest.boot(self.options.boot_s)
+        self._check_pins(guest)
+        guest_facts.configure_nics(guest, self.options)
+        netdev = guest.interface(guest.domain.nics[0].mac)
+        guest.agent.run(["ip", "link", "set", "dev", netdev, "up"])
+        self.offloads = guest_facts.nic_features(guest)
+
+    def _application(self) -> dict[str, Any]:
+        return {"application": "Linux, with programs of an endpoint"}
+
+
+VmVloop.alone = VmEnd
 
 
 def _missing_software(facts: MachineFacts) -> str:

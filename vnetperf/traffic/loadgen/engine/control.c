@@ -267,6 +267,15 @@ static double longest(const struct plan *plan, const struct trial_spec *spec)
 	return seconds + spec->drain;
 }
 
+static bool any_away(const struct plan *plan)
+{
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		if (plan->count[id] && engine.stream[id]->away)
+			return true;
+	}
+	return false;
+}
+
 bool control_start(const struct trial_spec *spec, struct problem *why)
 {
 	struct plan plan = {.retry = spec->retry,
@@ -289,6 +298,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
+	engine.trial.away = any_away(&plan) ? cycles(longest(&plan, spec) - spec->drain) + 1 : 0;
 	return launch(&plan, spec->delay, why);
 }
 
@@ -311,6 +321,7 @@ bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why
 	engine.trial.learning = true;
 	engine.trial.epoch = 0;
 	engine.trial.drain = 0;
+	engine.trial.away = 0;
 	return launch(&plan, 0, why);
 }
 

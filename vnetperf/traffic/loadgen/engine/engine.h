@@ -166,8 +166,9 @@ struct trial {
 	bool learning; /* frames of epoch 0, counted for nothing */
 	bool aborted;
 	uint8_t epoch;
-	uint64_t drain;			  /* cycles */
-	uint64_t start;			  /* TSC */
+	uint64_t drain; /* cycles */
+	uint64_t away;	/* cycles after the start for which other engines send; 0: none does */
+	uint64_t start; /* TSC */
 	_Atomic uint64_t drain_from, end; /* TSC, 0: not yet */
 	_Atomic bool abort;
 	struct load_steps steps;

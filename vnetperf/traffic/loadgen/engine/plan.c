@@ -143,7 +143,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 		struct tx_stream *t = &q->streams[q->n_streams];
 		uint64_t share;
 
-		if (plan->count[id] == 0 || s->tx_port != q->port)
+		if (plan->count[id] == 0 || s->away || s->tx_port != q->port)
 			continue;
 		share = share_of_queue(plan, id, q->queue);
 		if (share == 0)

@@ -4,7 +4,7 @@
 
 #include "params.h"
 
-#define STREAM_KEYS "id tx_port rx_port queue size rx_size header l3 udp tcp outer"
+#define STREAM_KEYS "id tx_port rx_port queue size rx_size header l3 udp tcp outer away"
 #define FIELD_KEYS  "stream offset width base step count mode seed"
 #define LOAD_KEYS   "stream rate count"
 /* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
@@ -62,7 +62,7 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 		  unsigned int largest, struct problem *why)
 {
 	static const char *const needed[] = {"id", "tx_port", "rx_port", "size", "header", NULL};
-	uint16_t queue = 0;
+	uint16_t queue = 0, away = 0;
 	size_t len = 0;
 
 	memset(s, 0, sizeof(*s));
@@ -72,6 +72,7 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 	    !small(ps, "queue", 0, LG_MAX_QUEUES - 1, &queue, why) ||
 	    !small(ps, "size", LG_MIN_FRAME, largest, &s->frame_size, why) ||
 	    !small(ps, "rx_size", LG_MIN_FRAME, LG_MAX_FRAME, &s->rx_size, why) ||
+	    !small(ps, "away", 0, 1, &away, why) ||
 	    !params_hex(ps, "header", s->header, sizeof(s->header), &len, why) ||
 	    !checksums(s, ps, why) || !params_done(ps, STREAM_KEYS, why))
 		return false;
@@ -79,6 +80,7 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 		return problem_set(why, "14 octets up to frame size - 22 (trailer 18, FCS 4)",
 				   "header of %zu octets in a frame of %u", len, s->frame_size);
 	s->header_len = (uint16_t)len;
+	s->away = away == 1;
 	s->queue = params_has(ps, "queue") ? queue : -1;
 	return checksum_check(&s->checksum, s->header, s->header_len,
 			      (uint16_t)(s->frame_size - LG_FCS_LEN), why);

@@ -32,6 +32,7 @@ struct stream_spec {
 	uint16_t rx_size;    /* with FCS, as it must come back; 0: any */
 	uint16_t header_len;
 	uint16_t n_fields;
+	bool away; /* another engine sends it: it is only received here */
 	struct checksum_spec checksum;
 	struct load load;
 	uint8_t header[LG_MAX_HEADER];

@@ -140,12 +140,17 @@ static void lead(struct worker *w)
 				return;
 		}
 		now = rte_rdtsc();
+		/* What others send is due until then, and how much of it comes is not known here.
+		 */
+		if (t->away && (int64_t)(now - (t->start + t->away)) < 0)
+			return;
 		from = atomic_load(&t->drain_from);
 		if (from == 0) {
 			atomic_store(&t->drain_from, now);
 			from = now;
 		}
-		over = t->learning || now - from >= t->drain || received_so_far() >= sent_in_all();
+		over = t->learning || now - from >= t->drain ||
+		       (!t->away && received_so_far() >= sent_in_all());
 	}
 	if (!over)
 		return;
