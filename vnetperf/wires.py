@@ -12,7 +12,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
-from vnetperf.model.scenario import NicUse, Plan, Scenario
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 
 #: What a VLAN tag adds to a frame, octets (IEEE 802.1Q).
@@ -175,26 +175,23 @@ class Nic(Wire):
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
         """Give each NIC its driver; wait for the link where the kernel can see it."""
-        uses = [self._use("tester"), self._use("dut")]
-        ends = [self._end(use) for use in uses]
+        tester, dut = self.plug("tester"), self.plug("dut")
         # A NIC under a program's driver lets its link rise only when that program starts.
-        if all(use.kernel for use in uses):
-            self._wait_for_carrier(uses, ends)
-        return ends[0].model_copy(update={"peer_ring": self._ring(ends[1])}), ends[1]
+        if tester.netdev and dut.netdev:
+            self.wait_for_carrier(f"{tester.pci} - {dut.pci}", tester, dut)
+        return tester.model_copy(update={"peer_ring": self.ring(dut)}), dut
 
-    def _ring(self, end: WireEnd) -> int | None:
-        """Frames of a receive ring: the driver's word, or what a program is to make it of."""
+    def ring(self, end: WireEnd) -> int | None:
+        """Frames of an end's receive ring: the driver's word, or what a program makes it of."""
         if end.netdev is not None:
             return self.machine.receive_ring(end.netdev)
         return self.plan.scenario.options.rx_descriptors
 
-    def _use(self, side: str) -> NicUse:
+    def plug(self, side: str) -> WireEnd:
+        """Give the NIC of one end its driver; the other may be another machine's."""
         use = self.plan.nic(self.index, side)
         if use is None:
             raise HostError(f"the plan has no NIC for the {side}", where=f"wire {self.index}")
-        return use
-
-    def _end(self, use: NicUse) -> WireEnd:
         isolated = self.plan.testbed.isolated
         netdev = None
         if use.kernel:
@@ -217,7 +214,9 @@ class Nic(Wire):
             netdev=netdev,
         )
 
-    def _wait_for_carrier(self, uses: list[NicUse], ends: list[WireEnd]) -> None:
+    def wait_for_carrier(self, cable: str, *ends: WireEnd) -> None:
+        """Wait for the link at ends that the kernel drives."""
+
         def down() -> list[str]:
             return [name for end in ends if not self.machine.link(name := str(end.netdev)).carrier]
 
@@ -228,7 +227,7 @@ class Nic(Wire):
             poll_s=0.05,
             error=lambda: HostError(
                 f"no link on {' and '.join(down())} after {CARRIER_S:.0f} s",
-                where=f"wire {self.index}: {uses[0].pci} - {uses[1].pci}",
+                where=f"wire {self.index}: {cable}",
                 cure="see whether the cable joins these two ports, and fits both speeds",
             ),
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.fakes.machine import facts
+from tests.fakes.nics import DUT0, DUT1, TESTER0, TESTER1, with_nics
 from vnetperf import config, registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
@@ -18,7 +19,7 @@ from vnetperf.host import cpu
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import HostConfig, MachineFacts, Testbed
+from vnetperf.model.testbed import CableConfig, HostConfig, MachineFacts, Testbed
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
@@ -392,18 +393,92 @@ def test_what_is_not_carried_over_hosts_is_refused(
         plan_of(name, **settings)
 
 
-def test_machines_cabled_by_nics_are_refused_with_what_can_be_had() -> None:
-    testbed = Testbed.model_validate(
-        {
-            "name": "lab",
-            "hosts": {"a": {"transport": "ssh=a"}, "b": {"transport": "ssh=b"}},
-            "cables": [{"ends": ["a:eth1", "b:eth1"]}, {"ends": ["a:eth2", "b:eth2"]}],
-        }
-    )
-    one = facts()
-    both = one.model_copy(update={"hosts": {"a": one, "b": one}})
-    with pytest.raises(CapabilityError, match="span hosts with transport"):
-        make_plan(make_scenario("phy2phy_bridge", loaded()), testbed, both)
+def of_machines(**host: Any) -> Testbed:
+    """Two machines behind ssh, cabled by two NICs of each."""
+    cables = [{"ends": [f"a:{TESTER0}", f"b:{DUT0}"]}, {"ends": [f"a:{TESTER1}", f"b:{DUT1}"]}]
+    hosts = {"a": {"transport": "ssh=a", "role": "tester"}, "b": {"transport": "ssh=b", **host}}
+    return Testbed.model_validate({"name": "lab", "hosts": hosts, "cables": cables})
+
+
+def plan_of_machines(
+    name: str, testbed: Testbed | None = None, change: Any = None, **settings: str
+) -> Plan:
+    one = with_nics(facts(nodes=2), **(change or {}))
+    other = with_nics(facts(cores=4, nodes=2))
+    both = one.model_copy(update={"hosts": {"a": one, "b": other}})
+    scenario = make_scenario(name, loaded(**settings))
+    scenario = scenario.model_copy(update={"sockets": scenario.deployment.apart})
+    return make_plan(scenario, testbed or of_machines(), both)
+
+
+def test_a_tester_and_a_dut_on_machines_of_their_own_take_the_nics_of_their_cables() -> None:
+    plan = plan_of_machines("phy2phy_bridge")
+    a, b = plan.hosts
+    assert (a.wire, b.wire) == ("nic", "nic")
+    assert [(n.wire, n.side, n.pci, n.driver) for n in a.nics] == [
+        (0, "tester", TESTER0, "vfio-pci"),
+        (1, "tester", TESTER1, "vfio-pci"),
+    ]
+    assert [(n.wire, n.side, n.pci, n.kernel) for n in b.nics] == [
+        (0, "dut", DUT0, True),
+        (1, "dut", DUT1, True),
+    ]
+    assert not any(use.in_kernel for part in plan.hosts for use in part.cables)
+    assert not a.refusal_is_loss  # what a NIC does not take has not left the tester
+    # Each machine has a lock, memory and processors of its own, near its NICs.
+    assert not a.follows
+    assert not b.follows
+    assert [*b.placement.cores] == [r for r in b.placement.cores if ":" not in r]
+    assert {"tester"} <= {*plan.placement.cores}
+    assert all(":" in user for memory in plan.memory for user in memory.users)
+    # The NICs' cables lead away: what can be looped here is a wire within the machine.
+    assert plan.wire == "veth"
+
+
+def test_a_link_that_both_kernels_drive_is_waited_for() -> None:
+    plan = plan_of_machines("v2p2v_bridge")
+    assert [use.in_kernel for part in plan.hosts for use in part.cables] == [True] * 4
+    assert {n.side for part in plan.hosts for n in part.nics} == {"dut"}
+    assert [(n.wire, n.pci) for n in plan.hosts[1].nics] == [(2, DUT0), (3, DUT1)]
+
+
+def test_a_poll_mode_vswitch_has_memory_on_the_machine_it_is_on() -> None:
+    a, b = plan_of_machines("phy2phy_dpdk").hosts
+    assert {user for memory in a.memory for user in memory.users} == {"loadgen"}
+    assert {user for memory in b.memory for user in memory.users} == {"dpdk"}
+    assert {n.driver for n in b.nics} == {"vfio-pci"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "settings", "says"),
+    [
+        ("phy2phy_bridge", {"tester0": {"in_use": "a route"}}, {}, "is in use: a route"),
+        ("phy2phy_dpdk", {}, {"wire": "veth"}, "between machines is nic: --wire veth"),
+        ("p2c2p_bridge", {}, {}, "endpoints have no cable between machines"),
+    ],
+)
+def test_what_machines_do_not_carry_is_refused_with_the_cable(
+    name: str, change: Any, settings: dict[str, str], says: str
+) -> None:
+    with pytest.raises(CapabilityError, match=says):
+        plan_of_machines(name, change=change, **settings)
+
+
+def test_a_nic_that_a_machine_does_not_have_is_named_with_those_it_has() -> None:
+    testbed = of_machines()
+    wrong = CableConfig(ends=("a:0000:99:00.0", f"b:{DUT0}"))
+    testbed = testbed.model_copy(update={"cables": (wrong, testbed.cables[1])})
+    with pytest.raises(CapabilityError, match=f"there is no such NIC.* of a: {TESTER0}"):
+        plan_of_machines("phy2phy_bridge", testbed)
+
+
+def test_a_chain_beside_the_tester_has_a_wire_within_its_machine() -> None:
+    plan = plan_of_machines("pvp2pvp_bridge")
+    a = plan.hosts[0]
+    assert {(n.wire, n.side) for n in a.nics} == {(3, "tester"), (1, "dut")}
+    assert a.wire == "nic"
+    with pytest.raises(CapabilityError, match="sriov cannot plug it in"):
+        plan_of_machines("pvp2pvp_sriov", vnf_mode="mac")
 
 
 def test_too_few_cables_are_named() -> None:

@@ -143,6 +143,14 @@ def test_logins_on_another_port_behind_sudo(
     assert usage.ssh_addresses() == {"192.0.2.1", "fe80::1"}
 
 
+def test_a_login_that_no_network_carries_is_over_no_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "UNKNOWN 65535 UNKNOWN 65535")  # sshd -i on a pipe
+    monkeypatch.setattr(usage, "PROC", tmp_path)
+    assert usage.ssh_addresses() == set()
+
+
 HOLDERS = {
     "/dev/vfio/12": ("vfio-pci", 12, ""),
     "/dev/vfio/noiommu-0": ("vfio-pci", 0, ""),

@@ -92,6 +92,7 @@ def test_one_host_with_a_name_has_nics_as_one_without(tmp_path: Path) -> None:
     assert len(named.nics) == 1
 
 
+NORTH = '[hosts.north]\ntransport = "netns"\n'
 HOSTS = '[hosts.east]\ntransport = "netns"\n[hosts.west]\ntransport = "netns"\n'
 CABLE = '[[cables]]\nends = ["east:c0", "west:c0"]\n'
 
@@ -111,11 +112,11 @@ CABLE = '[[cables]]\nends = ["east:c0", "west:c0"]\n'
         (HOSTS.replace("netns", "local", 1) + CABLE, "accepted: two netns hosts"),
         (HOSTS.replace("netns", "telnet=x") + CABLE, "hosts.east.transport"),
         (HOSTS.replace("hosts.east", "hosts.East") + CABLE, "hosts.East"),
-        (HOSTS.replace('"netns"', '"netns"\nrole = "tester"') + CABLE, "both the tester"),
+        ((HOSTS + NORTH).replace('"netns"', '"netns"\nrole = "tester"') + CABLE, "all the tester"),
         (HOSTS.replace('"netns"', '"netns"\nrole = "dut"') + CABLE, "every host is a DUT"),
         (HOSTS.replace('"netns"', '"netns"\nrole = "vnf"') + CABLE, "hosts.east.role"),
         (HOSTS + CABLE + '[hosts.west.programs]\nvqp = "/x"\n', "hosts.west.programs.vqp"),
-        (HOSTS + '[hosts.north]\ntransport = "netns"\n' + CABLE, "to north"),
+        (HOSTS + NORTH + CABLE, "to north"),
     ],
 )
 def test_a_wrong_graph_is_refused_with_file_and_key(tmp_path: Path, text: str, says: str) -> None:

@@ -1,4 +1,7 @@
-"""Runs a play of fake_qemu as `vnetperf lab run` would: `drive.py HOME TIMEOUT PLAY ...`."""
+"""Runs a play of fake_qemu as `vnetperf lab run` would: `drive.py HOME TIMEOUT PLAY ...`.
+
+With `--machines N -- COMMAND ...` after the play N guests play it, and the command runs.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ from vnetperf.virt.kernel import Kernel
 def main() -> int:
     """Run it; the exit status of `vnetperf lab run`."""
     home, timeout, *play = sys.argv[1:]
+    command_line = ["--", "whatever"]
+    if "--machines" in play:
+        at = play.index("--machines")
+        play, command_line = play[:at], play[at:]
     os.environ["XDG_CACHE_HOME"] = home
     lab_guest.GRACE_S = 2.0
     if play[0] == "mute":
@@ -36,7 +43,7 @@ def main() -> int:
     compileall.compile_dir = lambda *_, **__: True
     lab._build_generators = lambda: None  # each would take seconds, and no guest runs one
     options = ["--timeout", timeout] if float(timeout) else []
-    return cli.main(["lab", "run", *options, "--", "whatever"])
+    return cli.main(["lab", "run", *options, *command_line])
 
 
 sys.exit(main())

@@ -1,8 +1,8 @@
 """Stands in for QEMU and its guest: `fake_qemu.py CTL IN OUT ERR -- PLAY`, descriptors and a play.
 
 Plays: ``status N``, ``echo`` (input back, until its end), ``die``, ``fail``, ``mute``,
-``crash FILE`` and ``hang FILE`` (once), ``signals`` (tell each signal's name, end at INT),
-``stubborn`` (end at nothing).
+``crash FILE`` and ``hang FILE`` (once), ``stay`` (mute once it is ready), ``last S``
+(seconds), ``signals`` (tell each signal's name, end at INT), ``stubborn`` (end at nothing).
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ def main() -> None:
         ctl.sendall(b"failed no such directory\n")
         time.sleep(60)
     ctl.sendall(b"ready\n")
+    if play == "last":
+        time.sleep(float(rest[0]))
+        return
+    if play == "stay":
+        time.sleep(60)
     if play == "die":
         sys.stderr.write("qemu: out of luck\n")
         sys.exit(1)

@@ -114,6 +114,7 @@ CALLS = frozenset(
         "deploy",
         "open",
         "lay_cables",
+        "plug_nics",
         "bring_up",
         "check_path",
         "facts",
@@ -472,10 +473,16 @@ class Agent:
             number: machine.lay_cable(int(number), Path(far), mtu) for number, far in cables.items()
         }
 
-    def call_bring_up(self, cables: dict[str, str]) -> None:
-        """Start this host's parts, with the interface of each cable."""
+    def call_plug_nics(self) -> dict[str, int | None]:
+        """Give NICs that are ends of cables their drivers: cable -> ring of a DUT's end here."""
+        found = self._deployed("plug_nics").plug_nics()
+        return {str(number): ring for number, ring in found.items()}
+
+    def call_bring_up(self, cables: dict[str, str], rings: dict[str, int | None]) -> None:
+        """Start this host's parts, with the interface of each cable, and rings at its far end."""
         named = {int(number): netdev for number, netdev in cables.items()}
-        self._deployed("bring_up").bring_up(named)
+        known = {int(number): ring for number, ring in rings.items()}
+        self._deployed("bring_up").bring_up(named, known)
 
     def call_check_path(self) -> dict[str, Any]:
         """Check, from the tester's host, that frames come through."""

@@ -230,14 +230,25 @@ class HostsClient:
                 spaces[part.host] = self.clients[part.host].call(
                     "open", length_s=length_s, plan=sent
                 )
-        netdevs = self._lay_cables(plan, spaces)
+        nics = {
+            part.host: partial(self.clients[part.host].call, "plug_nics", length_s=BRING_UP_S)
+            for part in plan.hosts
+            if part.nics
+        }
+        netdevs = self._lay_cables(plan, spaces) if not nics else {}
+        rings = {cable: ring for own in self._all(nics).values() for cable, ring in own.items()}
         self._all(
             {
                 part.host: partial(
                     self.clients[part.host].call,
                     "bring_up",
                     length_s=BRING_UP_S,
-                    cables={str(use.cable): netdevs[use.cable] for use in part.cables},
+                    cables={
+                        str(use.cable): netdevs[use.cable]
+                        for use in part.cables
+                        if use.cable in netdevs
+                    },
+                    rings={str(u.cable): rings.get(str(u.cable)) for u in part.cables},
                 )
                 for part in plan.hosts
             }

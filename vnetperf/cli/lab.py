@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=summary, description=summary)
         action.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
         action.add_argument("--cpus", type=int, default=4, help="virtual processors (4)")
-        action.add_argument("--memory", default="2560M", help="e.g. 2G or 2560M (2560M)")
+        action.add_argument(
+            "--memory", help="of each machine, e.g. 2G or 2560M (2560M; with --machines 2G)"
+        )
         action.add_argument(
             "--threads",
             choices=("single", "multi"),
@@ -65,6 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         if name == "run":
             action.add_argument(
+                "--machines",
+                type=int,
+                default=1,
+                metavar="N",
+                help="2 or 3: machines cabled to each other, and the command runs outside, with "
+                "them as its testbed (1: the command runs in the lab)",
+            )
+            action.add_argument(
                 "--timeout", type=float, metavar="S", help="end the command after S seconds"
             )
             action.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
@@ -72,13 +82,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run an action."""
-    from vnetperf.virt import kernel, lab_boot, lab_checks, lab_guest, tools
+    from vnetperf.virt import kernel, lab_boot, lab_checks, lab_guest, lab_machines, tools
 
+    count = getattr(arguments, "machines", 1)
+    memory = memory_mib(arguments.memory or ("2560M" if count == 1 else lab_machines.MEMORY))
     if arguments.action == "doctor":
-        return _print(lab_checks.checks(arguments.accel, memory_mib(arguments.memory)))
+        return _print(lab_checks.checks(arguments.accel, memory))
     timeout_s = getattr(arguments, "timeout", None)
     if timeout_s is not None and not timeout_s > 0:
         raise ConfigError(f"{timeout_s:g} is no time", where="--timeout", accepted="seconds > 0")
+    if count not in (1, *lab_machines.CABLES):
+        raise ConfigError(f"no {count} machines are cabled", where="--machines", accepted="1 to 3")
+    if count > 1 and arguments.share:
+        raise ConfigError(
+            "with several machines the command runs on this one, and writes where you may",
+            where="--share",
+            cure="leave it out",
+        )
     raw = arguments.action == "shell"
     task = lab_guest.Task(
         argv=_command(arguments),
@@ -90,15 +110,17 @@ def run(arguments: argparse.Namespace) -> int:
         raw=raw,
         timeout_s=timeout_s,
     )
-    machine = lab_boot.LabMachine(
-        cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory), threads=arguments.threads
-    )
+    machine = lab_boot.LabMachine(cpus=arguments.cpus, memory_mib=memory, threads=arguments.threads)
     qemu = tools.need_qemu()
     tools.need_virtme()
     found = kernel.cached() or kernel.fetch(_print_progress)
     _build_generators()
     machine = lab_guest.choose_accelerator(machine, arguments.accel, qemu, found)
-    return lab_guest.run(task, found, machine, _print_progress)
+    if count == 1:
+        return lab_guest.run(task, found, machine, _print_progress)
+    beside = {**os.environ, "PATH": task.environment["PATH"], **_named(arguments.env)}
+    command = lab_machines.Command(task.argv, beside, timeout_s)
+    return lab_machines.run(command, found, machine, count, _print_progress)
 
 
 def _build_generators() -> None:
@@ -200,10 +222,13 @@ def _environment(named: list[str]) -> dict[str, str]:
     environment["SHELL"] = "/bin/sh"
     if not _testbed_named():
         environment["VNETPERF_TESTBED"] = "lab"
-    for text in named:
-        name, given, value = text.partition("=")
-        environment[name] = value if given else os.environ.get(name, "")
-    return environment
+    return environment | _named(named)
+
+
+def _named(named: list[str]) -> dict[str, str]:
+    """Variables that the user names, with a value or with the one they have here."""
+    parts = (text.partition("=") for text in named)
+    return {key: value if given else os.environ.get(key, "") for key, given, value in parts}
 
 
 def _testbed_named() -> bool:

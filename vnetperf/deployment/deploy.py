@@ -15,6 +15,7 @@ from vnetperf import registry
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
+from vnetperf.deployment.hosts import WIRE_WITHIN
 from vnetperf.deployment.pods import require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
@@ -185,6 +186,7 @@ class LiveDeployment:
         self._prepared_size = 0
         self._dut_ends: list[WireEnd] = []
         self._tester_ends: tuple[WireEnd, ...] = ()
+        self._nic_ends: dict[int, WireEnd] = {}
         #: Where endpoints plug in that are on several hosts: those on this one, by their numbers.
         self.ends: dict[int, WireEnd] = {}
         self._attachments: list[Attachment] = []
@@ -261,10 +263,29 @@ class LiveDeployment:
             deploy_s=round(time.monotonic() - self._began, 3),
         )
 
-    def bring_up(self, cables: Mapping[int, str] | None = None) -> None:
+    def plug_nics(self) -> dict[int, int | None]:
+        """Give the NICs of cables to other machines their drivers.
+
+        Returns:
+            Cable -> frames of the receive ring of a DUT's end here; None where that is unknown.
+        """
+        rings: dict[int, int | None] = {}
+        for use in self.plan.cables:
+            wire = self._wire(use.port)
+            end = self._nic_ends[use.cable] = wire.plug(use.side)
+            if use.side == "dut":
+                rings[use.cable] = wire.ring(end)
+        return rings
+
+    def bring_up(
+        self,
+        cables: Mapping[int, str] | None = None,
+        rings: Mapping[int, int | None] | None = None,
+    ) -> None:
         """Wires, vSwitch, VNFs, connections, tester; what can start together does.
 
-        `cables` has the interface of each cable to another host, by its number.
+        `cables` has the interface of each cable to another host, by its number, where that is no
+        NIC; `rings` the receive rings of NICs at DUTs' ends.
         """
         scenario = self.plan.scenario
         graph = scenario.deployment
@@ -274,7 +295,7 @@ class LiveDeployment:
         ports += [
             end for end in of_tester.values() if isinstance(end, PhyPort) and end not in ports
         ]
-        ends = {port: self._ends_at(port, cables or {}) for port in ports}
+        ends = {port: self._ends_at(port, cables or {}, rings or {}) for port in ports}
         self._dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
         places: dict[VnfPort, Attachment] = {}
         listening: list[bool] = []
@@ -323,19 +344,28 @@ class LiveDeployment:
             log.info("connecting %s", self.plan.scenario.generator)
             self.generator.connect(self._tester_ends)
 
+    def _wire(self, number: int, kind: str = "") -> Any:
+        wire = registry.load("wires", kind or self.plan.wire)
+        return wire(self.machine, self.plan, number)
+
     def _ends_at(
-        self, port: PhyPort, cables: Mapping[int, str]
+        self, port: PhyPort, cables: Mapping[int, str], rings: Mapping[int, int | None]
     ) -> tuple[WireEnd | None, WireEnd | None]:
         """The tester's end and the DUT's of the wire at a port; None for one at another host."""
         use = next((use for use in self.plan.cables if use.port == port.index), None)
         if use is None:
-            found = registry.load("wires", self.plan.wire)(self.machine, self.plan, port.index)
-            tester_end, dut_end = found.lay()
+            kind = WIRE_WITHIN if self.plan.cables else self.plan.wire
+            tester_end, dut_end = self._wire(port.index, kind).lay()
             places = f"tester {_place_of(tester_end)}, DUT {_place_of(dut_end)}"
             log.info("wire of %s: %s", port, places)
             return tester_end, dut_end
-        netdev = cables[use.cable]
-        end = WireEnd(wire=port.index, kind=self.plan.wire, side=use.side, netdev=netdev)
+        if (end := self._nic_ends.get(use.cable)) is None:
+            netdev = cables[use.cable]
+            end = WireEnd(wire=port.index, kind=self.plan.wire, side=use.side, netdev=netdev)
+        else:
+            end = end.model_copy(update={"peer_ring": rings.get(use.cable)})
+        if use.in_kernel:
+            self._wire(port.index).wait_for_carrier(f"{use.nic} - {use.far}", end)
         log.info("cable of %s to %s: %s", port, use.far, _place_of(end))
         return (end, None) if use.side == "tester" else (None, end)
 

@@ -14,6 +14,15 @@ from vnetperf.model.scenario import CableUse, Scenario
 from vnetperf.model.testbed import NETNS, Testbed
 
 Side = Literal["tester", "dut"]
+#: What a cable between hosts of namespaces is, and a wire within a host of several; and what a
+#: cable between machines is.
+WIRE_WITHIN, CABLE_OF_NICS = "veth", "nic"
+
+
+def cable_wire(testbed: Testbed) -> str:
+    """Kind of the cables between a testbed's hosts: machines have no cable to namespaces."""
+    within = all(host.transport == NETNS for host in testbed.hosts.values())
+    return WIRE_WITHIN if within else CABLE_OF_NICS
 
 
 class _End(NamedTuple):
@@ -122,8 +131,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     number, cable = 0, testbed.cables[0]
     if far := [name for name in cable.hosts if testbed.hosts[name].transport != NETNS]:
         raise CapabilityError(
-            f"cables between machines ({' and '.join(far)}) are looked at and not plugged in by "
-            "this version",
+            f"endpoints have no cable between machines ({' and '.join(far)}) in this version",
             where=where,
             accepted='hosts with transport = "netns"',
             cure="--testbed two-hosts",
@@ -145,11 +153,6 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
 def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
-    if any(host.transport != NETNS for host in testbed.hosts.values()):
-        yield (
-            "cables between machines are looked at and not plugged in by this version: "
-            'deployments span hosts with transport = "netns"'
-        )
     if graph.sites and (scenario.rules != "port" or scenario.routed):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
     steers = switch_class(graph, scenario.vswitch).capabilities.addressing == "port"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
-from vnetperf.deployment.hosts import HostShare, share_ends, share_out
+from vnetperf.deployment.hosts import (
+    CABLE_OF_NICS,
+    WIRE_WITHIN,
+    HostShare,
+    cable_wire,
+    share_ends,
+    share_out,
+)
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import VnfPort
@@ -37,7 +45,7 @@ def choose_nics(
             nic = facts.nic(name)
             if nic is None:
                 raise CapabilityError(f"there is no NIC {name}", where=f"nics[{wire}].{side}")
-            uses.append(_nic_use(wire, side, nic, end, facts))
+            uses.append(_nic_use(wire, side, nic, end, facts, where=f"nics[{wire}].{side}"))
     chosen = tuple(uses)
     if problem := getattr(dut, "nics_missing", lambda *_: "")(chosen, facts, scenario):
         raise CapabilityError(problem, where=dut.name)
@@ -61,7 +69,13 @@ def preferred_node(nics: tuple[NicUse, ...]) -> int | None:
 
 
 def _nic_use(
-    wire: int, side: Literal["tester", "dut"], nic: NicFacts, end: Any, facts: MachineFacts
+    wire: int,
+    side: Literal["tester", "dut"],
+    nic: NicFacts,
+    end: Any,
+    facts: MachineFacts,
+    *,
+    where: str,
 ) -> NicUse:
     reasons: list[str] = []
     wanted: tuple[str, ...] = end.capabilities.nic_drivers
@@ -82,7 +96,7 @@ def _nic_use(
     raise CapabilityError(
         f"{end.name} can use {nic.address} through no driver: "
         + ("; ".join(reasons) or f"{end.name} uses no NICs"),
-        where=f"nics[{wire}].{side}",
+        where=where,
         accepted=", ".join(wanted) or "none",
     )
 
@@ -211,8 +225,54 @@ def _with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     return plan.model_copy(update={"commands": commands})
 
 
-#: What a cable between two hosts of namespaces is.
-CABLE_WIRE = "veth"
+def _cables_with_nics(
+    shares: tuple[HostShare, ...],
+    own: Mapping[str, Scenario],
+    testbed: Testbed,
+    facts: MachineFacts,
+) -> tuple[tuple[HostShare, ...], dict[str, tuple[NicUse, ...]]]:
+    """NICs of each host that are ends of cables, and the shares, with what both ends' drivers are.
+
+    Cables between hosts of namespaces have none.
+    """
+    if cable_wire(testbed) != CABLE_OF_NICS:
+        return shares, {}
+    nics: dict[str, tuple[NicUse, ...]] = {}
+    by_program: set[int] = set()
+    for share in shares:
+        scenario, here = own[share.host], facts.hosts[share.host]
+        dut = switch_class(scenario.deployment, scenario.vswitch)
+        ends = {"dut": dut, "tester": registry.load("traffic", scenario.generator)}
+        found: list[NicUse] = []
+        for use in share.cables:
+            where = f"cables.{use.cable}.ends, {share.host}:{use.nic}"
+            nic = here.nic(use.nic)
+            if nic is None:
+                there = ", ".join(n.address for n in here.nics) or "none"
+                raise CapabilityError(
+                    f"there is no such NIC; PCI network devices of {share.host}: {there}",
+                    where=where,
+                    cure="name one of them in the testbed file",
+                )
+            if why := nic.refusal(isolated=testbed.isolated):
+                raise CapabilityError(why, where=where)
+            found.append(_nic_use(use.port, use.side, nic, ends[use.side], here, where=where))
+            if not found[-1].kernel:
+                by_program.add(use.cable)
+        nics[share.host] = tuple(found)
+        if "dut" in share.parts and (why := dut.nics_missing(nics[share.host], here, scenario)):
+            raise CapabilityError(why, where=f"{scenario.vswitch}, host {share.host}")
+    seen = tuple(
+        replace(
+            share,
+            cables=tuple(
+                use.model_copy(update={"in_kernel": use.cable not in by_program})
+                for use in share.cables
+            ),
+        )
+        for share in shares
+    )
+    return seen, nics
 
 
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -226,13 +286,16 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         _require_root(facts.hosts[share.host])
         own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
-    placements = _place_hosts(shares, own, testbed, facts)
+    shares, nics = _cables_with_nics(shares, own, testbed, facts)
+    placements = _place_hosts(shares, own, testbed, facts, nics)
+    testers = sorted((s for s in shares if "tester" in s.parts), key=lambda share: share.ends)
     duts = [share for share in shares if "dut" in share.parts]
     tester = testers[0]
     dut = tester if tester in duts else duts[0]
     wire, queues = _wire_of_tester(own, testbed, facts, (tester.host, dut.host), placements)
     whole = scenario.deployment if scenario.deployment.sites else None
-    refusal_is_loss = registry.load("wires", wire).refusal_is_loss
+    plugged = wire if scenario.deployment.tester_vnf_ports else cable_wire(testbed)
+    refusal_is_loss = registry.load("wires", plugged).refusal_is_loss
     more = {
         share.host: {
             "scenario": own[share.host],
@@ -242,6 +305,7 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
             "whole": whole if share in testers else None,
             "ends": share.ends,
             "clock_bound_s": bound_s,
+            "nics": nics.get(share.host, ()),
         }
         for share in shares
     }
@@ -250,9 +314,9 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         scenario=scenario,
         testbed=registry.completed(testbed),
         wire=wire,
-        placement=placements[tester.host],
+        placement=_of_all(tester.host, placements),
         tester_rx_queues=queues,
-        memory=plans[-1].memory,
+        memory=_memory_of_all(plans),
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         refusal_is_loss=plans[0].refusal_is_loss,
         clock_bound_s=bound_s,
@@ -328,7 +392,7 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
     return Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
-        wire=CABLE_WIRE,
+        wire=WIRE_WITHIN,
         placement=plans[0].placement,
         memory=plans[-1].memory,
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
@@ -419,21 +483,38 @@ def _host_plans(
 ) -> list[Plan]:
     """The plan of each share with what else is its own, in the order of the hosts' locks."""
     plans: list[Plan] = []
+    wire = cable_wire(testbed)
+    within = wire == WIRE_WITHIN
     for share in shares:
         plan = Plan(
             testbed=registry.completed(testbed.of_host(share.host)),
-            wire=CABLE_WIRE,
+            wire=wire,
             memory=(),
             host=share.host,
             parts=share.parts,
             cables=share.cables,
             # Hosts of namespaces are of one machine, which the first of them holds.
-            follows=bool(plans),
+            follows=bool(plans) and within,
             **more[share.host],
         )
         plan = _with_memory_and_commands(plan, facts.hosts[share.host])
-        plans.append(plan.model_copy(update={"memory": _beside(plan.memory, plans)}))
+        if within:
+            plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
+        plans.append(plan)
     return plans
+
+
+def _memory_of_all(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
+    """Hugepages of all hosts: those of one machine are with the last of them."""
+    if not plans[-1].nics:
+        return plans[-1].memory
+    return tuple(
+        memory.model_copy(
+            update={"users": {f"{plan.host}:{user}": mib for user, mib in memory.users.items()}}
+        )
+        for plan in plans
+        for memory in plan.memory
+    )
 
 
 def _beside(own: tuple[MemoryPlan, ...], before: list[Plan]) -> tuple[MemoryPlan, ...]:
@@ -463,21 +544,25 @@ def _require_cable_wire(
     generator = registry.load("traffic", scenario.generator)
     in_place = bool(scenario.deployment.tester_vnf_ports)
     users = [vswitch] if in_place or scenario.apart else [vswitch, generator]
-    mode = scenario.options.mode
-    without = [user.name for user in users if CABLE_WIRE not in _wires(user.capabilities, mode)]
-    limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(CABLE_WIRE)
-    problem = registry.load("wires", CABLE_WIRE).missing(
-        facts.hosts[shares[0].host], scenario, testbed
-    )
+    mode, kind = scenario.options.mode, cable_wire(testbed)
+    beside = any({"tester", "dut"} <= {*share.parts} for share in shares) and not in_place
+    wanted = {kind, WIRE_WITHIN} if beside else {kind}
+    without = [u.name for u in users if wanted - {*_wires(u.capabilities, mode)}]
+    limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(kind)
+    problem = ""
+    if kind == WIRE_WITHIN:
+        here = facts.hosts[shares[0].host]
+        problem = registry.load("wires", kind).missing(here, scenario, testbed)
     if without:
         problem = f"{' and '.join(without)} cannot plug it in"
     elif limit is not None and scenario.largest_on_wire > limit:
         problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
-    elif scenario.wire not in ("auto", CABLE_WIRE) and not in_place:
+    elif scenario.wire not in ("auto", kind) and not in_place:
         problem = f"--wire {scenario.wire} is no cable between hosts"
     if problem:
         raise CapabilityError(
-            f"a cable between hosts of namespaces is {CABLE_WIRE}: {problem}",
+            f"a cable between {'hosts of namespaces' if kind == WIRE_WITHIN else 'machines'} is "
+            f"{kind}: {problem}",
             where=scenario.id,
             cure="choose another vSwitch or generator, or a testbed of one host",
         )
@@ -488,10 +573,12 @@ def _place_hosts(
     own: dict[str, Scenario],
     testbed: Testbed,
     facts: MachineFacts,
+    nics: Mapping[str, tuple[NicUse, ...]] | None = None,
 ) -> dict[str, Placement]:
-    """Processors for each host: of their own, or those of the machine for all together.
+    """Processors for each host: of its own, near its NICs, or one machine's for all together.
 
-    In a host's placement others' roles have their host's name before them.
+    In a placement on a machine that others have a part of, their roles have their host's name
+    before them.
     """
     wanted = {
         share.host: _demands(own[share.host], testbed.of_host(share.host), share.parts)
@@ -506,14 +593,17 @@ def _place_hosts(
             for demand in wanted[host]
         )
         of, config = own[group[0]], testbed.of_host(group[0]).cores
-        placed = place_with_vnfs(demands, config, facts.hosts[group[0]], None, of.vnf_placement)
+        near = preferred_node((nics or {}).get(group[0], ()))
+        placed = place_with_vnfs(demands, config, facts.hosts[group[0]], near, of.vnf_placement)
         found |= dict.fromkeys(group, placed)
         roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
+    one_machine = cable_wire(testbed) == WIRE_WITHIN
     for host, placed in found.items():
         update = {
             key: {
                 r.removeprefix(f"{host}:"): cpus
-                for of in roles_of.values()
+                for group, of in roles_of.items()
+                if one_machine or group == host
                 for r, cpus in of[key].items()
             }
             for key in ("cores", "unpinned")
@@ -527,11 +617,27 @@ def _place_hosts(
     return found
 
 
+def _of_all(tester: str, placements: Mapping[str, Placement]) -> Placement:
+    """The tester's placement with the roles of all hosts, others' with their host's name."""
+    whole = placements[tester]
+    for host, placed in placements.items():
+        update = {
+            key: getattr(whole, key)
+            | {f"{host}:{r}": cpus for r, cpus in getattr(placed, key).items() if ":" not in r}
+            for key in ("cores", "unpinned")
+        }
+        if host != tester:
+            whole = whole.model_copy(update=update)
+    return whole
+
+
 def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
     """Hosts of one machine by groups that share processors: all, or each has some of its own.
 
     What their processors are set to is the machine's, and the same for all.
     """
+    if cable_wire(testbed) == CABLE_OF_NICS:
+        return [[host] for host in hosts]
     cores = {host: testbed.of_host(host).cores for host in hosts}
     first = cores[hosts[0]]
     if all(c.model_copy(update={"tester": first.tester}) == first for c in cores.values()):
@@ -579,23 +685,24 @@ def _wire_of_tester(
     generator = registry.load("traffic", scenario.generator)
     placement, here = placements[tester], facts.hosts[tester]
     queues: int = vswitch.tx_queues(scenario, placements[dut])
+    kind, local = cable_wire(testbed), testbed.of_host(tester)
     if scenario.deployment.tester_vnf_ports:  # in a VNF's place, as on one host
-        local = testbed.of_host(tester)
         wire, _ = _choose_wire(
             scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
         )
         return wire, queues
     problem = generator.cannot_plug(
-        CABLE_WIRE,
+        kind,
         queues,
         scenario=scenario,
         placement=placement,
-        testbed=testbed.of_host(tester),
+        testbed=local,
         facts=here,
     )
     if problem:
         raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
-    return CABLE_WIRE, queues
+    # A NIC whose cable leads to another machine is looped to nothing here.
+    return WIRE_WITHIN, queues
 
 
 def _require_processors(

@@ -565,6 +565,7 @@ class CableUse(Frozen):
         side: Who plugs in here.
         nic: Its name at this host.
         far: The other end, "HOST:NIC".
+        in_kernel: True when both ends are NICs under their kernel drivers, whose link can be seen.
     """
 
     cable: int
@@ -572,6 +573,7 @@ class CableUse(Frozen):
     side: Literal["tester", "dut"]
     nic: str
     far: str
+    in_kernel: bool = False
 
     def __str__(self) -> str:
         what = f"tester's end of phy{self.port}" if self.side == "tester" else f"phy{self.port}"

@@ -39,19 +39,21 @@ class LabNic:
 
     Attributes:
         name: Identifier in QEMU and in messages, e.g. ``tester0``.
-        side: Who uses it.
+        side: Who uses it; "" where that is decided by the deployment.
         cable: Number of the cable it is plugged into; the two NICs of one cable see each other.
         node: NUMA node it sits on.
         mac: Its address.
         pci: Where the guest finds it.
+        wire: Sockets of this end and the other, of a cable to another machine; None for one within.
     """
 
     name: str
-    side: Literal["tester", "dut"]
+    side: Literal["tester", "dut", ""]
     cable: int
     node: int
     mac: str
     pci: str
+    wire: tuple[Path, Path] | None = None
 
 
 #: Tester ports on node 0, DUT ports on node 1, cabled in pairs.
@@ -73,6 +75,7 @@ class LabMachine:
         accelerator: What executes the guest's instructions.
         threads: Whether one thread emulates all processors, or each has its own.
         nics: Its NICs.
+        ssh: Socket at this machine's end of its port for ssh; None for a lab of one machine.
     """
 
     cpus: int = 4
@@ -85,6 +88,7 @@ class LabMachine:
     #: thread nested virtualisation loses their timers' interrupts, and they stand still.
     threads: Threads = "single"
     nics: tuple[LabNic, ...] = field(default=NICS)
+    ssh: Path | None = None
 
     def __post_init__(self) -> None:
         if self.cpus < NODES or self.cpus % NODES or self.cpus > 64:
@@ -131,9 +135,14 @@ class LabMachine:
 def _nic(nic: LabNic, slot: int, *, chassis: int) -> list[str]:
     """A NIC in a slot of its own, as SR-IOV needs it, with its end of a cable."""
     port = f"pcie-root-port,id=port-{nic.name},bus=node{nic.node},addr={slot:#x},chassis={chassis}"
+    cable = f"hubport,id=cable-{nic.name},hubid={nic.cable}"
+    if nic.wire is not None:  # datagrams: neither machine must be there before the other
+        ends = zip(("local", "remote"), map(_quoted, nic.wire), strict=True)
+        places = ",".join(f"{end}.type=unix,{end}.path={path}" for end, path in ends)
+        cable = f"dgram,id=cable-{nic.name},{places}"
     return [
         *("-device", port),
-        *("-netdev", f"hubport,id=cable-{nic.name},hubid={nic.cable}"),
+        *("-netdev", cable),
         *("-device", f"igb,bus=port-{nic.name},netdev=cable-{nic.name},mac={nic.mac}"),
     ]
 
@@ -177,7 +186,9 @@ def qemu_command(
     for option in options:
         argv += ["--kopt", option]
     argv += ["--script-sh", script, "--qemu-opts", *machine.qemu_options()]
-    argv += _port_devices(ports) + _share_device(0, ROOT_TAG, Path("/"), writable=False)
+    argv += _port_devices(ports, machine.ssh) + _share_device(
+        0, ROOT_TAG, Path("/"), writable=False
+    )
     for number, path in enumerate(shares):
         argv += _share_device(number + 1, share_tag(number), path, writable=True)
     argv += ["-chardev", f"file,id=kernel-log,path={_quoted(rundir / 'console.log')}"]
@@ -226,10 +237,13 @@ def _render(argv: list[str], rundir: Path) -> list[str]:
     return shlex.split(line)
 
 
-def _port_devices(ports: dict[str, int]) -> list[str]:
+def _port_devices(ports: dict[str, int], ssh: Path | None) -> list[str]:
     options = ["-device", "virtio-serial-pci,bus=pcie.0,id=vnetperf"]
-    for name, descriptor in ports.items():
-        options += ["-chardev", f"socket,id=vnetperf-{name},fd={descriptor}"]
+    places = {name: f"fd={descriptor}" for name, descriptor in ports.items()}
+    if ssh is not None:
+        places["ssh"] = f"path={_quoted(ssh)},server=on,wait=off"
+    for name, place in places.items():
+        options += ["-chardev", f"socket,id=vnetperf-{name},{place}"]
         port = f"virtserialport,bus=vnetperf.0,name=vnetperf.{name},chardev=vnetperf-{name}"
         options += ["-device", port]
     return options

@@ -39,10 +39,10 @@ class Relay:
         closed: Whether the guest's machine has hung up.
     """
 
-    def __init__(self, ends: Mapping[str, socket.socket]) -> None:
+    def __init__(self, ends: Mapping[str, socket.socket], out: int = 1, err: int = 2) -> None:
         self._ends = ends
         self._selector = selectors.DefaultSelector()
-        self._targets = {"out": 1, "err": 2}
+        self._targets = {"out": out, "err": err}
         self._heard = b""
         self.closed = False
         for name in ("out", "err", "ctl"):
@@ -185,7 +185,7 @@ def run(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], N
     for _ in range(STARTS - 1):
         try:
             return _start(task, kernel, machine, tell)
-        except _CrashedError as error:
+        except CrashedError as error:
             tell(f"QEMU {error.how} before the command started, once more: {error.last_line}")
     return _start(task, kernel, machine, tell)
 
@@ -200,7 +200,7 @@ class _LabError(HostError):
         super().__init__(what, where="vnetperf lab", cure=cure)
 
 
-class _CrashedError(_LabError):
+class CrashedError(_LabError):
     """QEMU ended by a signal, or hangs, before the command started; nothing has been done yet."""
 
     def __init__(self, what: str, directory: Path, how: str, file: str) -> None:
@@ -208,11 +208,60 @@ class _CrashedError(_LabError):
         self.how, self.last_line = how, _tail(directory / file, 1) or "nothing printed"
 
 
-def _start(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:
+@dataclass
+class LabGuest:
+    """A machine of the lab that starts or runs.
+
+    Attributes:
+        qemu: Its process.
+        relay: Its ports.
+        directory: Its logs.
+        ready: Whether its command has started.
+        deadline: When it must have.
+    """
+
+    qemu: subprocess.Popen[bytes]
+    relay: Relay
+    directory: Path
+    ready: bool = False
+    deadline: float = field(default_factory=lambda: time.monotonic() + BOOT_S)
+
+    def turn(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """Carry what is there, and give the guest's words; fails when the machine has failed."""
+        for word, rest in self.relay.turn(timeout_s):
+            if word == "failed":
+                raise _LabError(f"the guest could not be prepared: {rest}", self.directory)
+            self.ready = self.ready or word == "ready"
+            yield word, rest
+        if self.relay.closed or self.qemu.poll() is not None:
+            self.relay.drain()
+            raise self._ended()
+        if not self.ready and _cpu_seconds(self.qemu.pid) > BOOT_CPU_S:
+            raise _hung(f"{BOOT_CPU_S:g} s of processor time", self.directory)
+        if not self.ready and time.monotonic() > self.deadline:
+            raise _hung(f"{BOOT_S:g} s", self.directory)
+
+    def _ended(self) -> HostError:
+        if self.ready:
+            return _LabError("the lab's machine ended while the command ran", self.directory)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.qemu.wait(END_S)  # its sockets close before it can be waited for
+        what = "the lab's machine ended before the command started"
+        if self.qemu.returncode is None or self.qemu.returncode >= 0:
+            return _LabError(what, self.directory)
+        return CrashedError(what, self.directory, "crashed", "qemu.log")
+
+
+@contextlib.contextmanager
+def started(
+    task: Task,
+    kernel: Kernel,
+    machine: LabMachine,
+    directory: Path,
+    outputs: tuple[int, int] = (1, 2),
+) -> Iterator[LabGuest]:
+    """A machine that starts, and is gone at the end."""
     with contextlib.ExitStack() as stack:
-        watch = _Watch(task, tell)
-        stack.enter_context(_signals(watch.interrupt))
-        directory = stack.enter_context(run_dir())
         ours, theirs = {}, {}
         for name in lab_boot.PORTS:
             ours[name], theirs[name] = socket.socketpair()
@@ -222,9 +271,18 @@ def _start(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str]
         qemu = stack.enter_context(_qemu(argv, directory, [e.fileno() for e in theirs.values()]))
         for end in theirs.values():
             end.close()  # so that the end of QEMU is the end of our sockets
+        yield LabGuest(qemu, Relay(ours, *outputs), directory)
+
+
+def _start(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:
+    with contextlib.ExitStack() as stack:
+        watch = _Watch(task, tell)
+        stack.enter_context(signals(watch.interrupt))
+        directory = stack.enter_context(run_dir())
+        guest = stack.enter_context(started(task, kernel, machine, directory))
         if task.raw:
             stack.enter_context(_raw_terminal())
-        return watch.wait(qemu, Relay(ours), directory)
+        return watch.wait(guest)
 
 
 def _prepared(
@@ -261,39 +319,21 @@ class _Watch:
         self._relay: Relay | None = None  # there is one once the command runs
         self._interrupted = 0
 
-    def wait(self, qemu: subprocess.Popen[bytes], relay: Relay, directory: Path) -> int:
+    def wait(self, guest: LabGuest) -> int:
         """Wait; see `run`.
 
         Not a `wait_for`: each turn relays what has come, and the deadline moves when the command
         starts and when it is interrupted.
         """
-        self._deadline = time.monotonic() + BOOT_S
         while True:
-            for word, rest in relay.turn(0.25):
+            for word, rest in guest.turn(0.25):
                 if word == "ready":
-                    self._start(relay)
+                    self._start(guest.relay)
                 elif word == "exit":
-                    relay.drain()
+                    guest.relay.drain()
                     return int(rest)
-                elif word == "failed":
-                    raise _LabError(f"the guest could not be prepared: {rest}", directory)
-            if relay.closed or qemu.poll() is not None:
-                relay.drain()
-                raise self._ended(qemu, directory)
-            if self._relay is None and _cpu_seconds(qemu.pid) > BOOT_CPU_S:
-                raise _hung(f"{BOOT_CPU_S:g} s of processor time", directory)
             if time.monotonic() > self._deadline:
-                return self._overdue(directory)
-
-    def _ended(self, qemu: subprocess.Popen[bytes], directory: Path) -> HostError:
-        if self._relay is not None:
-            return _LabError("the lab's machine ended while the command ran", directory)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            qemu.wait(END_S)  # its sockets close before it can be waited for
-        what = "the lab's machine ended before the command started"
-        if qemu.returncode is None or qemu.returncode >= 0:
-            return _LabError(what, directory)
-        return _CrashedError(what, directory, "crashed", "qemu.log")
+                return self._overdue()
 
     def interrupt(self) -> None:
         """Interrupt the command; before it runs, and the second time, the whole lab."""
@@ -311,17 +351,15 @@ class _Watch:
         # Reading may block for ever: a thread that nobody waits for.
         threading.Thread(target=relay.feed, args=(0,), daemon=True).start()
 
-    def _overdue(self, directory: Path) -> int:
+    def _overdue(self) -> int:
         if self._interrupted:
             raise KeyboardInterrupt
-        if self._relay is None:
-            raise _hung(f"{BOOT_S:g} s", directory)
         self._tell(f"the command did not end within {self._task.timeout_s:g} s: ended")
         return TIMED_OUT
 
 
-def _hung(limit: str, directory: Path) -> _CrashedError:
-    return _CrashedError(f"the lab did not start within {limit}", directory, "hung", "console.log")
+def _hung(limit: str, directory: Path) -> CrashedError:
+    return CrashedError(f"the lab did not start within {limit}", directory, "hung", "console.log")
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -359,7 +397,7 @@ def _qemu(argv: list[str], directory: Path, fds: list[int]) -> Iterator[subproce
 
 
 @contextlib.contextmanager
-def _signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
+def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
     """SIGINT calls; SIGTERM and SIGHUP end the lab by an exception. Ignored ones stay ignored."""
 
     def interrupt(number: int, frame: object) -> None:

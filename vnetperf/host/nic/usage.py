@@ -290,6 +290,8 @@ def _is_automatic(value: str | None) -> bool:
     return network.is_link_local or network.is_multicast
 
 
+#: The address in SSH_CONNECTION of an sshd whose connection is no network's: a pipe, a serial port.
+_NO_NETWORK = "UNKNOWN"
 #: Programs that a login of somebody else's is a connection of, whatever their port.
 _LOGIN_SERVERS = ("sshd", "sshd-session", "sshd-auth", "dropbear")
 
@@ -300,7 +302,8 @@ def ssh_addresses() -> set[str]:
     # sudo takes the variable away: the processes above it still have it.
     for text in [os.environ.get("SSH_CONNECTION", ""), *_ancestors_connections()]:
         words = text.split()
-        if len(words) == 4:  # client, its port, server, its port
+        # Client, its port, server, its port.
+        if len(words) == 4 and words[2] != _NO_NETWORK:
             found.add(_plain_address(words[2]))
             ports.add(int(words[3]))
     sockets = _sockets_of(_LOGIN_SERVERS)
