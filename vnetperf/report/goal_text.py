@@ -53,11 +53,6 @@ def short_rate(goal: GoalResult) -> str:
     return "none met" if headline_fps(goal) is None else qualified_rate(goal, short=True)
 
 
-def irregular_mark(goal: GoalResult) -> str:
-    """The mark of an irregular or unstable result."""
-    return goal.mark
-
-
 def flag_with_reason(goal: GoalResult) -> str:
     """The mark of an irregular or unstable result and why it is one."""
     if goal.regular:
@@ -95,8 +90,7 @@ def headline(goal: GoalResult, over_deployments: str = "") -> str:
 
     `over_deployments` stands for it where several deployments gave it.
     """
-    mark = irregular_mark(goal)
-    return (over_deployments or qualified_rate(goal)) + (f" ({mark})" if mark else "")
+    return (over_deployments or qualified_rate(goal)) + (f" ({goal.mark})" if goal.mark else "")
 
 
 def hover_text(about: str, goal: GoalResult) -> str:
@@ -276,7 +270,7 @@ def _rate_cell(value: float | None, missing: str | None = NOT_MEASURED) -> Cell:
 def _lower_cell(row: RateRow) -> Cell:
     if row.direction:
         return _rate_cell(row.bound.lower_bound_fps if row.bound else None)
-    mark = None if row.goal.regular else (irregular_mark(row.goal), "warn")
+    mark = None if row.goal.regular else (row.goal.mark, "warn")
     return Cell(qualified_rate(row.goal), short_rate(row.goal), mark, why=row.goal.reason)
 
 
