@@ -8,7 +8,7 @@ import io
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunIdentity, RunResults
-from vnetperf.report import plots, transfers
+from vnetperf.report import transfers
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
@@ -117,7 +117,7 @@ STREAMS = (
 def test_efficiency_and_buffer_delay_are_plotted_by_stream() -> None:
     run = results(pvp_bridge=STREAMS)
     rows = transfers.tcp_streams(run)
-    efficiency, delay = plots.tcp_plots(rows)
+    efficiency, delay = transfers.tcp_plots(rows)
     assert (efficiency.caption, delay.caption) == ("TCP efficiency", "Buffer delay")
     assert [point.x for point in efficiency.series[0].points] == [0.8]
     assert [point.x for point in delay.series[0].points] == [1.0]
@@ -153,7 +153,7 @@ def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
         "v2c2v_bridge,endpoints": (many[0], many[4]),
     }
     run = results(**names)
-    drawn = {p.caption: p for p in plots.transfer_plots(transfers.transfers_by_scenario(run))}
+    drawn = {p.caption: p for p in transfers.transfer_plots(transfers.transfers_by_scenario(run))}
     assert [*drawn] == [
         *("TCP_STREAM, 1 client", "TCP_STREAM, 4 clients"),
         *("TCP_STREAM, 64 octets", "TCP_STREAM, 65507 octets"),
@@ -164,4 +164,4 @@ def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
     assert [s.name for s in many_clients.series] == ["p2c2p_dpdk"]
     assert [p.x for p in drawn["TCP_STREAM, 64 octets"].series[0].points] == [0, 1]
     assert "TCP_STREAM, 4 clients" in html_report(run)
-    assert not [*plots.transfer_plots(transfers.transfers_by_scenario(results(a=ENDPOINTS)))]
+    assert not [*transfers.transfer_plots(transfers.transfers_by_scenario(results(a=ENDPOINTS)))]

@@ -398,7 +398,11 @@ def _change(before: TrendPoint, after: TrendPoint, old: Level, new: Level) -> Le
     return LevelChange(before, after, old.median, new.median, new.p, differing)
 
 
-def worse_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Trend]:
+#: Probability that a gate does not act on chance.
+CONFIDENCE = 0.95
+
+
+def worse_for_sure(found: Sequence[Trend]) -> list[Trend]:
     """Numbers whose newest level is a worse one, all that were followed considered (Holm).
 
     A level has three runs or more, so that a gate acts on no fewer on either side.
@@ -408,11 +412,11 @@ def worse_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Tre
     return [
         trend
         for trend, change, p in zip(found, newest, adjusted, strict=True)
-        if change is not None and change.is_worse and p <= 1.0 - confidence
+        if change is not None and change.is_worse and p <= 1.0 - CONFIDENCE
     ]
 
 
-def lost_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Trend]:
+def lost_for_sure(found: Sequence[Trend]) -> list[Trend]:
     """Numbers that the newest three runs or more have not, or unstable, and three before had.
 
     Only where that so many of the newest broke is no chance, all numbers that were followed
@@ -431,5 +435,5 @@ def lost_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Tren
         (broken, n, newest): newest_alike(len(broken), n, newest, FEWEST_TO_GATE)
         for broken, n, newest in events
     }
-    sure = sure_of(judged, confidence)
+    sure = sure_of(judged, CONFIDENCE)
     return [trend for trend, event in zip(found, events, strict=True) if event in sure]

@@ -112,15 +112,15 @@ def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: 
     )
 
 
-def share_of(text: str, option: str) -> float:
-    """A share from "2%" or "0.02"."""
+def share_of(text: str) -> float:
+    """The share of --least, "2%" or "0.02"."""
     number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
     try:
         share = float(number) / percent
     except ValueError:
         share = -1.0
     if not 0.0 <= share < 1.0:
-        raise ConfigError(f"{text!r} is no share", where=option, accepted="0% .. 99%, or 0.02")
+        raise ConfigError(f"{text!r} is no share", where="--least", accepted="0% .. 99%, or 0.02")
     return share
 
 

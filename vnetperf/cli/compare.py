@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         side_of(arguments.a, folder),
         side_of(arguments.b, folder),
         confidence=arguments.confidence,
-        least=share_of(arguments.least, "--least"),
+        least=share_of(arguments.least),
         across=arguments.across,
         single_run=arguments.single_run,
     )

@@ -7,20 +7,15 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from math import isinf
+from operator import itemgetter
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from vnetperf.model.units import Unit, value_text
-from vnetperf.report.text import printable
+from vnetperf.report.table import Column, Table, terminal_bullet, terminal_encodable, terminal_table
 from vnetperf.results.environment import FactDifference
-
-#: What a console that is no UTF-8 shows instead.
-_ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
-
 
 #: Columns of what is no terminal: programs read lines, and a file has no edge.
 _PIPED = 10_000
@@ -34,27 +29,18 @@ def _width() -> int | None:
 class Out:
     """Where a command prints to."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=False, width=_width())
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, soft_wrap=False, width=_width())
         self.plain = not self.console.encoding.lower().startswith("utf")
 
-    def text(self, text: str, style: str = "") -> Text:
-        """Text as this console can show it; nothing in it is markup."""
-        shown = printable(text)
-        if self.plain:
-            shown = shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
-        return Text(shown, style=style)
-
     def line(self, text: str = "", style: str = "") -> None:
-        """Print a line."""
-        self.console.print(self.text(text, style))
+        """Print a line; nothing in it is markup."""
+        self.console.print(Text(terminal_encodable(text, plain=self.plain), style=style))
 
     def bullets(self, lines: Iterable[str]) -> None:
         """Print lines, each with a mark, the rest of a long one indented."""
         for line in lines:
-            grid = Table.grid(padding=(0, 1, 0, 0))
-            grid.add_row("*", self.text(line))
-            self.console.print(grid)
+            self.console.print(terminal_bullet(line, plain=self.plain))
 
     def differences(self, found: Sequence[FactDifference], most: int | None) -> None:
         """Print what differs between two environments, and how many differences are left out."""
@@ -62,24 +48,13 @@ class Out:
         if left := len(found[most:]) if most else 0:
             self.line(f"  ... and {left} more: --all shows them")
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table; columns whose name begins with ">" stand to the right."""
-        table = Table(
-            box=box.ASCII2 if self.plain else box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            show_edge=False,
-            pad_edge=False,
-        )
-        for name in columns:
-            right = name.startswith(">")
-            table.add_column(
-                self.text(name.lstrip(">")),
-                justify="right" if right else "left",
-                overflow="fold",
-            )
-        for row in rows:
-            table.add_row(*(self.text(cell) for cell in row))
-        self.console.print(table)
+        columns = [
+            Column(name.removeprefix(">"), itemgetter(place), words=not name.startswith(">"))
+            for place, name in enumerate(names)
+        ]
+        self.console.print(terminal_table(Table.of("", columns, rows), plain=self.plain))
 
 
 def _short(value: Any) -> str:

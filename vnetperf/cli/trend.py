@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.model.errors import LogError
 
     runs, unread = read_runs(Path(arguments.folder))
-    least = share_of(arguments.least, "--least")
+    least = share_of(arguments.least)
     selected = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
     found = [
         trend

@@ -50,7 +50,7 @@ def _csv(results: RunResults, columns: Columns, rows: Iterable[Row]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    lab = summary.in_lab(results)
+    lab = results.virtual_lab
     run = SimpleNamespace(benchmark=summary.is_benchmark(results), virtual_lab=lab)
     for row in rows:
         whole = {**row, "run": run}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from vnetperf.model import units
 from vnetperf.model.result import (
@@ -53,11 +53,6 @@ def short_rate(goal: GoalResult) -> str:
     return "none met" if headline_fps(goal) is None else qualified_rate(goal, short=True)
 
 
-def irregular_mark(goal: GoalResult) -> str:
-    """The mark of an irregular or unstable result."""
-    return goal.mark
-
-
 def flag_with_reason(goal: GoalResult) -> str:
     """The mark of an irregular or unstable result and why it is one."""
     if goal.regular:
@@ -95,8 +90,7 @@ def headline(goal: GoalResult, over_deployments: str = "") -> str:
 
     `over_deployments` stands for it where several deployments gave it.
     """
-    mark = irregular_mark(goal)
-    return (over_deployments or qualified_rate(goal)) + (f" ({mark})" if mark else "")
+    return (over_deployments or qualified_rate(goal)) + (f" ({goal.mark})" if goal.mark else "")
 
 
 def hover_text(about: str, goal: GoalResult) -> str:
@@ -276,7 +270,7 @@ def _rate_cell(value: float | None, missing: str | None = NOT_MEASURED) -> Cell:
 def _lower_cell(row: RateRow) -> Cell:
     if row.direction:
         return _rate_cell(row.bound.lower_bound_fps if row.bound else None)
-    mark = None if row.goal.regular else (irregular_mark(row.goal), "warn")
+    mark = None if row.goal.regular else (row.goal.mark, "warn")
     return Cell(qualified_rate(row.goal), short_rate(row.goal), mark, why=row.goal.reason)
 
 
@@ -499,9 +493,12 @@ def direction_table(group: Group) -> Table:
     return Table.of("Each direction", _OF_DIRECTIONS, rows, notes)
 
 
+#: Of rows that begin with a result, and then a goal of it.
+_OCTETS: Column[Any] = Column("octets", lambda of: of[0].size_name, words=True)
+_GOAL_NAME: Column[Any] = Column("goal", lambda of: of[1].name, words=True)
 _SearchRow: TypeAlias = tuple[Result, Sequence[TrialPoint]]
 _SEARCHES: tuple[Column[_SearchRow], ...] = (
-    Column("octets", lambda of: of[0].size_name, words=True),
+    _OCTETS,
     Column("trials", lambda of: str(of[0].trial_count)),
     Column("verdicts", lambda of: verdict_counts(of[0]), words=True),
     Column("loads and losses", lambda of: trials_text(of[1]), words=True),
@@ -528,7 +525,7 @@ def _hops_text(lost: LossAccount) -> str:
 
 LOSSES_TITLE = "Lost frames by hop"
 _LOSSES: tuple[Column[tuple[Result, LossAccount]], ...] = (
-    Column("octets", lambda of: of[0].size_name, words=True),
+    _OCTETS,
     Column("VALID trials that lost frames", lambda of: f"{of[1].lossy} of {of[1].trials}"),
     Column("frames lost at", lambda of: _hops_text(of[1]), words=True),
     Column("lossy, no hop named", lambda of: str(of[1].unattributed)),
@@ -543,8 +540,8 @@ def loss_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tab
 
 _ThreadRow: TypeAlias = tuple[Result, GoalResult, ThreadUse]
 _THREADS: tuple[Column[_ThreadRow], ...] = (
-    Column("octets", lambda of: of[0].size_name, words=True),
-    Column("goal", lambda of: of[1].name, words=True),
+    _OCTETS,
+    _GOAL_NAME,
     Column("role", lambda of: of[2].role, words=True),
     Column("thread", lambda of: of[2].thread, words=True),
     Column("processor", lambda of: str(of[2].cpu)),
@@ -575,7 +572,7 @@ def _cores(value: float | None) -> str:
 
 
 _CPU: tuple[Column[_CpuRow], ...] = (
-    Column("octets", lambda of: of[0].size_name, words=True),
+    _OCTETS,
     Column("at", lambda of: of[1], words=True),
     Column("role", lambda of: of[2].role, words=True),
     Column("processors", lambda of: _ranges(of[2].processors), words=True),
@@ -632,8 +629,7 @@ def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tabl
         for at, trial in _decisive_trials(result, shown_trials(result, trials))
         for use in trial.cpu
     ]
-    table = Table.of("Processor use by role", _CPU, rows)
-    return replace(table, notes=(_CPU_NOTE,) if rows else ())
+    return Table.of("Processor use by role", _CPU, rows, [_CPU_NOTE])
 
 
 def _event_column(name: str) -> Column[_ThreadRow]:
@@ -654,8 +650,8 @@ def _or_none(value: float | None, text: Callable[[float, int], str]) -> str:
 
 _DatapathRow: TypeAlias = tuple[Result, GoalResult, DatapathUse]
 _DATAPATH: tuple[Column[_DatapathRow], ...] = (
-    Column("octets", lambda of: of[0].size_name, words=True),
-    Column("goal", lambda of: of[1].name, words=True),
+    _OCTETS,
+    _GOAL_NAME,
     Column("thread", lambda of: of[2].thread, words=True),
     Column("packets", lambda of: f"{of[2].packets:,}"),
     Column("cycles per packet", lambda of: _or_none(of[2].cycles_per_packet, units.significant)),
@@ -672,8 +668,9 @@ _DATAPATH_NOTE = (
 def datapath_table(group: Group) -> Table:
     """A row for each thread that the vSwitch keeps counters of, at each goal's lower bound."""
     rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.datapath]
-    table = Table.of("The vSwitch's own counters at the lower bounds", _DATAPATH, rows)
-    return replace(table, notes=(_DATAPATH_NOTE,) if rows else ())
+    return Table.of(
+        "The vSwitch's own counters at the lower bounds", _DATAPATH, rows, [_DATAPATH_NOTE]
+    )
 
 
 def _top_text(profile: Profile) -> str | None:
@@ -698,14 +695,13 @@ _PROFILES_NOTE = (
 def profile_table(group: Group, profiles: Sequence[Profile]) -> Table:
     """The flame graphs at the bounds of a search."""
     mine = [p for p in profiles if p.scenario == group.scenario and group.goal_names]
-    table = Table.of("Profiles", _PROFILES, mine)
-    return replace(table, notes=(_PROFILES_NOTE,) if mine else ())
+    return Table.of("Profiles", _PROFILES, mine, [_PROFILES_NOTE])
 
 
 _NodeRow: TypeAlias = tuple[Result, GoalResult, DatapathUse, NodeUse]
 _NODES: tuple[Column[_NodeRow], ...] = (
-    Column("octets", lambda of: of[0].size_name, words=True),
-    Column("goal", lambda of: of[1].name, words=True),
+    _OCTETS,
+    _GOAL_NAME,
     Column("thread", lambda of: of[2].thread, words=True),
     Column("node", lambda of: of[3].name, words=True),
     Column("packets", lambda of: f"{of[3].packets:,}"),
@@ -728,8 +724,7 @@ def node_table(group: Group) -> Table:
         for use in goal.datapath
         for node in use.nodes
     ]
-    table = Table.of("Nodes of the vSwitch's graph at the lower bounds", _NODES, rows)
-    return replace(table, notes=(_NODES_NOTE,) if rows else ())
+    return Table.of("Nodes of the vSwitch's graph at the lower bounds", _NODES, rows, [_NODES_NOTE])
 
 
 def _lookups_text(lookups: Mapping[str, float]) -> str:

@@ -159,7 +159,7 @@ def _suite(
         "tool": results.run.tool,
         "preset": results.preset,
         "benchmark": summary.is_benchmark(results),
-        "virtual_lab": summary.in_lab(results),
+        "virtual_lab": results.virtual_lab,
         "note": summary.first_line(results),
         "testbed": results.run.testbed,
     }

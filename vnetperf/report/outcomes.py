@@ -68,13 +68,13 @@ def _remarks(known: Iterable[tuple[str, Spread]], kind: ValueKind) -> Iterator[s
 
 
 def _spread_columns(
-    get: Callable[[Any], Spread], kind: ValueKind, n: str, *, brief: bool = False
+    get: Callable[[Any], Spread], kind: ValueKind, n: str
 ) -> tuple[Column[Any], ...]:
     """Standard deviation and extremes, and the number of measurements, which `n` names."""
     return (
         Column("std. dev.", lambda e: text.stdev(get(e), kind)),
-        Column("least", lambda e: single(get(e).minimum, kind), brief=brief),
-        Column("most", lambda e: single(get(e).maximum, kind), brief=brief),
+        Column("least", lambda e: single(get(e).minimum, kind), brief=False),
+        Column("most", lambda e: single(get(e).maximum, kind), brief=False),
         Column(n, lambda e: str(get(e).n)),
     )
 

@@ -29,7 +29,7 @@ from vnetperf.report.comparison import (
 from vnetperf.report.goal_text import LossAccount, account_losses
 from vnetperf.report.picture import pictures
 from vnetperf.report.plot import Plot, data, legend, svg, templates
-from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials
+from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials, size_names
 from vnetperf.report.table import Column, Table
 
 #: The files beside the page that hold its numbers.
@@ -39,8 +39,6 @@ _FILES = (
 )  # fmt: skip
 #: Longest words that a table keeps on one line.
 _SHORT = 24
-#: Answers of a scenario that its headline gives.
-_MOST_ANSWERS = 5
 #: Hops whose columns fit beside a plot.
 _BESIDE = 2
 
@@ -367,17 +365,12 @@ class Matrix:
     scenario: str = ""
 
 
-def _sizes(found: Sequence[Group]) -> dict[int, str]:
-    names = {r.frame_size: r.size_name for g in found for r in g.results}
-    return dict(sorted(names.items()))
-
-
 def _goal_tables(found: Sequence[Group]) -> Iterator[Matrix]:
     for name in dict.fromkeys(n for g in found for n in g.goal_names):
         having = tuple(g for g in found if name in g.goal_names)
         goals = [goal for g in having for goal in summary.goals_used(g) if goal.name == name]
         attributes = "; or ".join(sorted({goal_text.goal_attributes(goal) for goal in goals}))
-        yield Matrix(having, _sizes(found), goal=name, attributes=attributes)
+        yield Matrix(having, size_names(found), goal=name, attributes=attributes)
 
 
 def _other_tables(found: Sequence[Group]) -> Iterator[Matrix]:
@@ -385,19 +378,13 @@ def _other_tables(found: Sequence[Group]) -> Iterator[Matrix]:
     shown = [g for g in found if not g.goal_names and g.test != "throughput"]
     for scenario in dict.fromkeys(g.scenario for g in shown):
         mine = tuple(g for g in shown if g.scenario == scenario)
-        yield Matrix(mine, _sizes(shown), scenario=scenario)
+        yield Matrix(mine, size_names(shown), scenario=scenario)
 
 
 def _cell_of(group: Group, size: int, name: str) -> tuple[Result | None, GoalResult | None]:
     result = next((r for r in group.results if r.frame_size == size), None)
     goals = result.goals if result and result.status == "measured" else ()
     return result, next((goal for goal in goals if goal.name == name), None)
-
-
-def test_words(test: str) -> str:
-    """The name of a test in words."""
-    special = {"back_to_back": "back-to-back", "mrr": "MRR"}
-    return special.get(test, test.replace("_", " "))
 
 
 def _overview_text(results: RunResults, goals: bool) -> str:
@@ -418,8 +405,8 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
     """Scenarios below each other at the smallest and the largest size that most of them have."""
     variants = {v.scenario for one in compared for v in one.comparison.variants}
     made = []
-    for test in dict.fromkeys(g.test for g in found if g.goal_names):
-        mine = [g for g in found if g.test == test and g.scenario not in variants]
+    for test in dict.fromkeys(g.test_words for g in found if g.goal_names):
+        mine = [g for g in found if g.test_words == test and g.scenario not in variants]
         sizes = [r.frame_size for g in mine for r in g.measured]
         shared = sorted(s for s in set(sizes) if sizes.count(s) > 1)
         for size in sorted({*shared[:1], *shared[-1:]}):
@@ -430,7 +417,7 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
                 word = "not measured" if result else "not run"
                 rows.append(plots.GoalRow(group.scenario, result, (word, why)))
                 names |= dict.fromkeys(goal.name for goal in result.goals) if result else {}
-            title = f"{test_words(test)} at {size} octets".capitalize()
+            title = f"{test} at {size} octets".capitalize()
             plot = plots.goals_plot(f"{title} across scenarios", title, rows, tuple(names))
             made += [plot] if plot else []
     return [*made, *_latency_plots(found)]
@@ -529,7 +516,7 @@ def _contents(
     """Links: a line for each scenario with its tests, and one for what belongs to the run."""
     lines: dict[str, list[tuple[str, str]]] = {}
     for view in views:
-        link = (view.anchor, test_words(view.group.test))
+        link = (view.anchor, view.group.test_words)
         lines.setdefault(view.group.scenario, []).append(link)
     run = [("overview", "Overview")]
     run += [("deployment", "Deployment")] if pictures(results) else []
@@ -548,136 +535,10 @@ def _contents(
     return [*lines.items(), ("", run)]
 
 
-def _fact(tree: Any, *paths: str) -> str:
-    """The first of several facts that is known."""
-    for path in paths:
-        found = tree
-        for name in path.split("."):
-            found = found.get(name) if isinstance(found, dict) else None
-        if isinstance(found, str | int) and found != "" and not summary.is_missing(found):
-            return str(found)
-    return ""
-
-
-def _listed(words: Sequence[str], most: int = 4) -> str:
-    if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def _measured_text(found: Sequence[Group]) -> Iterator[str]:
-    """Tests of the same scenarios and frame sizes in one line."""
-    of: dict[str, list[str]] = {}
-    for test in dict.fromkeys(g.test for g in found):
-        mine = [g for g in found if g.test == test]
-        sizes = list(_sizes(mine).values())
-        span = f"{len(sizes)} frame sizes, {sizes[0]} to {sizes[-1]}"
-        at = span if len(sizes) > 2 else _listed(sizes)
-        what = f"{_listed([g.scenario for g in mine])} at {at} octets"
-        of.setdefault(what, []).append(test_words(test))
-    yield from (f"{_listed(tests, 9)} of {what}" for what, tests in of.items())
-
-
-def _machine_text(results: RunResults) -> str:
-    one = len(results.machines) == 1
-    return "; ".join(
-        _one_machine_text(facts, results.run.testbed if one else name)
-        for name, facts in results.machines.items()
-    )
-
-
-def _one_machine_text(facts: Mapping[str, Any], testbed: str) -> str:
-    cores = _fact(facts, "cpu.topology.cores", "cpu.cores")
-    kernel = _fact(facts, "kernel.release", "os.kernel")
-    parts = [
-        _fact(facts, "cpu.model") or "CPU unknown",
-        f"{cores} core{'s' if cores != '1' else ''}" if cores else "",
-        f"Linux {kernel}" if kernel else "",
-        f"testbed {testbed}" if testbed else "",
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def _software_text(results: RunResults) -> Iterator[str]:
-    yield results.run.tool
-    for scenario in results.scenarios:
-        vnfs = scenario.facts.get("vnfs") or []
-        for part in (scenario.facts.get("vswitch"), *(vnfs if isinstance(vnfs, list) else [])):
-            yield _fact(part, "version", "name")
-    yield from (found.generator for found in results.calibrations)
-
-
-def _result_text(found: Sequence[Group]) -> Iterator[str]:
-    """Of each scenario the first answers, at the smallest frame size that has them."""
-    for scenario in dict.fromkeys(g.scenario for g in found):
-        answers: dict[str, list[str]] = {}
-        for group in (g for g in found if g.scenario == scenario and g.measured):
-            result = group.measured[0]
-            numbers = [
-                f"{goal.name} "
-                + goal_text.headline(goal, outcomes.over_deployments(result, goal.name))
-                for goal in result.goals
-            ]
-            if not numbers and (number := outcomes.headline(result)[0]):
-                numbers = [f"{test_words(group.test)} {number.splitlines()[0]}"]
-            answers.setdefault(result.size_text, []).extend(numbers)
-        for size, numbers in answers.items():
-            if numbers:
-                yield f"{scenario}, {size}: {_listed(numbers, _MOST_ANSWERS)}"
-
-
-def _transfer_answers(results: RunResults) -> Iterator[str]:
-    """Of each scenario the transfer that carried most."""
-    for one in results.transfers:
-        known = [(t.bits_per_second, t) for t in one.transfers if t.bits_per_second]
-        if known:
-            rate, transfer = max(known, key=lambda pair: pair[0])
-            what = transfers.transfer_text(transfer)
-            yield f"{one.scenario}: up to {units.gigabits(rate)} Gbit/s of payload ({what})"
-
-
-def _worth_text(results: RunResults) -> Iterator[str]:
-    if summary.in_lab(results):
-        yield "nothing as a number: a virtual lab shows only that things work"
-    elif not results.benchmark:
-        yield "not a benchmark"
-    else:
-        yield "an estimate" if results.preset_note else "a benchmark"
-    goals = [goal for result in results.results for goal in result.goals]
-    for mark in ("unstable", "irregular"):
-        if marked := sum(goal.mark == mark for goal in goals):
-            yield f"{marked} of {len(goals)} bounds {mark}"
-    if bad := sum(t.verdict is not Verdict.VALID for t in results.trials):
-        yield f"{bad} of {len(results.trials)} trials not counted"
-    if missing := sum(r.status != "measured" for r in results.results):
-        yield f"{missing} of {len(results.results)} cases not measured"
-    entries = summary.ledger(results)
-    if deviated := sum(entry.status == "deviated" for entry in entries):
-        yield f"{deviated} of {len(entries)} clauses deviated from"
-    if count := len(summary.run_warnings(results)):
-        yield f"{count} warning{'s' if count > 1 else ''} below"
-
-
-def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
-    """What was measured, on what, and what it is worth, in plain words."""
-    transferred = [one.scenario for one in results.transfers]
-    measured = list(_measured_text(found))
-    if transferred:
-        measured.append(f"traffic between sockets of {_listed(transferred)}")
-    rows = (
-        ("Measured", "; ".join(measured) or "nothing"),
-        ("Machine", _machine_text(results)),
-        ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
-        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
-        ("Worth", "; ".join(_worth_text(results))),
-    )
-    return [(name, words) for name, words in rows if words]
-
-
 @cache
 def _page() -> Template:
     made = templates()
-    made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
+    made.filters |= {"search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
         svg, legend, data, event_table, short_upper_bound, relative_text,
         comparison_notes, _variants_plots, _column_classes,
@@ -718,10 +579,11 @@ def html_report(results: RunResults) -> str:
         "networks": transfers.networks_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
-    by_size = plots.transfer_plots(transfers.transfers_by_scenario(results))
+    by_size = transfers.transfer_plots(transfers.transfers_by_scenario(results))
+    of_tcp = transfers.tcp_plots(transfers.tcp_streams(results))
     strips = {
         "transfers": _strip("", [*by_size], legend=False),
-        "transport": _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False),
+        "transport": _strip("", [*of_tcp], legend=False),
         "networks": _strip("", [*transfers.network_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(found))
@@ -734,7 +596,7 @@ def html_report(results: RunResults) -> str:
         policy=Markup(policy),  # noqa: S704 - names and hashes of our own
         title=f"{results.preset}{where}",
         first_line=summary.first_line(results),
-        headline=headline(results, found),
+        headline=run_tables.headline(results, found),
         warnings=[("", warning) for warning in summary.run_warnings(results)],
         contents=_contents(results, views, comparisons, user_tables),
         files=_FILES,

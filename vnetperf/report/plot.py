@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vnetperf.report.text import printable
+from vnetperf.report.text import ValueKind, printable, single, tick_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,12 @@ class Axis:
     low: float | None = None
     high: float | None = None
     pad: int = 0
+
+    @classmethod
+    def of(cls, name: str, kind: ValueKind, **more: Any) -> Axis:
+        """An axis of values of one kind."""
+        tick, value = partial(tick_label, kind=kind), partial(single, kind=kind)
+        return cls(name=name, **({"tick": tick, "value": value} | more))
 
     def text(self, value: float) -> str:
         """A value in the table of the plot's data."""

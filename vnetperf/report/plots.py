@@ -6,11 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread, Transfer
+from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
@@ -22,7 +21,6 @@ from vnetperf.report.outcomes import (
 )
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
-from vnetperf.results.transport import TcpQuality
 from vnetperf.statistics.histogram import decode_hdr, values_at
 
 _SIZES = "frame size, octets with FCS (equal steps)"
@@ -46,12 +44,6 @@ def _spread_out(index: int, count: int, distance: float) -> float:
 def _directions(results: Sequence[Result]) -> str:
     counts = " or ".join(map(str, sorted({r.directions for r in results})))
     return f"frames/s, sum of {counts} direction(s)"
-
-
-def _axis(name: str, kind: text.ValueKind, **more: Any) -> Axis:
-    """An axis of values of one kind."""
-    tick, value = partial(text.tick_label, kind=kind), partial(text.single, kind=kind)
-    return Axis(name=name, **({"tick": tick, "value": value} | more))
 
 
 def _goal_of(result: Result | None, name: str) -> GoalResult | None:
@@ -100,7 +92,7 @@ def throughput_plot(group: Group) -> Plot | None:
         caption="Throughput against frame size",
         note="Marks: lower bounds. Bars: from lower to upper bound.",
         x=Axis(name=_SIZES, names=[r.size_name for r in group.results]),
-        y=_axis(_directions(group.measured), "fps", zero=True),
+        y=Axis.of(_directions(group.measured), "fps", zero=True),
         series=series,
         rules=rules,
         notes=[Note("not measured", places[r.frame_size], hover=r.why) for r in absent],
@@ -148,7 +140,7 @@ def goals_plot(
     return Plot(
         title=title,
         caption=caption,
-        x=_axis(_directions([r.result for r in rows if r.result]), "fps", zero=True),
+        x=Axis.of(_directions([r.result for r in rows if r.result]), "fps", zero=True),
         y=Axis(name="scenario", names=[row.name for row in rows]),
         series=series,
         notes=notes,
@@ -200,7 +192,7 @@ def scale_plot(
         caption=caption,
         note=f"marks: lower bounds; bars: from lower to upper bound{gone}",
         x=Axis(name=key, tick=_whole_tick, value="{:g}".format, **ticks),
-        y=_axis(_directions([r.result for r in rows if r.result]), "fps", zero=True),
+        y=Axis.of(_directions([r.result for r in rows if r.result]), "fps", zero=True),
         series=series,
         css="scale",
         key=True,
@@ -262,7 +254,7 @@ def spread_plot(
     return Plot(
         title=f"{title}, {axis}",
         caption=title,
-        x=_axis(axis, kind, log_from=12, pad=6),
+        x=Axis.of(axis, kind, log_from=12, pad=6),
         y=Axis(name="", names=[name for name, _ in rows]),
         series=(
             Series("mean", means, mark="mean", range_name=interval),
@@ -310,7 +302,7 @@ def by_size_plot(
         caption=title,
         note=f"bars: {bars}{modes_note}",
         x=Axis(name=_SIZES, names=[r.size_name for r in results]),
-        y=_axis(axis, kind, zero=True),
+        y=Axis.of(axis, kind, zero=True),
         series=series,
         css="by-size",
         key=len(held) > 1,
@@ -354,7 +346,7 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
         title=f"Loss against load, {result.scenario}, {result.test}, {result.size_text}",
         caption=result.size_text,
         note=f"{len(trials)} trial{'s' if len(trials) > 1 else ''}",
-        x=_axis("load per sending interface, frames/s", "fps", log_from=6, pad=7),
+        x=Axis.of("load per sending interface, frames/s", "fps", log_from=6, pad=7),
         y=Axis(name="loss, worse direction", tick=text.tick_percent, scale="loss"),
         series=[
             Series(f"{v.value} trial", points[v], css=_verdict_css(v), mark="trials")
@@ -435,7 +427,7 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
             low=0.5,
             high=len(trials) + 0.5,
         ),
-        y=_axis(load, "fps", log_from=8, pad=4),
+        y=Axis.of(load, "fps", log_from=8, pad=4),
         series=(*bounds, *marks),
     )
 
@@ -592,7 +584,7 @@ def latency_plot(
             low=1.0,
             high=most * 1.04,
         ),
-        y=_axis("latency", "ns", zero=True, log_from=15),
+        y=Axis.of("latency", "ns", zero=True, log_from=15),
         series=series,
         wide=True,
     )
@@ -663,8 +655,8 @@ def latency_load_plot(result: Result) -> Plot | None:
         title=f"Latency against load, {result.scenario}, {result.size_text}",
         caption=result.size_text,
         note=f"worse direction; hollow: frames were lost{_missing_loads(result)}",
-        x=_axis(_LOAD_PER_INTERFACE, "fps", scale="log"),
-        y=_axis("latency", "ns", scale="log"),
+        x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
+        y=Axis.of("latency", "ns", scale="log"),
         series=(_poll_gap_series(result), *series),
         wide=True,
         key=True,
@@ -689,8 +681,8 @@ def latencies_plot(results: Sequence[Result], level: str) -> Plot | None:
         title=f"Latency p{level} against load across scenarios, {size}",
         caption=f"Latency p{level} against load at {size}",
         note="worse direction; hollow: frames were lost",
-        x=_axis(_LOAD_PER_INTERFACE, "fps", scale="log"),
-        y=_axis("latency", "ns", scale="log"),
+        x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
+        y=Axis.of("latency", "ns", scale="log"),
         series=series,
         wide=True,
         key=True,
@@ -726,12 +718,12 @@ def loss_rate_plot(group: Group, *, small: bool) -> Plot | None:
         return None
     title, caption, note = "Frame loss rate", "Frame loss rate", "axes 0 to 100 %"
     whole = {"tick": lambda ratio: f"{ratio * 100:.0f}", "low": 0.0, "high": 1.0}
-    x, y = _axis(_INPUT_RATE, "ratio", **whole), _axis(f"{_LOSS}, %", "ratio", **whole)
+    x, y = Axis.of(_INPUT_RATE, "ratio", **whole), Axis.of(f"{_LOSS}, %", "ratio", **whole)
     if small:
         title, note = "Loss against input rate, log scale", "log scale"
         caption = "Loss around the throughput" if group.test == "loss_profile" else "Small losses"
-        x = _axis(_INPUT_RATE, "ratio", tick=_short_percent, scale="linear")
-        y = _axis(_LOSS, "ratio", tick=text.tick_percent, scale="loss")
+        x = Axis.of(_INPUT_RATE, "ratio", tick=_short_percent, scale="linear")
+        y = Axis.of(_LOSS, "ratio", tick=text.tick_percent, scale="loss")
     return Plot(
         title=f"{title}, {group.title}",
         caption=caption,
@@ -775,8 +767,8 @@ def rate_curve_plot(group: Group) -> Plot | None:
         title=f"Forwarding rate against load, {group.title}",
         caption="Forwarding rate against load",
         note="broken line: every frame is forwarded",
-        x=_axis("load, frames/s, aggregate", "fps", scale="linear", zero=True),
-        y=_axis("forwarded, frames/s, aggregate", "fps", scale="linear", zero=True),
+        x=Axis.of("load, frames/s, aggregate", "fps", scale="linear", zero=True),
+        y=Axis.of("forwarded, frames/s, aggregate", "fps", scale="linear", zero=True),
         series=(lossless, *series),
         css="rate-curve",
     )
@@ -843,7 +835,7 @@ def timeline_plot(title: str, curve: Curve) -> Plot | None:
         caption=title,
         note=f"trial {curve.trial}, bins of {units.time_s(step)}{whole if part else ''}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=start, high=end),
-        y=_axis("frames/s, all directions", "fps", scale="linear", zero=True),
+        y=Axis.of("frames/s, all directions", "fps", scale="linear", zero=True),
         series=series,
         rules=[
             Rule("event", seconds, "x", "mark", label=f"{words}, {seconds:.4g} s")
@@ -869,7 +861,7 @@ def loss_over_time_plot(title: str, curve: Curve) -> Plot | None:
         caption=title,
         note=f"in each {step} of {units.seconds(count * curve.bin_s)}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=0.0, high=points[-1].x),
-        y=_axis("frames lost", "frames", scale="linear", zero=True),
+        y=Axis.of("frames lost", "frames", scale="linear", zero=True),
         series=(Series("", points, css="lost-area edged", mark="area"),),
         css="curve",
         wide=True,
@@ -903,7 +895,7 @@ def soak_plot(group: Group) -> Plot | None:
     return Plot(
         title=f"Loss ratio of the long run, {group.title}",
         caption="Loss of the long run",
-        x=_axis(
+        x=Axis.of(
             "loss ratio, worse direction",
             "ratio",
             tick=text.tick_percent,
@@ -951,7 +943,7 @@ def service_plot(result: Result) -> Plot | None:
     return Plot(
         title=f"Share of the limits at each step, {result.scenario}, {result.size_text}",
         caption=result.size_text,
-        x=_axis("share of the limit", "ratio", zero=True, pad=6),
+        x=Axis.of("share of the limit", "ratio", zero=True, pad=6),
         y=Axis(name="", names=[f"{step.of}, {flow.direction}" for step, flow in rows]),
         series=series,
         rules=[Rule("limit", 1.0, "x", "limit medium")],
@@ -960,82 +952,3 @@ def service_plot(result: Result) -> Plot | None:
         beside=[service_verdict(step.met) for step, _ in rows],
         key=True,
     )
-
-
-def transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
-    """What arrived, by message size and by number of clients, a line for each scenario."""
-    kinds = dict.fromkeys((t.spec.kind, t.spec.way) for _, t in found)
-    for kind, way in kinds:
-        held = [(name, t) for name, t in found if (t.spec.kind, t.spec.way) == (kind, way)]
-        what = f"{kind} {way}" if way != "forth" else kind
-        sizes = sorted({t.spec.message_size for _, t in held if t.spec.message_size})
-        clients = sorted({t.spec.instances for _, t in held})
-        for number in clients if len(sizes) > 1 else ():
-            sized = [(name, t) for name, t in held if t.spec.message_size]
-            rows = [(name, t) for name, t in sized if t.spec.instances == number]
-            caption = f"{what}, {number} client{'s' * (number > 1)}"
-            yield _transfers_by(caption, "message size, octets", sizes, rows, "message_size")
-        for size in sizes if len(clients) > 1 else ():
-            if size in (sizes[0], sizes[-1]):
-                rows = [(name, t) for name, t in held if t.spec.message_size == size]
-                caption = f"{what}, {size} octets"
-                yield _transfers_by(caption, "parallel clients", clients, rows, "instances")
-
-
-def _transfers_by(
-    caption: str,
-    axis: str,
-    places: Sequence[int],
-    rows: Sequence[tuple[str, Transfer]],
-    field: Literal["message_size", "instances"],
-) -> Plot:
-    """One plot of transfers: Mbit/s of streams, round trips/s of requests and responses."""
-    streams = all(transfer.spec.is_stream for _, transfer in rows)
-    unit = "arrived, Mbit/s" if streams else "round trips/s"
-    series = []
-    for index, scenario in enumerate(dict.fromkeys(name for name, _ in rows)):
-        points = []
-        for transfer in (t for name, t in rows if name == scenario):
-            rate = transfer.bits_per_second if streams else transfer.transactions_per_second
-            if rate is not None:
-                value, at = rate / 1e6 if streams else rate, getattr(transfer.spec, field)
-                hover = f"{scenario}, {at}: {units.significant(value)} {unit.partition(', ')[2]}"
-                points.append(Point(places.index(at), value, hover=hover))
-        points.sort(key=lambda point: point.x)
-        series.append(Series(scenario, points, css=f"s{index % 7}", line=True))
-    return Plot(
-        title=f"{caption}: {unit} by {axis}",
-        caption=caption,
-        x=Axis(name=axis, names=[str(place) for place in places]),
-        y=Axis(name=unit, zero=True, value=units.significant),
-        series=series,
-        css="by-size",
-        key=True,
-    )
-
-
-def tcp_plots(rows: Sequence[tuple[str, TcpQuality]]) -> Iterator[Plot]:
-    """Efficiency and buffer delay of streams of TCP (RFC 6349), a row each."""
-    kinds = (
-        ("TCP efficiency", "share of what was transmitted that was payload", "efficiency"),
-        ("Buffer delay", "mean round-trip time beyond the baseline", "buffer_delay"),
-    )
-    for caption, axis, field in kinds:
-        values = [getattr(quality, field) for _, quality in rows]
-        if not any(value is not None for value in values):
-            continue
-        points = [
-            Point(value, place, hover=f"{rows[place][0]}: {units.percent(value)}")
-            for place, value in enumerate(values)
-            if value is not None
-        ]
-        yield Plot(
-            title=f"{caption}, {axis}",
-            caption=caption,
-            x=_axis(axis, "ratio", pad=6),
-            y=Axis(name="", names=[name for name, _ in rows]),
-            series=[Series(caption, points, mark="mean")],
-            notes=[Note("not measured", n) for n, value in enumerate(values) if value is None],
-            row=30,
-            beside=["" if value is None else units.percent(value) for value in values],
-        )

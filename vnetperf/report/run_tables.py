@@ -1,14 +1,15 @@
-"""Tables of a run as a whole: identity, calibration, standards ledger, facts, settings."""
+"""A run as a whole: headline, identity, calibration, standards ledger, facts, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from vnetperf.model import units
 from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, Result, RunResults
-from vnetperf.report import goal_text, outcomes, summary
-from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text
+from vnetperf.model.trial import Verdict
+from vnetperf.report import goal_text, outcomes, summary, transfers
+from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import Cell, Column, Table
 
 Fact: TypeAlias = tuple[str, Cell | str]
@@ -46,6 +47,136 @@ def identity(results: RunResults) -> Table:
         *summary.redaction_rows(results),
     ]
     return facts_as_table("", facts, ("identity", ""))
+
+
+#: Answers of a scenario that its headline gives.
+_MOST_ANSWERS = 5
+
+
+def _fact(tree: Any, *paths: str) -> str:
+    """The first of several facts that is known."""
+    for path in paths:
+        found = tree
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if isinstance(found, str | int) and found != "" and not summary.is_missing(found):
+            return str(found)
+    return ""
+
+
+def _listed(words: Sequence[str], most: int = 4) -> str:
+    if len(words) > most:
+        return f"{', '.join(words[:most])} and {len(words) - most} more"
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _measured_text(found: Sequence[Group]) -> Iterator[str]:
+    """Tests of the same scenarios and frame sizes in one line."""
+    of: dict[str, list[str]] = {}
+    for test in dict.fromkeys(g.test_words for g in found):
+        mine = [g for g in found if g.test_words == test]
+        sizes = list(size_names(mine).values())
+        span = f"{len(sizes)} frame sizes, {sizes[0]} to {sizes[-1]}"
+        at = span if len(sizes) > 2 else _listed(sizes)
+        what = f"{_listed([g.scenario for g in mine])} at {at} octets"
+        of.setdefault(what, []).append(test)
+    yield from (f"{_listed(tests, 9)} of {what}" for what, tests in of.items())
+
+
+def _machine_text(results: RunResults) -> str:
+    one = len(results.machines) == 1
+    return "; ".join(
+        _one_machine_text(facts, results.run.testbed if one else name)
+        for name, facts in results.machines.items()
+    )
+
+
+def _one_machine_text(facts: Mapping[str, Any], testbed: str) -> str:
+    cores = _fact(facts, "cpu.topology.cores", "cpu.cores")
+    kernel = _fact(facts, "kernel.release", "os.kernel")
+    parts = [
+        _fact(facts, "cpu.model") or "CPU unknown",
+        f"{cores} core{'s' if cores != '1' else ''}" if cores else "",
+        f"Linux {kernel}" if kernel else "",
+        f"testbed {testbed}" if testbed else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _software_text(results: RunResults) -> Iterator[str]:
+    yield results.run.tool
+    for scenario in results.scenarios:
+        vnfs = scenario.facts.get("vnfs") or []
+        for part in (scenario.facts.get("vswitch"), *(vnfs if isinstance(vnfs, list) else [])):
+            yield _fact(part, "version", "name")
+    yield from (found.generator for found in results.calibrations)
+
+
+def _result_text(found: Sequence[Group]) -> Iterator[str]:
+    """Of each scenario the first answers, at the smallest frame size that has them."""
+    for scenario in dict.fromkeys(g.scenario for g in found):
+        answers: dict[str, list[str]] = {}
+        for group in (g for g in found if g.scenario == scenario and g.measured):
+            result = group.measured[0]
+            numbers = [
+                f"{goal.name} "
+                + goal_text.headline(goal, outcomes.over_deployments(result, goal.name))
+                for goal in result.goals
+            ]
+            if not numbers and (number := outcomes.headline(result)[0]):
+                numbers = [f"{group.test_words} {number.splitlines()[0]}"]
+            answers.setdefault(result.size_text, []).extend(numbers)
+        for size, numbers in answers.items():
+            if numbers:
+                yield f"{scenario}, {size}: {_listed(numbers, _MOST_ANSWERS)}"
+
+
+def _transfer_answers(results: RunResults) -> Iterator[str]:
+    """Of each scenario the transfer that carried most."""
+    for one in results.transfers:
+        known = [(t.bits_per_second, t) for t in one.transfers if t.bits_per_second]
+        if known:
+            rate, transfer = max(known, key=lambda pair: pair[0])
+            what = transfers.transfer_text(transfer)
+            yield f"{one.scenario}: up to {units.gigabits(rate)} Gbit/s of payload ({what})"
+
+
+def _worth_text(results: RunResults) -> Iterator[str]:
+    if results.virtual_lab:
+        yield "nothing as a number: a virtual lab shows only that things work"
+    elif not results.benchmark:
+        yield "not a benchmark"
+    else:
+        yield "an estimate" if results.preset_note else "a benchmark"
+    goals = [goal for result in results.results for goal in result.goals]
+    for mark in ("unstable", "irregular"):
+        if marked := sum(goal.mark == mark for goal in goals):
+            yield f"{marked} of {len(goals)} bounds {mark}"
+    if bad := sum(t.verdict is not Verdict.VALID for t in results.trials):
+        yield f"{bad} of {len(results.trials)} trials not counted"
+    if missing := sum(r.status != "measured" for r in results.results):
+        yield f"{missing} of {len(results.results)} cases not measured"
+    entries = summary.ledger(results)
+    if deviated := sum(entry.status == "deviated" for entry in entries):
+        yield f"{deviated} of {len(entries)} clauses deviated from"
+    if count := len(summary.run_warnings(results)):
+        yield f"{count} warning{'s' if count > 1 else ''} below"
+
+
+def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
+    """What was measured, on what, and what it is worth, in plain words."""
+    transferred = [one.scenario for one in results.transfers]
+    measured = list(_measured_text(found))
+    if transferred:
+        measured.append(f"traffic between sockets of {_listed(transferred)}")
+    rows = (
+        ("Measured", "; ".join(measured) or "nothing"),
+        ("Machine", _machine_text(results)),
+        ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
+        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
+        ("Worth", "; ".join(_worth_text(results))),
+    )
+    return [(name, words) for name, words in rows if words]
 
 
 _Headline: TypeAlias = tuple[Group, Result, tuple[str, str]]

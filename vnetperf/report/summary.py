@@ -43,6 +43,12 @@ class Group:
         return f"{self.scenario} \N{MIDDLE DOT} {self.test}"
 
     @property
+    def test_words(self) -> str:
+        """The name of the test in words."""
+        special = {"back_to_back": "back-to-back", "mrr": "MRR"}
+        return special.get(self.test, self.test.replace("_", " "))
+
+    @property
     def measured(self) -> tuple[Result, ...]:
         """The results that carry numbers."""
         return tuple(r for r in self.results if r.status == "measured")
@@ -67,6 +73,12 @@ def groups(results: RunResults) -> tuple[Group, ...]:
         Group(scenario, test, tuple(sorted(members, key=lambda r: r.frame_size)))
         for (scenario, test), members in found.items()
     )
+
+
+def size_names(found: Sequence[Group]) -> dict[int, str]:
+    """Frame sizes of all groups, rising, with their names."""
+    names = {r.frame_size: r.size_name for g in found for r in g.results}
+    return dict(sorted(names.items()))
 
 
 def trials_by_case(results: RunResults) -> Mapping[Case, list[TrialPoint]]:
@@ -109,14 +121,9 @@ def undeployed(results: RunResults) -> tuple[ScenarioFacts, ...]:
 LAB = "Virtual lab: its speeds and latencies mean nothing, only that things work."
 
 
-def in_lab(results: RunResults) -> bool:
-    """Whether the run was made in the virtual lab."""
-    return results.virtual_lab
-
-
 def is_benchmark(results: RunResults) -> bool:
     """Whether the numbers may be taken for those of a benchmark."""
-    return results.benchmark and not in_lab(results)
+    return results.benchmark and not results.virtual_lab
 
 
 def first_line(results: RunResults) -> str:
@@ -125,7 +132,7 @@ def first_line(results: RunResults) -> str:
     if not results.benchmark:
         start = f"Not a benchmark (preset {results.preset})"
         note = f"{start}: {note}" if note else f"{start}."
-    return f"{LAB} {note}".strip() if in_lab(results) else note
+    return f"{LAB} {note}".strip() if results.virtual_lab else note
 
 
 def run_warnings(results: RunResults) -> tuple[str, ...]:

@@ -171,6 +171,7 @@ _ASCII = str.maketrans(
         "\N{RIGHTWARDS ARROW}": "->",
         "\N{MINUS SIGN}": "-",
         "\N{HORIZONTAL ELLIPSIS}": "...",
+        "\N{INFINITY}": "inf",
     }
 )
 
@@ -209,13 +210,13 @@ def terminal_table(table: Table, *, plain: bool, title_style: str = "dim", gap: 
     for index in shown:
         column = table.columns[index]
         # A number may part from the brackets that follow it, and from nothing else.
-        width = max(len(row[index].text.partition(" (")[0]) for row in table.rows)
+        lengths = (len(row[index].text.partition(" (")[0]) for row in table.rows)
         drawn.add_column(
             words(column.name),
             justify="left" if column.words else "right",
             overflow="fold",
             style="bold" if column.bold else "",
-            min_width=min(width, _LONGEST_BOLD) if column.bold else None,
+            min_width=min(max(lengths, default=0), _LONGEST_BOLD) if column.bold else None,
         )
     for row in table.rows:
         cells = []
@@ -227,3 +228,10 @@ def terminal_table(table: Table, *, plain: bool, title_style: str = "dim", gap: 
             drawn.add_section()
         drawn.add_row(*cells)
     return drawn
+
+
+def terminal_bullet(words: str, *, plain: bool) -> Drawn:
+    """A sentence with a mark, the rest of a long one indented."""
+    grid = Drawn.grid(padding=(0, 1, 0, 0))
+    grid.add_row("*", Text(terminal_encodable(words, plain=plain)))
+    return grid

@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from vnetperf.model.result import RunResults
@@ -14,8 +13,8 @@ from vnetperf.report import goal_text, outcomes, summary, transfers
 from vnetperf.report.comparison import comparisons_of, variant_table
 from vnetperf.report.goal_text import group_notes
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
+from vnetperf.report.table import terminal_bullet, terminal_table
 from vnetperf.report.table import terminal_encodable as _encodable
-from vnetperf.report.table import terminal_table
 
 
 def _explain(group: Group) -> str:
@@ -29,12 +28,6 @@ def _explain(group: Group) -> str:
     )
 
 
-def _bullet(words: str) -> Table:
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_row("*", Text(words))
-    return grid
-
-
 def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
     for title, sentences in (
         (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
@@ -45,7 +38,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
             yield Text("")
             yield Text(title, style="bold")
         for sentence in sentences:
-            yield _bullet(_encodable(sentence, plain=plain))
+            yield terminal_bullet(sentence, plain=plain)
 
 
 def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
@@ -59,7 +52,7 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
         for variant in comparison.comparison.variants:
             if variant.skipped:
                 words = f"{variant.variant}: skipped: {variant.skipped}"
-                yield _bullet(_encodable(words, plain=plain))
+                yield terminal_bullet(words, plain=plain)
 
 
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
@@ -84,9 +77,9 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
         for found in filter(lambda table: table.terminal, outcomes.tables(group)):
             yield terminal_table(found, plain=plain)
             for words in found.notes:
-                yield _bullet(_encodable(words, plain=plain))
+                yield terminal_bullet(words, plain=plain)
         for note in group_notes(group):
-            yield _bullet(_encodable(note, plain=plain))
+            yield terminal_bullet(note, plain=plain)
     yield from _comparisons(results, plain=plain)
     yield from _users(results, plain=plain)
     for facts in undeployed(results):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import EndFacts, OneWay, Transfer, Way
 from vnetperf.model.result import RunResults
-from vnetperf.report.plot import Axis, Plot, Point, Series
+from vnetperf.report.plot import Axis, Note, Plot, Point, Series
 from vnetperf.report.table import NONE, Column, Table, group_sentences
 from vnetperf.results.transport import (
     MOST_LOST,
@@ -245,6 +245,85 @@ def transport_table(results: RunResults) -> Table:
         *group_sentences(whys),
     ]
     return Table.of(TRANSPORT_TITLE, _TRANSPORT, told, notes)
+
+
+def transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
+    """What arrived, by message size and by number of clients, a line for each scenario."""
+    kinds = dict.fromkeys((t.spec.kind, t.spec.way) for _, t in found)
+    for kind, way in kinds:
+        held = [(name, t) for name, t in found if (t.spec.kind, t.spec.way) == (kind, way)]
+        what = f"{kind} {way}" if way != "forth" else kind
+        sizes = sorted({t.spec.message_size for _, t in held if t.spec.message_size})
+        clients = sorted({t.spec.instances for _, t in held})
+        for number in clients if len(sizes) > 1 else ():
+            sized = [(name, t) for name, t in held if t.spec.message_size]
+            rows = [(name, t) for name, t in sized if t.spec.instances == number]
+            caption = f"{what}, {number} client{'s' * (number > 1)}"
+            yield _transfers_by(caption, "message size, octets", sizes, rows, "message_size")
+        for size in sizes if len(clients) > 1 else ():
+            if size in (sizes[0], sizes[-1]):
+                rows = [(name, t) for name, t in held if t.spec.message_size == size]
+                caption = f"{what}, {size} octets"
+                yield _transfers_by(caption, "parallel clients", clients, rows, "instances")
+
+
+def _transfers_by(
+    caption: str,
+    axis: str,
+    places: Sequence[int],
+    rows: Sequence[tuple[str, Transfer]],
+    field: Literal["message_size", "instances"],
+) -> Plot:
+    """One plot of transfers: Mbit/s of streams, round trips/s of requests and responses."""
+    streams = all(transfer.spec.is_stream for _, transfer in rows)
+    unit = "arrived, Mbit/s" if streams else "round trips/s"
+    series = []
+    for index, scenario in enumerate(dict.fromkeys(name for name, _ in rows)):
+        points = []
+        for transfer in (t for name, t in rows if name == scenario):
+            rate = transfer.bits_per_second if streams else transfer.transactions_per_second
+            if rate is not None:
+                value, at = rate / 1e6 if streams else rate, getattr(transfer.spec, field)
+                hover = f"{scenario}, {at}: {units.significant(value)} {unit.partition(', ')[2]}"
+                points.append(Point(places.index(at), value, hover=hover))
+        points.sort(key=lambda point: point.x)
+        series.append(Series(scenario, points, css=f"s{index % 7}", line=True))
+    return Plot(
+        title=f"{caption}: {unit} by {axis}",
+        caption=caption,
+        x=Axis(name=axis, names=[str(place) for place in places]),
+        y=Axis(name=unit, zero=True, value=units.significant),
+        series=series,
+        css="by-size",
+        key=True,
+    )
+
+
+def tcp_plots(rows: Sequence[tuple[str, TcpQuality]]) -> Iterator[Plot]:
+    """Efficiency and buffer delay of streams of TCP (RFC 6349), a row each."""
+    kinds = (
+        ("TCP efficiency", "share of what was transmitted that was payload", "efficiency"),
+        ("Buffer delay", "mean round-trip time beyond the baseline", "buffer_delay"),
+    )
+    for caption, axis, field in kinds:
+        values = [getattr(quality, field) for _, quality in rows]
+        if not any(value is not None for value in values):
+            continue
+        points = [
+            Point(value, place, hover=f"{rows[place][0]}: {units.percent(value)}")
+            for place, value in enumerate(values)
+            if value is not None
+        ]
+        yield Plot(
+            title=f"{caption}, {axis}",
+            caption=caption,
+            x=Axis.of(axis, "ratio", pad=6),
+            y=Axis(name="", names=[name for name, _ in rows]),
+            series=[Series(caption, points, mark="mean")],
+            notes=[Note("not measured", n) for n, value in enumerate(values) if value is None],
+            row=30,
+            beside=["" if value is None else units.percent(value) for value in values],
+        )
 
 
 def _figures(row: _Row) -> tuple[str | None, ...]:

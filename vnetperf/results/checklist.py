@@ -74,11 +74,9 @@ def _tester(name: str, *places: str) -> RequiredField:
     return RequiredField(5, name, places, "scenario", "the generator does not tell it")
 
 
-def _traffic(
-    name: str, *keys: str, why: str = "", missing: Missing = "not applicable"
-) -> RequiredField:
+def _traffic(name: str, *keys: str) -> RequiredField:
     places = tuple(f"plan|scenario|{key}" for key in keys)
-    return RequiredField(6, name, places, "scenario", why or "the traffic has none", missing)
+    return RequiredField(6, name, places, "scenario", "the traffic has none", "not applicable")
 
 
 def _search(name: str, *places: str, why: str = "") -> RequiredField:

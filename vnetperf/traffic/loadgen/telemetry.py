@@ -35,7 +35,7 @@ POLL_S = 0.002
 class EngineSocket:
     """DPDK's telemetry socket of one process, for use from one thread."""
 
-    def __init__(self, path: Path, *, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         if len(str(path).encode()) > _PATH_MAX:
             raise GeneratorError(
@@ -45,7 +45,7 @@ class EngineSocket:
                 cure="use a shorter run directory",
             )
         try:
-            self._telemetry = DpdkTelemetry(path, timeout_s)
+            self._telemetry = DpdkTelemetry(path, REPLY_TIMEOUT_S)
             self.pid = int(self._telemetry.greeting["pid"])
             """Process that replies."""
         except (OSError, ValueError, KeyError, TypeError) as error:

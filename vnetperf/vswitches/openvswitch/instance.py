@@ -263,9 +263,10 @@ class PrivateOvs:
         """Run a command of the daemon, as ovs-appctl does."""
         return self._control.call(*args)
 
-    def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
-        """Rows of a table."""
-        text = self.vsctl("--format=json", f"--columns={','.join(columns)}", "list", table)
+    def interfaces(self, *columns: str) -> list[dict[str, Any]]:
+        """Columns of each of its interfaces."""
+        names = f"--columns={','.join(columns)}"
+        text = self.vsctl("--format=json", names, "list", "Interface")
         answer = json.loads(text)
         return [
             dict(zip(answer["headings"], map(_plain_ovsdb_value, row), strict=True))

@@ -162,7 +162,7 @@ class OpenVSwitch(VSwitch):
     def _check_port(self, name: str) -> None:
         """Raise when a port is not there: ovs-vsctl succeeds all the same, the database has it."""
         self.ovs.check_alive()
-        rows = self.ovs.rows("Interface", "name", "error", "ofport")
+        rows = self.ovs.interfaces("name", "error", "ofport")
         row = next((r for r in rows if r["name"] == name), None)
         if row is None or row["error"] or not isinstance(row["ofport"], int) or row["ofport"] < 0:
             process = self.ovs.switch_process
@@ -189,7 +189,7 @@ class OpenVSwitch(VSwitch):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        rows = self.ovs.rows("Interface", "name", "link_state")
+        rows = self.ovs.interfaces("name", "link_state")
         states = {row["name"]: row["link_state"] for row in rows}
         return tuple(port for i, port in self.interfaces.items() if states.get(i) != "up")
 
@@ -205,7 +205,7 @@ class OpenVSwitch(VSwitch):
             "version": self.version_text.splitlines()[0] if self.version_text else "unknown",
             "launch line": " ".join(self.ovs.switch_argv()),
             "other_config": self.config,
-            "ports": self.ovs.rows("Interface", "name", "type", "options", "mtu", "link_state"),
+            "ports": self.ovs.interfaces("name", "type", "options", "mtu", "link_state"),
             "rules": {b.name: _abridged_rules(scenario, b) for b in self.bridges},
             "rules installed": self.installed,
             **openflow.learning_facts(self.ovs, self.bridges),
