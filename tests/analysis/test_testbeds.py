@@ -12,6 +12,7 @@ from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
 from vnetperf.model.result import RunResults
+from vnetperf.model.testbed import ClockOffset
 from vnetperf.results.environment import comparability
 from vnetperf.results.folder import log_path, merge_worker_logs, read_run
 from vnetperf.testing.sim import SimulatedDut
@@ -29,7 +30,10 @@ def measured(folder: Path, name: str, fps: float, *scenarios: str, worker: str =
     bench = Bench(folder, agent, at(name), log)
     for scenario in scenarios:
         bench.throughput(scenario_id=scenario)
-    bench.run.close()
+    clock = ClockOffset(offset_s=fps, bound_s=0.1)  # as told apart as the rates are
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.run.client, "clocks", lambda: {"": clock})
+        bench.run.close()
 
 
 @pytest.fixture
@@ -51,6 +55,8 @@ def test_each_number_is_of_the_testbed_in_its_name(both: RunResults) -> None:
     assert sorted(c.testbed for c in both.calibrations) == ["lab1", "lab2"]
     numbers = [t.number for t in both.trials]
     assert numbers == list(range(1, len(numbers) + 1))
+    ends = {name: facts["clock at the end"]["offset_s"] for name, facts in both.environment.items()}
+    assert ends == {"lab1": 200e3, "lab2": 400e3}
     assert "machine" in comparability(both, "pvp_dpdk,testbed=lab2")
 
 

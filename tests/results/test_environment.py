@@ -98,6 +98,19 @@ def test_what_is_volatile_is_so_on_every_host() -> None:
     assert [one.path for one in found] == ["environment.other hosts.east.firmware.serial"]
 
 
+def test_what_is_volatile_is_so_on_every_testbed() -> None:
+    def both(serial: str, offset_s: float) -> RunResults:
+        clock = {"clock at the end": {"offset_s": offset_s, "bound_s": 0.1}}
+        labs = {name: {**of_hosts(serial, "B").environment, **clock} for name in ("lab.1", "lab2")}
+        return run(labs, testbeds=tuple(labs))
+
+    found = environment_differences(both("A", 1.0), both("AAA", 2.0))
+    assert [one.path for one in found] == [
+        "environment.lab.1.other hosts.east.firmware.serial",
+        "environment.lab2.other hosts.east.firmware.serial",
+    ]
+
+
 def test_settings_count_and_where_results_go_does_not() -> None:
     def settings(rules: str, folder: str) -> dict[str, dict[str, Any]]:
         return {"rules": {"value": rules, "source": folder}, "results_dir": {"value": folder}}

@@ -85,7 +85,8 @@ def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifferenc
     shared = one["scenarios"].keys() & other["scenarios"].keys()
     for tree in (one, other):
         tree["scenarios"] = {k: v for k, v in tree["scenarios"].items() if k in shared}
-    return tuple(d for d in tree_differences(one, other) if not _is_meaningless(d))
+    found = tree_differences(one, other, (*a.testbeds, *b.testbeds))
+    return tuple(d for d in found if not _is_meaningless(d))
 
 
 def comparability(results: RunResults, scenario: str) -> dict[str, str]:
@@ -197,10 +198,13 @@ def scenario_differences(a: ScenarioFacts, b: ScenarioFacts) -> tuple[FactDiffer
     return tree_differences({"scenario": _deployed(a)}, {"scenario": _deployed(b)})
 
 
-def tree_differences(a: Any, b: Any) -> tuple[FactDifference, ...]:
-    """What differs between two trees of JSON values, without what is volatile."""
+def tree_differences(a: Any, b: Any, testbeds: Sequence[str] = ()) -> tuple[FactDifference, ...]:
+    """What differs between two trees of JSON values, without what is volatile.
+
+    Each of several testbeds has facts of its own below its name.
+    """
     found = _walk(_without_run(a), _without_run(b), "")
-    return tuple(difference for difference in found if not why_volatile(difference.path))
+    return tuple(difference for difference in found if not why_volatile(difference.path, testbeds))
 
 
 def _is_meaningless(difference: FactDifference) -> bool:
@@ -210,8 +214,10 @@ def _is_meaningless(difference: FactDifference) -> bool:
     return ABSENT in sides and _FACT.fullmatch(difference.path) is not None
 
 
-def why_volatile(path: str) -> str:
-    """Why a difference at a path means nothing."""
+def why_volatile(path: str, testbeds: Sequence[str] = ()) -> str:
+    """Why a difference at a path means nothing; below which testbed it is makes no difference."""
+    for name in testbeds:
+        path = re.sub(rf"^environment\.{re.escape(name)}\.", "environment.", path)
     path = _OF_OTHER_HOST.sub("environment.", path)
     return next((why for pattern, why in VOLATILE.items() if _matches(pattern, path)), "")
 
