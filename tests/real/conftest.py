@@ -121,6 +121,11 @@ class UserRun:
             time.sleep(0.02)
 
 
+    def wait_until_begun(self) -> None:
+        """Wait until its first case has begun: what is killed then had collected something."""
+        self.wait_for(lambda records: bool(records))
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:
     """Start a run; what is left of it at the end of the test is killed."""
