@@ -120,10 +120,9 @@ class UserRun:
             assert time.monotonic() < deadline, "the run did not come that far"
             time.sleep(0.02)
 
-
     def wait_until_begun(self) -> None:
         """Wait until its first case has begun: what is killed then had collected something."""
-        self.wait_for(lambda records: bool(records))
+        self.wait_for(bool)
 
 
 @pytest.fixture
