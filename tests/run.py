@@ -18,6 +18,7 @@ empty.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc")}
 #: Examples of a test of a property that names no number of its own.
 EXAMPLES = {"fast": 15, "merge": 40, "daily": 200}
 #: Limits of a test, seconds, far beyond what any takes on a machine that others use too.
-PARALLEL = ["-n", WORKERS, "--timeout=300"]
+PARALLEL = ["-n", WORKERS, "--dist=worksteal", "--timeout=300"]
 ALONE = ["--timeout=900"]
 DAILY = ["--timeout=1800"]
 #: Arguments of pytest, a list for each time that it is started.
@@ -88,6 +89,12 @@ def folders(*, real: bool) -> list[str]:
     return found
 
 
+def real_files() -> list[Path]:
+    """Files all of whose tests are on real software: a part without them need not import them."""
+    whole = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.real\b", re.M)
+    return [path for path in sorted(TESTS.rglob("test_*.py")) if whole.search(path.read_text())]
+
+
 def pytest(arguments: list[str], examples: int, limit_s: float) -> int:
     """Run pytest; its exit status."""
     # Every worker, agent and pytest in a test compiles all that it imports anew without its cache.
@@ -95,6 +102,7 @@ def pytest(arguments: list[str], examples: int, limit_s: float) -> int:
     env.setdefault("TEST_EXAMPLES", str(examples))
     parallel = "-n" in arguments
     command = [sys.executable, "-m", "pytest", *folders(real=not parallel)]
+    command += [f"--ignore={path}" for path in real_files()] if parallel else []
     command += ["-q", "-p", "no:cacheprovider", *arguments]
     if not parallel or not os.access(MEMORY, os.W_OK):
         return _within(limit_s, command, env)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,7 @@ VALUES = st.recursive(
 GOAL_KEYS = ["name", "loss_ratio", "exceed_ratio", "final_trial_s", "duration_sum_s", "width"]
 
 
+@cache
 def contents(model: Any) -> st.SearchStrategy[dict[str, Any]]:
     """Files whose keys are mostly right and whose values are mostly wrong."""
     nested = {

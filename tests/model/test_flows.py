@@ -79,6 +79,7 @@ def test_random_fields_together_are_refused_with_the_cure() -> None:
     assert 'vary_mode = "inc"' in why_uncountable(profile)
 
 
+@pytest.mark.slow  # walks to the last of 65,534 flows
 def test_addresses_walk_within_the_test_network() -> None:
     profile = TrafficProfile(flows=65_534, vary=("ipv4_src",))
     for stream in streams():
@@ -86,6 +87,7 @@ def test_addresses_walk_within_the_test_network() -> None:
         assert socket.inet_aton(last.ipv4_src)[:2] == socket.inet_aton(stream.ipv4_src)[:2]
 
 
+@pytest.mark.slow  # of 200,000
 def test_there_may_be_more_flows_than_ports() -> None:
     profile = TrafficProfile(flows=200_000, vary=("eth_src",))
     assert len({flow.eth_src for flow in flows(streams()[0], profile)}) == 200_000

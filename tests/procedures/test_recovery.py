@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, spec_of
@@ -419,7 +419,6 @@ def test_loss_after_the_recovery_is_not_its() -> None:
 
 
 @given(every=st.floats(0.15, 0.9), share=st.floats(0.05, 0.6))
-@settings(max_examples=30)
 def test_loss_that_comes_and_goes_all_the_time_is_not_its(every: float, share: float) -> None:
     """Stalls in the whole of the trial; the reset takes 0.5 s beside them."""
     stalls = [(at, at + 0.03, share) for at in (every * n for n in range(1, 40)) if at < 4.9]

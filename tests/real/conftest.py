@@ -120,6 +120,10 @@ class UserRun:
             assert time.monotonic() < deadline, "the run did not come that far"
             time.sleep(0.02)
 
+    def wait_until_begun(self) -> None:
+        """Wait until its first case has begun: what is killed then had collected something."""
+        self.wait_for(bool)
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:

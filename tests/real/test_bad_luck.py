@@ -71,8 +71,9 @@ def agents(parent: int) -> list[int]:
 def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:
-    moment = random.Random(f"{how.__name__} {seed}").uniform(0.3, 4.5)
+    moment = random.Random(f"{how.__name__} {seed}").uniform(0.0, 3.5)
     run = start("-k", "pvp_dpdk", "--frame-sizes=64")
+    run.wait_until_begun()
     time.sleep(moment)
     assert run.process.poll() is None, run.finish() and run.output
     how(run)

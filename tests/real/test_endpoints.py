@@ -155,10 +155,14 @@ def test_round_trips_have_percentiles(unchanged: Unchanged) -> None:
 def test_a_user_who_is_killed_leaves_nothing(
     start: Callable[..., UserRun], unchanged: Unchanged
 ) -> None:
-    file = "testcases/test_endpoints.py"
     run = start(
-        *(file, "-k", "phy2phy_bridge and test_stream", "--message-sizes=1024"), preset="quick"
+        *("-k", "phy2phy_bridge and test_stream", "--message-sizes=1024"),
+        preset="quick",
+        path="testcases/test_endpoints.py",
     )
+    run.wait_until_begun()
     run.wait_for(lambda records: bool(pids_of("--client")))
     run.process.kill()
+    run.finish()
+    assert run.process.returncode == -signal.SIGKILL
     assert unchanged() == ()

@@ -25,14 +25,8 @@ def test_pods_talk_and_are_gone(
 ) -> None:
     name = f"bmp2bmp_{network}"
     run = start(
-        # The folder is named too, and leaves the file out, unless duplicates are kept.
-        *(
-            "testcases/test_endpoints.py",
-            "--keep-duplicates",
-            "-k",
-            f"{name} and UDP_RR and not routed",
-        ),
-        *("--hosts", place, "--message-sizes=64"),
+        *("-k", f"{name} and UDP_RR and not routed", "--hosts", place, "--message-sizes=64"),
+        path="testcases/test_endpoints.py",
     )
     assert run.finish() == 0, run.output
     (found,) = run.json()["transfers"]
@@ -53,9 +47,10 @@ def test_pods_talk_and_are_gone(
 def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:
-    moment = random.Random(f"pods {how.__name__} {seed}").uniform(0.3, 4.0)
+    moment = random.Random(f"pods {how.__name__} {seed}").uniform(0.0, 3.0)
     network = random.Random(seed).choice(["bridge", "macvlan", "vxlan", "vxlan_routed"])
     run = start("-k", f"bmp2bmp_{network} and test_throughput", "--frame-sizes=64,128,256")
+    run.wait_until_begun()
     time.sleep(moment)
     assert run.process.poll() is None, run.finish() and run.output
     how(run)

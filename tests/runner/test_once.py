@@ -47,6 +47,7 @@ def test_a_result_that_is_wanted_again_is_derived_from_the_log(tmp_path: Path) -
     assert not resumed.agent.trials
 
 
+@pytest.mark.slow  # looks at every object of the process, which has those of all tests before
 def test_nothing_of_a_finished_case_stays_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

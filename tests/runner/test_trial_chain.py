@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from itertools import pairwise
 
 from tests.house import TOP, trial_chains
@@ -12,9 +13,14 @@ from tests.house import TOP, trial_chains
 INDIRECT = {"Agent.serve", "Agent.call_run_trial", "mlr_search"}
 
 
+@cache
+def parsed(text: str) -> ast.AST:
+    return ast.parse(text)
+
+
 def source_of(function: str, file: str) -> str:
     text = (TOP / file).read_text()
-    nodes: list[ast.AST] = [ast.parse(text)]
+    nodes: list[ast.AST] = [parsed(text)]
     for name in function.split("."):
         nodes = [n for node in nodes for n in ast.iter_child_nodes(node)]
         nodes = [n for n in nodes if getattr(n, "name", "") == name]

@@ -397,6 +397,7 @@ def test_loads_below_are_tried_for_every_goal_whose_bounds_were_found() -> None:
     assert unsteady > 5
 
 
+@pytest.mark.slow  # statistics of 40 DUTs
 @pytest.mark.parametrize("probability", [0.3, 0.5, 0.7])
 @GOALS
 def test_two_modes_are_as_far_apart_as_they_are(goal: SearchGoal, probability: float) -> None:
@@ -443,6 +444,7 @@ def test_bounds_that_are_not_final_are_not_confirmed() -> None:
     assert not any(trial.request.phase for trial in log)
 
 
+@pytest.mark.slow  # statistics of 60 DUTs
 @pytest.mark.parametrize("noise", [0.01, 0.02])
 @GOALS
 def test_noise_of_a_dut_with_one_mode_is_no_second_one(goal: SearchGoal, noise: float) -> None:

@@ -61,6 +61,7 @@ def recomputed(frame: bytes) -> Packet:
     return Ether(bytes(packet))
 
 
+@pytest.mark.slow  # computes the checksums of thousands of frames in Python
 @given(
     flows=st.integers(2, 100),
     vary=st.sets(st.sampled_from(["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src"])),
