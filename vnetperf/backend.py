@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from vnetperf.host.cpu import format_cpus
+from vnetperf.host.links import napi_thread_prefix, napi_threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.threads import list_threads
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Pollers, Scenario
@@ -36,6 +39,86 @@ def check_process(process: ManagedProcess | None, program: str) -> None:
         )
     if process is not None and process.stopped:
         raise DutError(f"{program} (pid {process.pid}) {IS_STOPPED}", where=program)
+
+
+class NapiThreads:
+    """The kernel's receive work at veth ends of one part, in threads that are placed.
+
+    Nothing is done unless the scenario requests it (`napi=threaded`).
+
+    Args:
+        machine: The machine.
+        plan: The plan; it has processors for the role.
+        role: Role of the threads.
+    """
+
+    def __init__(self, machine: Machine, plan: Plan, role: str) -> None:
+        self._machine = machine
+        self._plan = plan
+        self._role = role
+        self._places: dict[str, tuple[int, ...]] = {}
+
+    def start(self, netdev: str) -> None:
+        """Give an interface its threads; anew where it had some, which end when it goes down.
+
+        Args:
+            netdev: The interface, in a namespace of the run.
+
+        Raises:
+            HostError: When the kernel has no such threads, or they cannot be seen.
+        """
+        if not threaded_napi(self._plan.scenario):
+            return
+        placement = self._plan.placement
+        own = placement.cores.get(self._role) or placement.housekeeping
+        turn = len(self._places) % len(own)  # each end begins at another of the processors
+        cpus = self._places.setdefault(netdev, (*own[turn:], *own[:turn]))
+        self._machine.start_napi_threads(netdev, cpus)
+
+    def forget(self, netdev: str) -> None:
+        """Forget an interface that is taken away.
+
+        Args:
+            netdev: The interface.
+        """
+        self._places.pop(netdev, None)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Find the threads that there are now.
+
+        Returns:
+            An entry for each thread: each is a process of its own.
+        """
+        return tuple(
+            Pollers(role=self._role, pid=thread, thread_prefix=napi_thread_prefix(netdev))
+            for netdev in self._places
+            for thread in napi_threads(netdev)
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """The threads of each interface, for the result.
+
+        Returns:
+            JSON values; empty where none were requested.
+        """
+        found = {
+            netdev: {str(thread.tid): format_cpus(thread.cpus) for thread in threads}
+            for netdev in self._places
+            if (threads := [t for tid in napi_threads(netdev) for t in list_threads(tid)])
+        }
+        return {"NAPI threads and their processors (GRO is on)": found} if self._places else {}
+
+
+def threaded_napi(scenario: Scenario) -> bool:
+    """Whether the kernel's receive work is to be in threads of its own.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        True for `napi=threaded`.
+    """
+    return scenario.options.napi == "threaded"
 
 
 class Requirements:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import kernel, links, linux, snapshot
+from vnetperf.host import kernel, links, linux, snapshot, threads
 from vnetperf.host.journal import Journal
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
 pytestmark = pytest.mark.real
@@ -108,3 +109,34 @@ def test_a_pair_is_made_where_it_belongs_and_its_names_are_free_there(
     inside.undo()
     assert [links.find(name, space) for name in names] == [None, None]
     assert {link.name: link.index for link in links.links() if link.name in names} == outside
+
+
+def test_receive_work_gets_threads_that_are_placed_and_end_with_the_link(
+    journal: Journal, names: tuple[str, str], tmp_path: Path
+) -> None:
+    space = tmp_path / "space"
+    links.create_netns(journal, space)
+    links.create_veth(journal, names, netns=(space, space))
+    before = Path("/proc/self/mountinfo").read_text()
+    found = links.start_napi_threads(names[0], (0,), netns=space)
+    assert found == links.napi_threads(names[0]) != ()
+    assert links.napi_threads(names[1]) == ()
+    for thread in found:
+        (seen,) = threads.list_threads(thread)
+        assert seen.name.startswith(links.napi_thread_prefix(names[0]))
+        assert seen.cpus == {0}
+    assert Path("/proc/self/mountinfo").read_text() == before, "its view of /sys is private"
+    links.delete(names[0], netns=space)
+    wait_for(lambda: not links.napi_threads(names[0]), 5, "the threads' end")
+
+
+def test_a_link_without_receive_work_of_its_own_is_told(
+    journal: Journal, names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "_THREAD_S", 0.2)
+    space = tmp_path / "space"
+    links.create_netns(journal, space)
+    links.create_link(journal, names[0], "bridge", netns=space)
+    with pytest.raises(HostError, match=r"threads are seen|gives no threads") as caught:
+        links.start_napi_threads(names[0], (0,), netns=space)
+    assert "leave --set napi=threaded out" in caught.value.cure

@@ -86,6 +86,9 @@ def test_the_mode_is_the_one_that_was_requested(
         ):
             run_in(space, lambda: second.attach("pass", netdev, "native"))
         assert run_in(space, xdp.attached) == {netdev: made}
+        assert first.is_attached()
+        links.delete(netdev, netns=space)
+        assert not first.is_attached()
     assert run_in(space, xdp.attached) == {}
 
 

@@ -20,7 +20,7 @@ from vnetperf.model.deployment import (
 )
 from vnetperf.model.frames import TUNNELS, TunnelKind, overhead
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import NicUse, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import bridge
@@ -202,3 +202,26 @@ def test_a_tunnel_has_its_neighbour_again_once_its_link_is_up(
     for port in encap.deployment.phy_ports:
         switch.link_came_up(port)
     assert given == [(f"d{end.port}", end.remote)]
+
+
+THREADED = SwitchOptions(napi="threaded", rx_queues=2)
+
+
+def test_threads_of_the_kernel_are_placed_as_pollers() -> None:
+    asked = scenario("pvp", wire="veth", vnf="vloop:container", vnf_mode="bridge", options=THREADED)
+    assert LinuxBridge.roles(scenario("pvp")) == ()
+    (demand,) = LinuxBridge.roles(asked)
+    assert (demand.role, demand.threads) == ("napi", 2 + 2 * 2)  # wires have one queue, pairs two
+    placed = make_plan(asked, Testbed(), facts(12)).placement
+    assert placed.mode == "dedicated"
+    assert len(placed.cores["napi"]) == 6
+    assert len(placed.cores["vnf0"]) == 2
+    assert not set(placed.cores["napi"]) & set(placed.cores["vnf0"])
+
+
+def test_threads_are_refused_where_an_interface_has_no_such_work() -> None:
+    guests = scenario("pvp", vnf="vloop:vm", options=THREADED)
+    assert "a guest's tap has no NAPI" in LinuxBridge.missing(facts(), guests)
+    nics = (NicUse(wire=0, side="dut", pci="0000:00:01.0", driver="igb", kernel=True),)
+    assert "not to NICs" in LinuxBridge.nics_missing(nics, facts(), guests)
+    assert LinuxBridge.nics_missing(nics, facts(), scenario("pvp")) == ""

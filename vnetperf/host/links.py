@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import logging
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.threads import pin_thread
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -212,6 +215,61 @@ def make_ready(
     """Set a link of this run up to carry test frames alone, and bring it up."""
     prepare(name, netns, mtu=mtu, offloads=offloads)
     set_up(name, netns=netns)
+
+
+#: The kernel's threads have names of this many octets where it does not keep longer ones.
+_THREAD_NAME = 15
+#: Longest wait for the kernel to start a thread, seconds.
+_THREAD_S = 2.0
+
+
+def start_napi_threads(name: str, cpus: Sequence[int], *, netns: Path) -> tuple[int, ...]:
+    """Let threads of the kernel do the receive work of a link of this run, and place them.
+
+    A veth end has such work of its own (NAPI) with GRO or a native XDP program; without, whoever
+    sends does it. The threads end with the link, and there are others after it was down. Returns
+    their ids, one for each receive queue.
+    """
+    run_in(netns, lambda: ethtool.set_offloads(name, {"gro": 1}))
+    file = Path(f"/sys/class/net/{name}/threaded")
+
+    def switch_on() -> str:
+        file.write_text("1\n")
+        return file.read_text().strip()
+
+    cure = "Linux 5.12 or newer has threaded NAPI; leave --set napi=threaded out"
+    try:
+        now = linux.in_sysfs_of(netns, switch_on)
+    except OSError as error:
+        text = f"the kernel gives no threads to NAPI: {error.strerror}"
+        raise HostError(text, where=f"link {name}", cure=cure) from error
+    found = wait_at_most(lambda: napi_threads(name), _THREAD_S, f"NAPI threads of {name}")
+    if now == "0" or not found:
+        raise HostError(
+            f"threaded NAPI reads back {now}, and {len(found or ())} threads are seen",
+            where=f"link {name}",
+            cure=cure + "; in a container with PIDs of its own, the kernel's threads are not seen",
+        )
+    for place, thread in enumerate(found):
+        pin_thread(thread, (cpus[place % len(cpus)],))
+    log.info("link %s: NAPI threads %s on processors %s", name, found, list(cpus))
+    return found
+
+
+def napi_threads(name: str) -> tuple[int, ...]:
+    """Ids of the kernel's threads that do the receive work of a link, in order."""
+    begins = napi_thread_prefix(name)
+    found = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # a process may end while we look
+            if comm.read_text().startswith(begins):
+                found.append(int(comm.parent.name))
+    return tuple(sorted(found))
+
+
+def napi_thread_prefix(name: str) -> str:
+    """What the names of a link's NAPI threads begin with."""
+    return f"napi/{name}-"[:_THREAD_NAME]
 
 
 def undo_link(data: UndoData) -> str:

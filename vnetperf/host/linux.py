@@ -21,8 +21,8 @@ from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
 
-CLONE_NEWNET = 0x40000000
-MS_BIND, MNT_DETACH = 4096, 2
+CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
+MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 4096, 0x4000, 1 << 18, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -74,6 +74,23 @@ def bind_mount(source: Path, target: Path) -> None:
     """Make a file appear at another path, which is there already."""
     names = os.fsencode(source), os.fsencode(target)
     _checked(_libc.mount(*names, None, ctypes.c_ulong(MS_BIND), None), str(target))
+
+
+def in_sysfs_of(netns: Path, function: Callable[[], T]) -> T:
+    """Run a function where /sys/class/net has the interfaces of a network namespace.
+
+    It runs in a thread of its own, whose view of the file system is private and ends with it.
+    """
+
+    def body() -> T:
+        set_namespace(netns)
+        _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+        private = ctypes.c_ulong(MS_REC | MS_PRIVATE)
+        _checked(_libc.mount(b"none", b"/", None, private, None), "/")
+        _checked(_libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), "/sys")
+        return function()
+
+    return call_in_thread(body)
 
 
 #: Attributes of a mount (linux/mount.h), for `change_mount`.

@@ -167,6 +167,10 @@ class Machine:
         """Frames that each receive ring of a link holds; None where its driver tells none."""
         return ethtool.receive_ring(name, netns=self._home(name))
 
+    def start_napi_threads(self, name: str, cpus: Sequence[int]) -> tuple[int, ...]:
+        """Let threads of the kernel do a link's receive work, on these processors."""
+        return links.start_napi_threads(name, cpus, netns=self._home(name))
+
     def set_link(
         self,
         name: str,

@@ -124,6 +124,7 @@ def _libbpf() -> Any:
         ("bpf_program__fd", number, pointer),
         ("bpf_link_create", number, number, number, number, pointer),
         ("bpf_raw_tracepoint_open", number, text, number),
+        ("bpf_obj_get_info_by_fd", number, number, pointer, pointer),
         ("bpf_map_update_elem", number, number, pointer, pointer, ctypes.c_uint64),
         ("bpf_map_lookup_elem", number, number, pointer, pointer),
         ("bpf_map_delete_elem", number, number, pointer),
@@ -156,6 +157,19 @@ class _LinkOptions(ctypes.Structure):
     """The first fields of struct bpf_link_create_opts."""
 
     _fields_ = (("size", ctypes.c_size_t), ("flags", ctypes.c_uint32), ("unused", ctypes.c_uint32))
+
+
+class _LinkInfo(ctypes.Structure):
+    """The first fields of struct bpf_link_info, of a link of XDP."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("link", ctypes.c_uint32),
+        ("program", ctypes.c_uint32),
+        ("unused", ctypes.c_uint32),
+        ("interface", ctypes.c_uint32),
+        ("rest", ctypes.c_uint32),
+    )
 
 
 class BpfObject:
@@ -238,6 +252,19 @@ class BpfObject:
             )
         log.info("XDP: %s at %s, mode %s, program %d", self.name, netdev, made.mode, made.program)
         return made
+
+    def is_attached(self) -> bool:
+        """Whether it is still at the interface, in the mode that was read back.
+
+        Others can neither replace it there nor change its mode: it can only be detached, as the
+        kernel does when the interface is deleted.
+        """
+        info = _LinkInfo()
+        size = ctypes.c_uint32(ctypes.sizeof(info))
+        code = self._library.bpf_obj_get_info_by_fd(
+            self._links[0], ctypes.byref(info), ctypes.byref(size)
+        )
+        return bool(code == 0 and info.interface)
 
     def trace(self, program: str) -> None:
         """Attach a program to the tracepoint that its section names."""

@@ -54,6 +54,8 @@ class SwitchOptions(Frozen):
         mtu: MTU of every port, octets without Ethernet header and FCS; None fits the frame sizes.
         offloads: Checksum and segmentation offloads of every port.
         memory_mib: Poll-mode memory by NUMA node, MiB; empty for what the backend needs.
+        napi: Whose thread does the kernel's receive work at veth ends: "softirq" that of whoever
+            sends, "threaded" one of the kernel's for each end, which is placed and accounted.
         vf_driver: How a VNF is given a virtual function: "vfio-pci" as a PCI device, "kernel" as
             an interface.
     """
@@ -71,6 +73,7 @@ class SwitchOptions(Frozen):
     mtu: Annotated[int, Field(ge=68, le=9198)] | None = None
     offloads: bool | None = None
     memory_mib: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    napi: Literal["softirq", "threaded"] | None = None
     vf_driver: Literal["vfio-pci", "kernel"] | None = None
 
     @model_validator(mode="after")

@@ -113,6 +113,7 @@ OPTION_VALUES: dict[str, str] = {
     "rxq_affinity": '[{port = "phy0", queue = 0, worker = 0}]',
     "mtu": "2000",
     "offloads": "false",
+    "napi": "threaded",
     "memory_mib": "[384]",
 }
 #: Option -> others without which it makes no sense.

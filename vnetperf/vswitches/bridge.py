@@ -173,7 +173,7 @@ class LinuxBridge(KernelSwitch):
         max_frame_size=JUMBO_FRAME_SIZE,
         rules=("port", "learning"),
         tunnels=TUNNELS,
-        options=("rx_queues", "mtu", "offloads"),
+        options=("rx_queues", "mtu", "offloads", "napi"),
         nic_drivers=("kernel",),
     )
 
@@ -188,7 +188,7 @@ class LinuxBridge(KernelSwitch):
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps bridges from carrying the scenario here."""
         troubles = [facts.missing_module(module) for module in tunnel_modules(scenario)]
-        if trouble := cls.missing_requirement(facts) or next(filter(None, troubles), ""):
+        if trouble := super().missing(facts, scenario) or next(filter(None, troubles), ""):
             return trouble
         if scenario.deployment.chains == 1:
             return ""
@@ -272,6 +272,7 @@ class LinuxBridge(KernelSwitch):
 
     def link_came_up(self, port: Port) -> None:
         """Name a tunnel's other end anew: neighbours, static ones too, go with the link."""
+        super().link_came_up(port)
         if port in self.tunnels:
             end = next(end for end in self.plan.scenario.tunnel_ends if end.port == port)
             give_underlay_address(self.machine, self.netdevs[port], end)

@@ -16,16 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vnetperf.backend import NapiThreads, threaded_napi
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import UDP_PORT, TunnelKind
-from vnetperf.model.scenario import Plan, Scenario, TunnelEnd
-from vnetperf.model.testbed import KernelModule
+from vnetperf.model.scenario import NicUse, Plan, Pollers, RoleDemand, Scenario, TunnelEnd
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch
 
+#: Role of the kernel's receive threads, and how not to have them.
+NAPI, NOT_THREADED = "napi", "leave --set napi=threaded out"
 #: Kinds of attachment made here, a VM's first.
 KINDS = ("tap", "veth")
 
@@ -182,11 +185,37 @@ class KernelSwitch(KernelAttachments):
 
     Attributes:
         netdevs: The switch's interface of every port.
+        threads: The kernel's threads that receive at these, where they are requested.
     """
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.netdevs: dict[Port, str] = {}
+        self.threads = NapiThreads(machine, plan, NAPI)
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What it lacks, or NAPI threads where an interface has none."""
+        if threaded_napi(scenario) and scenario.has_guests:
+            return f"a guest's tap has no NAPI: {NOT_THREADED}, or choose VNFs in containers"
+        return super().missing(facts, scenario)
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """NAPI threads are given to veth ends, which go with the run."""
+        del facts
+        if nics and threaded_napi(scenario):
+            return f"threads of NAPI are given to veth ends, not to NICs: {NOT_THREADED}"
+        return ""
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """The kernel's threads: one for each receive queue of its ports; none in softirq."""
+        graph = scenario.deployment
+        queues = scenario.options.rx_queues or 1
+        count = sum(queues if isinstance(port, VnfPort) else 1 for port in graph.ports)
+        demand = RoleDemand(role=NAPI, threads=count, group="switch")
+        return (demand,) if threaded_napi(scenario) and count else ()
 
     @abstractmethod
     def plug(self, port: Port, netdev: str) -> None:
@@ -225,13 +254,25 @@ class KernelSwitch(KernelAttachments):
     def _add(self, port: Port, netdev: str) -> None:
         self.plug(port, netdev)
         self.netdevs[port] = netdev
+        self.threads.start(netdev)
 
     def remove_port(self, port: Port) -> None:
         """Take a port out of the switch; what was made for a VNF is deleted."""
         if port not in self.netdevs:
             raise self.no_port(port, self.netdevs)
-        self.unplug(port, self.netdevs.pop(port))
+        netdev = self.netdevs.pop(port)
+        self.threads.forget(netdev)
+        self.unplug(port, netdev)
         self.delete_attachment(port)
+
+    def link_came_up(self, port: Port) -> None:
+        """Start the port's threads anew: they have ended with its link."""
+        if port in self.netdevs:
+            self.threads.start(self.netdevs[port])
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """The kernel's threads, where it has been given some."""
+        return self.threads.pollers() if self.netdevs else ()
 
     def links_down(self) -> tuple[str, ...]:
         """Ports without carrier: a tap has none until a VNF opens it."""
@@ -261,6 +302,7 @@ class KernelSwitch(KernelAttachments):
             "launch line": "none: it is in the kernel",
             "ports": {str(port): netdev for port, netdev in self.netdevs.items()},
             "attachments": {str(port): made.kind for port, made in self.attachments.items()},
+            **self.threads.facts(),
         }
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from vnetperf import registry
+from vnetperf.backend import NapiThreads, threaded_napi
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
@@ -28,7 +29,7 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
     network_beyond,
     xdp_problem,
 )
-from vnetperf.vnfs.vloop.process import Vloop
+from vnetperf.vnfs.vloop.process import PORTS, Vloop
 
 VF_KIND = "vf"
 
@@ -77,6 +78,7 @@ class ContainerVloop(Vloop, EndpointHost):
         self.container = Container(machine, f"ct{number}", cpus)
         self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
         self.forwarder: KernelForwarder | None = None
+        self.threads = NapiThreads(machine, plan, self.role)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -99,8 +101,11 @@ class ContainerVloop(Vloop, EndpointHost):
 
     @classmethod
     def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
-        """A thread of testpmd; the kernel requires no processor of its own."""
-        return () if scenario.vnf_mode in FORMS else super().roles(scenario, number)
+        """A thread of testpmd; the kernel's at its interfaces, where they are requested."""
+        if scenario.vnf_mode not in FORMS:
+            return super().roles(scenario, number)
+        demand = RoleDemand(role=f"vnf{number}", threads=PORTS, group="vnf")
+        return (demand,) if threaded_napi(scenario) else ()
 
     @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
@@ -132,6 +137,9 @@ class ContainerVloop(Vloop, EndpointHost):
             self.container, self.form, self.role, (first, second), self.machine.facts
         )
         self.forwarder.set_up()
+        for attachment in attachments:
+            if attachment.kind == "veth":
+                self.threads.start(str(attachment.netdev))
 
     def _port(self, attachment: Attachment) -> FormPort:
         netdev = str(attachment.netdev)
@@ -170,8 +178,8 @@ class ContainerVloop(Vloop, EndpointHost):
         return super().counters() if self.forwarder is None else self.forwarder.counters()
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The worker of testpmd; the kernel has none."""
-        return super().pollers() if self.forwarder is None else ()
+        """The worker of testpmd; the kernel's threads, where it has been given some."""
+        return super().pollers() if self.forwarder is None else self.threads.pollers()
 
     def facts(self) -> dict[str, Any]:
         """What forwards, and what the container is made of."""
@@ -181,6 +189,7 @@ class ContainerVloop(Vloop, EndpointHost):
         del container["processors"]  # nothing of it runs there
         return {
             **self.forwarder.facts(),
+            **self.threads.facts(),
             "version": f"Linux {platform.release()}",
             "launcher": LAUNCHER,
             "mode": self.plan.scenario.vnf_mode,

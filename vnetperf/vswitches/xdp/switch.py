@@ -68,14 +68,12 @@ class PortProgram:
         netdev: The switch's interface of the port.
         index: Its index.
         code: The program and its maps.
-        number: Number of the program in the kernel.
         peer: Other end of a veth pair, whose GRO is on for native mode; "" for none.
     """
 
     netdev: str
     index: int
     code: BpfObject
-    number: int
     peer: str
 
 
@@ -92,7 +90,7 @@ class Xdp(KernelSwitch):
         max_frame_size=JUMBO_FRAME_SIZE,
         modes=("native", "generic"),
         forwarding=("l2", "l3"),
-        options=("mtu",),
+        options=("mtu", "napi"),
         nic_drivers=("kernel",),
     )
 
@@ -115,7 +113,8 @@ class Xdp(KernelSwitch):
         """What keeps programs from being compiled, loaded, or from carrying the scenario."""
         graph = scenario.deployment
         program = scenario.options.own(XdpOptions).program
-        if trouble := facts.missing_program(CLANG) or facts.bpf:
+        trouble = facts.missing_program(CLANG) or facts.bpf or super().missing(facts, scenario)
+        if trouble:
             return trouble
         if scenario.routed and program not in (None, ROUTED):
             return f"the program {program} does not route; leave it out, or --forwarding l3"
@@ -164,11 +163,11 @@ class Xdp(KernelSwitch):
                     code.map("port").update(_FIRST, mac)
                 self._watched().update_per_cpu(self._interface(index), bytes(24))
                 peer = xdp.let_peer_receive(netdev) if self.mode == "native" else ""
-                made = code.attach("forward", netdev, self.mode)
+                code.attach("forward", netdev, self.mode)
             except BaseException:
                 code.close()
                 raise
-            return PortProgram(netdev, index, code, made.program, peer)
+            return PortProgram(netdev, index, code, peer)
 
         self._ports[port] = self._in_namespace(attach)
 
@@ -214,6 +213,7 @@ class Xdp(KernelSwitch):
 
     def link_came_up(self, port: Port) -> None:
         """Install routes anew: the kernel drops them with the link."""
+        super().link_came_up(port)
         if self.plan.scenario.routed and port in self._ports:
             self._in_namespace(lambda: self._route(self.plan.scenario.deployment.hops))
 
@@ -253,14 +253,10 @@ class Xdp(KernelSwitch):
     def check_alive(self) -> None:
         """Raise when an interface or its program is gone."""
         super().check_alive()
-        there = self._in_namespace(xdp.attached)
         for port, program in self._ports.items():
-            now = there.get(program.netdev)
-            if now is None or (now.mode, now.program) != (self.mode, program.number):
-                what = "none" if now is None else f"program {now.program} in mode {now.mode}"
+            if not program.code.is_attached():
                 raise DutError(
-                    f"gone: the program of port {port}; {program.netdev} has {what}",
-                    where=self.name,
+                    f"gone: the program of port {port} ({program.netdev})", where=self.name
                 )
 
     def facts(self) -> dict[str, Any]:
