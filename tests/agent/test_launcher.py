@@ -31,7 +31,7 @@ from vnetperf.config.settings import guest_options, mobile_core, read_testbed
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
-from vnetperf.model.options import GuestOptions
+from vnetperf.model.options import GuestOptions, SwitchOptions
 from vnetperf.model.testbed import Testbed
 from vnetperf.runner.scenarios import make_scenario
 
@@ -654,3 +654,15 @@ def test_a_user_starts_the_agent_by_sudo_and_nothing_else(planted: Path) -> None
     )
     assert done.stdout.splitlines()[-1:] == ["65534-True"], done
     assert not planted.exists()
+
+
+def test_conflists_of_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    configuration = config.load({"set": ("conflist=ptp",)}, environment={})
+    shipped = make_scenario("bmp2bmp_cni", configuration)
+    launcher.refuse_scenario(shipped)
+    launcher.refuse_scenario(shipped.model_copy(update={"options": SwitchOptions()}))
+    evil = {**shipped.options.given()["conflist"], "name": "evil"}
+    options = SwitchOptions.model_validate({"conflist": evil})
+    with pytest.raises(HostError, match="no CNI plugins that a conflist of a user names"):
+        launcher.refuse_scenario(shipped.model_copy(update={"options": options}))

@@ -7,8 +7,23 @@ import pytest
 from vnetperf import registry
 from vnetperf.testing import NetworkContract
 
+#: Networks whose options change what is made; beside those in their own way, and only daily.
+OPTIONS = {
+    "cni": ("conflist=ptp", "conflist=macvlan"),
+    "macvlan": ("mode=vepa", "mode=private", "mode=passthru"),
+    "ipvlan": ("mode=l3", "mode=l3s"),
+    "ovs_vxlan": ("mode=kernel",),
+}
+
+
+def _add(name: str, *options: str) -> None:
+    title = "_".join(["Test", name, *(one.partition("=")[2] for one in options)])
+    members = {"network": name, "options": options, "__module__": __name__}
+    made = pytest.mark.real(type(title, (NetworkContract,), members))
+    globals()[title] = pytest.mark.daily(made) if options else made
+
+
 for _name in registry.names("networks"):
-    _members = {"network": _name, "__module__": __name__}
-    globals()[f"Test_{_name}"] = pytest.mark.real(
-        type(f"Test_{_name}", (NetworkContract,), _members)
-    )
+    _add(_name)
+    for _option in OPTIONS.get(_name, ()):
+        _add(_name, _option)

@@ -15,6 +15,7 @@ from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.openvswitch import parse_ovs_version
 from vnetperf.vswitches.dpdk import (
     LEAST_MIB,
     OvsDpdk,
@@ -25,7 +26,6 @@ from vnetperf.vswitches.dpdk import (
     pmd_rxq_affinity,
     slot_octets,
 )
-from vnetperf.vswitches.openvswitch.instance import parse_ovs_version
 
 DAEMON = "ovs-vswitchd-dpdk"
 

@@ -17,10 +17,10 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.openvswitch import PrivateOvs, tunnel_settings
 from vnetperf.vswitches.dpdk import OvsDpdk
 from vnetperf.vswitches.kernelports import TUNNEL_MODULES
-from vnetperf.vswitches.openvswitch import openflow, switch
-from vnetperf.vswitches.openvswitch.instance import PrivateOvs
+from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.ovs import DATAPATH, OvsKernel, needed_modules
 
 
@@ -78,7 +78,7 @@ def test_a_table_has_room_for_every_address() -> None:
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_a_tunnel_s_ends_are_the_models(kind: Any) -> None:
     (end,) = scenario("op2p", tunnel=kind).tunnel_ends
-    found = switch.tunnel_settings(kind, end)
+    found = tunnel_settings(kind, end.local, end.remote, end.vni)
     assert found[0] == f"type={kind}"
     assert "options:remote_ip=192.0.2.2" in found
     assert "options:local_ip=192.0.2.1" in found
@@ -130,7 +130,7 @@ def test_what_an_earlier_start_left_is_removed_and_vnfs_sockets_are_not(
     names = ("conf.db", "db.sock", "br0.mgmt", "vswitchd.ctl", "vnf0.0.sock")
     for name in names:
         (instance.directory / name).write_text("")
-    monkeypatch.setattr("vnetperf.vswitches.openvswitch.instance.SCHEMAS", ())
+    monkeypatch.setattr("vnetperf.openvswitch.SCHEMAS", ())
     with pytest.raises(DutError, match="schema"):
         instance.start_database()
     assert [p.name for p in instance.directory.iterdir()] == ["vnf0.0.sock"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.openvswitch.instance import UnixCtl
+from vnetperf.openvswitch import UnixCtl
 
 Script = Callable[[socket.socket, dict[str, object]], bool]
 

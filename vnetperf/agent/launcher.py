@@ -8,6 +8,7 @@ and starts only what root has installed or named below /etc/vnetperf (docs/secur
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import sysconfig
@@ -134,7 +135,23 @@ def refuse_scenario(scenario: Scenario) -> None:
             accepted="a stack that is shipped, or in " + str(SYSTEM / "stacks"),
             cure=_CURE,
         )
+    if (conflist := scenario.options.given().get("conflist")) and conflist not in _conflists():
+        raise HostError(
+            "the launcher starts no CNI plugins that a conflist of a user names",
+            where=f"conflist {conflist.get('name', '')}",
+            accepted="one that is shipped, or in " + str(SYSTEM / "cni"),
+            cure=_CURE,
+        )
     _refuse_guest(scenario.guest)
+
+
+def _conflists() -> list[Any]:
+    found = []
+    for file in (*SHIPPED.glob("cni/*.conflist"), *SYSTEM.glob("cni/*.conflist")):
+        if not why_untrusted(file, only_root=True):
+            with contextlib.suppress(OSError, ValueError):  # a broken file allows nothing
+                found.append(json.loads(file.read_text()))
+    return found
 
 
 def refuse_plan(plan: Plan, own: Plan) -> None:

@@ -33,7 +33,7 @@ PREFIX_LENGTH = 15
 #: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
 INSIDE_ADDRESS = "198.18.255.254"
 #: Kinds of wire and attachment whose end is an interface that a namespace can take.
-MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "vlan")
+MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "ipvlan", "vlan")
 LOOPBACK = "lo"
 #: Namespaces stay until the run ends: those of one call are not those of the next.
 _NUMBERS = count()

@@ -787,9 +787,7 @@ def largest_frame(scenario: Scenario) -> int:
     """Largest frame that everything on a scenario's path carries."""
     limits = [registry.load("traffic", scenario.generator).capabilities.max_frame_size]
     if scenario.vswitch:
-        can = switch_class(scenario.deployment, scenario.vswitch).capabilities
-        limits.append(can.wire_frame_sizes.get(scenario.wire, can.max_frame_size))
-        limits.append(can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size))
+        limits.append(switch_class(scenario.deployment, scenario.vswitch).largest_frame(scenario))
     if scenario.deployment.vnf_count:
         limits.append(registry.load_vnf(scenario.vnf).max_frame_size)
     return int(min(limits))

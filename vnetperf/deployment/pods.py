@@ -18,7 +18,7 @@ from vnetperf.model.deployment import (
     vnf_mac,
 )
 from vnetperf.model.errors import DutError, NoResultError
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
@@ -63,13 +63,14 @@ def require_frames(scenario: Scenario) -> None:
 def _in_place(name: str) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
-    kind = can.port if can.needs_parent and can.port != "host" else "veth"
+    kind = can.port if can.port != "host" else "veth"
     own = {
         "__doc__": network.__doc__,
         "network": network,
         "name": name,
         "programs": network.programs,
         "kernel_modules": network.kernel_modules,
+        "Options": network.Options,
         "capabilities": VSwitchCapabilities(
             wires=("veth",),  # what the tester is calibrated over
             attachments=(kind,),
@@ -105,9 +106,20 @@ class PodNetwork(VSwitch):
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """Frames are addressed to the gateway where the network routes."""
         del testbed
-        if scenario.pod_hosts not in cls.network.capabilities.routed:
+        if cls.network.capabilities.shares_mac and scenario.pod_hosts == "same":
+            mac = vnf_mac(scenario.deployment.tester_vnf_ports[0])
+            return scenario.model_copy(update={"dut_macs": (mac, mac)})
+        if scenario.pod_hosts not in cls.network.routed_places(scenario):
             return scenario
         return scenario.model_copy(update={"forwarding": "l3"})
+
+    @classmethod
+    def largest_frame(cls, scenario: Scenario) -> int:
+        """What fits into the MTU of pods; the hosts' link has the one that frames need."""
+        can, most = cls.network.capabilities, super().largest_frame(scenario)
+        if scenario.options.mtu is None and not can.overhead:
+            scenario = scenario.model_copy(update={"max_frame_size": most})
+        return min(most, cls.network.pod_mtu(scenario) + ETHERNET_OCTETS)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -116,7 +128,7 @@ class PodNetwork(VSwitch):
         place = scenario.pod_hosts
         if place not in can.places:
             return f"network {cls.name} has no pods on the {place} host; --hosts {can.places[0]}"
-        if scenario.routed and scenario.pod_hosts not in can.routed:
+        if scenario.routed and place not in cls.network.routed_places(scenario):
             return (
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
@@ -127,9 +139,9 @@ class PodNetwork(VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """Hosts, pods and the path between them, for `--plan`."""
         del facts
-        scenario, can = plan.scenario, cls.network.capabilities
+        scenario = plan.scenario
         way = "routed" if scenario.routed else "switched"
-        mtu = scenario.mtu - can.overhead
+        mtu = cls.network.pod_mtu(scenario)
         lines = {
             f"pod{port.vnf}": f"on host{_host_of(scenario, port)}, address {_address(port)}, "
             f"MAC {vnf_mac(port)}, MTU {mtu}"
@@ -208,7 +220,8 @@ class PodNetwork(VSwitch):
         return self._network.counters(self._ports)
 
     def check_alive(self) -> None:
-        """Raise when a pod's interface is gone."""
+        """Raise when a pod's interface is gone, or what the network runs has ended."""
+        self._network.check_alive()
         there = self.machine.link_statistics()
         gone = [
             f"the interface of pod{port.vnf} ({given.pod.netdev})"

@@ -11,7 +11,7 @@ import re
 import signal
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,10 +70,20 @@ def unshare_network() -> None:
     _checked(_libc.unshare(CLONE_NEWNET), "unshare")
 
 
-def bind_mount(source: Path, target: Path) -> None:
-    """Make a file appear at another path, which is there already."""
+def bind_mount(source: Path, target: Path, *, recursive: bool = False) -> None:
+    """Make a file appear at another path, which is there already; with all that is mounted below.
+
+    Args:
+        source: The file or directory.
+        target: The other path.
+        recursive: True takes what is mounted below it along.
+    """
+    _mount(source, target, MS_BIND | (MS_REC if recursive else 0))
+
+
+def _mount(source: Path, target: Path, flags: int) -> None:
     names = os.fsencode(source), os.fsencode(target)
-    _checked(_libc.mount(*names, None, ctypes.c_ulong(MS_BIND), None), str(target))
+    _checked(_libc.mount(*names, None, ctypes.c_ulong(flags), None), str(target))
 
 
 def in_sysfs_of(netns: Path, function: Callable[[], T]) -> T:
@@ -107,6 +117,43 @@ def change_mount(place: Path, *, add: int = 0, clear: int = 0, recursive: bool =
         *(ctypes.c_long(_AT_RECURSIVE if recursive else 0), ctypes.c_char_p(attributes)),
         ctypes.c_long(len(attributes)),
     )
+
+
+#: The kernel's settings of the network, which are those of the namespace of whoever looks.
+_NET_SETTINGS = Path("/proc/sys/net")
+
+
+def keep_changes_in(state: Path, folders: Sequence[Path], *, visible: Path) -> None:
+    """Give the calling *thread*, and what it starts, a view of the file system of its own.
+
+    All is read-only there but settings of the network and `folders`: in their places are folders
+    below `state`, which keep what is written until the next time. It ends with the thread and the
+    processes that it has started.
+
+    Args:
+        state: A directory of the run.
+        folders: Those that may be written to; ones that are not there, or are links, are left out.
+        visible: A directory that stays where it is, with what is mounted below it.
+    """
+    _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+    _mount(Path("none"), Path("/"), MS_REC | MS_PRIVATE)
+    there = [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+    own = [state / folder.relative_to("/") for folder in there]
+    for folder in own:
+        folder.mkdir(parents=True, exist_ok=True)
+    held = [os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for place in (visible, *own)]
+    try:
+        for folder, fd in zip(there, held[1:], strict=True):
+            bind_mount(Path(f"/proc/thread-self/fd/{fd}"), folder)
+        visible.mkdir(parents=True, exist_ok=True)  # below one of the new ones
+        bind_mount(Path(f"/proc/thread-self/fd/{held[0]}"), visible, recursive=True)
+    finally:
+        for fd in held:
+            os.close(fd)
+    bind_mount(_NET_SETTINGS, _NET_SETTINGS)
+    change_mount(Path("/"), add=READ_ONLY, recursive=True)
+    for place in (*there, _NET_SETTINGS):
+        change_mount(place, clear=READ_ONLY)
 
 
 def why_mounts_stay_writable() -> str:

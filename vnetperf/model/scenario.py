@@ -176,8 +176,8 @@ class Scenario(Frozen):
         core: What is asked of a mobile core, where the VNF is one.
         stack: Which mobile core that is; None where the VNF is none.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
-        dut_macs: Of an external DUT: addresses that frames from the tester's ports 0 and 1 carry,
-            "" for the usual one; empty where the deployment gives all of them.
+        dut_macs: Addresses that frames from the tester's ports 0 and 1 carry, "" for the usual one:
+            of an external DUT, and of pods that share one; empty where the deployment gives all.
         pod_hosts: Of a deployment of pods: whether both are on one host, or each on its own.
         sockets: Deployed for programs alone, in pods or on two hosts: no tester sends frames.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
@@ -325,7 +325,7 @@ class Scenario(Frozen):
             found.append(f"VNFs {self.vnf_placement}")
         if self.options.mode:
             found.append(f"mode {self.options.mode}")
-        found += [f"{key} = {value}" for key, value in self.options.given().items()]
+        found += [f"{key} = {_shown(value)}" for key, value in self.options.given().items()]
         if self.has_guests:
             found += [f"guest {key} = {value}" for key, value in self.guest.given().items()]
         return tuple(found)
@@ -359,6 +359,11 @@ class Scenario(Frozen):
         """
         chain = port.vnf if self.deployment.chains > 1 else 0
         return peer_mac(self.deployment, port, chain, routed=self.routed)
+
+
+def _shown(value: object) -> object:
+    """A value of an option; of a whole document its name."""
+    return value.get("name", value) if isinstance(value, dict) else value
 
 
 def variant_id(scenario_id: str, variant: str) -> str:

@@ -19,15 +19,13 @@ from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
-from vnetperf.model.scenario import STANDARD_FRAME_SIZE, PodHosts
+from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.trial import HopCounters
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
 #: What VXLAN adds to a frame, octets: outer Ethernet, IPv4, UDP and VXLAN headers (RFC 7348).
 VXLAN_OCTETS = 50
-#: Largest frame in VXLAN over a link of the usual MTU.
-VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
 #: Prefix length of a pod's own network, and of the link between hosts.
 POD_PREFIX, LINK_PREFIX = 16, 24
 #: Hosts on their link (TEST-NET-1, RFC 5737).
@@ -35,8 +33,10 @@ HOST_ADDRESS = "192.0.2.{}"
 #: The next hop is on the link, whatever its address is (linux/rtnetlink.h); and an entry that
 #: never ages (linux/neighbour.h).
 RTNH_F_ONLINK, NUD_PERMANENT = 4, 0x80
-#: Settings of a host's network namespace: it forwards, and takes packets by any way.
+#: Settings of a host's network namespace: it forwards, takes packets by any way, and a bridge with
+#: an address does not report that it listens for other snoopers (RFC 4286).
 SYSCTLS = {
+    "net/ipv4/igmp_link_local_mcast_reports": "0",
     "net/ipv4/ip_forward": "1",
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/default/rp_filter": "0",
@@ -60,9 +60,10 @@ class NetworkCapabilities(Frozen):
         max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
         needs_parent: True when a pod's port sits on the host's interface, which no network of
             another kind may have then.
+        shares_mac: True when all pods of a host have its interface's MAC address.
     """
 
-    port: Literal["veth", "macvlan", "vlan", "host"]
+    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host"]
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
@@ -70,6 +71,7 @@ class NetworkCapabilities(Frozen):
     overhead: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
     needs_parent: bool = False
+    shares_mac: bool = False
 
 
 class Pod(Frozen):
@@ -113,6 +115,27 @@ class PodPort(Frozen):
     mtu: int
     gateway: str = ""
     far: str = ""
+
+
+def change(netns: Path, what: str, where: str, request: Callable[[Any], object]) -> None:
+    """Make a netlink request in a namespace."""
+
+    def send() -> None:
+        with netlink(what, where) as route:
+            request(route)
+
+    run_in(netns, send)
+
+
+def add_address(netns: Path, name: str, address: str) -> None:
+    """Give an interface an address, "192.0.2.1/24", unless it has it."""
+    index, (ip, _, length) = links.get(name, netns).index, address.partition("/")
+    change(
+        netns,
+        f"give {name} the address {address}",
+        str(netns),
+        lambda route: route.addr("replace", index=index, address=ip, prefixlen=int(length)),
+    )
 
 
 class PodHost:
@@ -165,12 +188,7 @@ class PodHost:
 
     def change(self, what: str, request: Callable[[Any], object]) -> None:
         """Make a netlink request in its namespace."""
-
-        def send() -> None:
-            with netlink(what, f"host {self.number} of pods") as route:
-                request(route)
-
-        run_in(self.netns, send)
+        change(self.netns, what, f"host {self.number} of pods", request)
 
     def add_port(self, bridge: str, name: str) -> None:
         """Make an interface a port of a bridge."""
@@ -180,13 +198,16 @@ class PodHost:
             lambda route: route.link("set", index=port, master=master),
         )
 
-    def add_address(self, name: str, address: str) -> None:
-        """Give an interface an address, "192.0.2.1/24"."""
-        index, (ip, _, length) = self.index(name), address.partition("/")
-        self.change(
-            f"give {name} the address {address}",
-            lambda route: route.addr("add", index=index, address=ip, prefixlen=int(length)),
-        )
+    def give_address(self, name: str = "") -> None:
+        """Give an interface the host's address; "" for the one towards the other host."""
+        add_address(self.netns, name or self.uplink, f"{self.address}/{LINK_PREFIX}")
+
+    def move_address(self, source: str, target: str) -> None:
+        """Give the host's address to another interface, which is brought up."""
+        index = self.index(source)
+        self.change(f"take the address of {source}", lambda route: route.flush_addr(index=index))
+        self.give_address(target)
+        links.make_ready(target, self.netns, offloads=True)
 
     def add_neighbour(self, name: str, address: str, mac: str) -> None:
         """Set the MAC address of a neighbour, so that none is requested."""
@@ -229,7 +250,7 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
         offloads=offloads,
     )
     for host in hosts:
-        host.add_address(host.uplink, f"{host.address}/{LINK_PREFIX}")
+        host.give_address()
     for host, far in ((one, other), (other, one)):
         host.add_neighbour(host.uplink, far.address, far.uplink_mac)
 
@@ -243,10 +264,13 @@ class Network(Backend):
     Attributes:
         capabilities: What it can do.
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.
+        Options: Options that it has beyond its modes, `mtu` and `offloads`: users give them by
+            `--set`. Each has a default.
     """
 
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
+    Options: ClassVar[type[Frozen]] = Frozen
 
     @property
     def place(self) -> PodHosts:
@@ -256,7 +280,32 @@ class Network(Backend):
     @property
     def routes(self) -> bool:
         """Whether it routes between the pods."""
-        return self.place in self.capabilities.routed
+        return self.place in self.routed_places(self.plan.scenario)
+
+    @classmethod
+    def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
+        """Where it routes packets between two pods.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            By default those of its capabilities.
+        """
+        del scenario
+        return cls.capabilities.routed
+
+    @classmethod
+    def pod_mtu(cls, scenario: Scenario) -> int:
+        """MTU of pods.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            By default that of the hosts' link without what the network adds to a frame, octets.
+        """
+        return scenario.mtu - cls.capabilities.overhead
 
     @property
     def has_ports(self) -> bool:
@@ -270,8 +319,8 @@ class Network(Backend):
 
     @property
     def mtu(self) -> int:
-        """MTU of pods: that of the hosts' link without what the network adds to a frame."""
-        return self.plan.scenario.mtu - self.capabilities.overhead
+        """MTU of pods, octets."""
+        return self.pod_mtu(self.plan.scenario)
 
     @property
     def mode(self) -> str:
@@ -360,6 +409,13 @@ class Network(Backend):
             if (seen := table.get(given.pod.netdev)) is not None
         )
 
+    def check_alive(self) -> None:
+        """Raise when something that the network runs has ended; by default nothing runs.
+
+        Raises:
+            DutError: With the tail of its log.
+        """
+
     def facts(self) -> dict[str, Any]:
         """What all networks of the kernel have in common.
 
@@ -437,7 +493,9 @@ class Network(Backend):
             What it was given.
         """
         if not self.is_there(pod):
-            own = {"link": host.index(host.uplink), "address": pod.mac, **options}
+            own = {"link": host.index(host.uplink), **options}
+            if pod.mac:
+                own["address"] = pod.mac
             links.create_link(self.machine.journal, pod.netdev, kind, netns=host.netns, **own)
             links.move(pod.netdev, self.machine.netns, netns=host.netns)
             links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
@@ -453,6 +511,17 @@ class Network(Backend):
         """
         host.add_neighbour(netdev, port.pod.address, port.pod.mac)
         host.add_route(port.pod.network, netdev, port.pod.address)
+
+    def route_far_pods(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Route the pods of each host through it on the other.
+
+        Args:
+            hosts: The two hosts, by number.
+            ports: What the pods were given.
+        """
+        for host in hosts:
+            for port in self.far_ports(host, ports):
+                host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
 
     @staticmethod
     def far_ports(host: PodHost, ports: Sequence[PodPort]) -> list[PodPort]:

@@ -47,11 +47,8 @@ class BridgeNetwork(Network):
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Route the other host's pods through it."""
-        if not self.routes:
-            return
-        for host in hosts:
-            for port in self.far_ports(host, ports):
-                host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
+        if self.routes:
+            self.route_far_pods(hosts, ports)
 
     def facts(self) -> dict[str, Any]:
         """The settings of the bridge."""

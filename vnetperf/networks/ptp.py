@@ -28,9 +28,7 @@ class PtpNetwork(Network):
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Route the other host's pods through it."""
-        for host in hosts:
-            for port in self.far_ports(host, ports):
-                host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
+        self.route_far_pods(hosts, ports)
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Pods' routes go with their interfaces."""

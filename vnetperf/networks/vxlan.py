@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from vnetperf.model.testbed import KernelModule
 from vnetperf.networks.base import (
-    VXLAN_FRAME_SIZE,
     VXLAN_OCTETS,
     Network,
     NetworkCapabilities,
@@ -47,7 +46,7 @@ class VxlanNetwork(Network):
     name: ClassVar[str] = "vxlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth", overhead=VXLAN_OCTETS, max_frame_size=VXLAN_FRAME_SIZE
+        port="veth", overhead=VXLAN_OCTETS
     )
     path: ClassVar[str] = "veth, bridge, VXLAN, hosts' link, VXLAN, bridge, veth"
 
@@ -89,7 +88,6 @@ class VxlanRoutedNetwork(BridgeNetwork):
         port="veth",
         routed=("other",),
         overhead=VXLAN_OCTETS,
-        max_frame_size=VXLAN_FRAME_SIZE,
     )
     path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
 

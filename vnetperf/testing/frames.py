@@ -125,7 +125,7 @@ BATCH = 16
 POLL_S = 0.001
 #: Longest wait for frames that are expected, and for strays after them, seconds.
 PATIENCE_S, QUIET_S = 2.0, 0.1
-NETDEV_KINDS = ("veth", "macvtap", "macvlan", "vlan")
+NETDEV_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan")
 
 
 class FramePort(Protocol):

@@ -36,9 +36,11 @@ class NetworkContract(Contract):
 
     Attributes:
         network: Registered name of the network.
+        options: What it is given by `--set`, e.g. ("mode=vepa",).
     """
 
     network: ClassVar[str] = ""
+    options: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         """The network stands in the place of a vSwitch."""
@@ -61,11 +63,16 @@ class NetworkContract(Contract):
         """What it promises."""
         return self.of.capabilities
 
+    def _pods(
+        self, stage: Stage, place: PodHosts, generator: str = "loadgen", **settings: Any
+    ) -> Scenario:
+        return stage.scenario(PODS, generator, hosts=place, set=self.options, **settings)
+
     def _frames(self, stage: Stage, place: PodHosts) -> Scenario:
         """Two pods with a tester of single frames, at the sizes of the network."""
-        plain = stage.scenario(PODS, FrameTester.name, hosts=place)
+        plain = self._pods(stage, place, FrameTester.name)
         sizes = (64, largest_frame(plain))
-        return stage.scenario(PODS, FrameTester.name, hosts=place, frame_sizes=sizes)
+        return self._pods(stage, place, FrameTester.name, frame_sizes=sizes)
 
     def test_says_what_it_can(self) -> None:
         """Capabilities are complete, and name only what there is."""
@@ -81,7 +88,7 @@ class NetworkContract(Contract):
     def test_says_what_is_missing_on_a_bare_machine(self, stage: Stage) -> None:
         """On a machine with nothing, `missing` answers in one sentence and does not raise."""
         bare = MachineFacts(cpus=())
-        answer = self.of.missing(bare, stage.scenario(PODS, hosts=self.can.frames[0]))
+        answer = self.of.missing(bare, self._pods(stage, self.can.frames[0]))
         assert isinstance(answer, str)
         assert "\n" not in answer
 
@@ -92,13 +99,11 @@ class NetworkContract(Contract):
             pytest.skip(f"{self.network} has pods' ports on one host and on two")
         root = stage.facts.model_copy(update={"is_root": True})
         with pytest.raises(CapabilityError, match="--hosts"):
-            LiveDeployment.deploy(
-                make_plan(stage.scenario(PODS, hosts=gone[0]), stage.testbed, root), root
-            )
+            LiveDeployment.deploy(make_plan(self._pods(stage, gone[0]), stage.testbed, root), root)
 
     def test_every_frame_is_carried_and_counted(self, place: PodHosts, stage: Stage) -> None:
         """All frames of a slow trial arrive, both ways, and both pods' ports have counted each."""
-        with stage.deployed(stage.scenario(PODS, hosts=place)) as deployment:
+        with stage.deployed(self._pods(stage, place)) as deployment:
             each_hop_counted_all(deployment, without_loss(deployment))
 
     def test_frames_pass_as_they_are_switched_or_routed(
@@ -125,19 +130,19 @@ class NetworkContract(Contract):
             for pod in facts["pods"].values():
                 netdev = pod["interface"].rpartition(" ")[2]
                 assert deployment.machine.link(netdev).mtu == pod["MTU"]
-                assert pod["MTU"] == scenario.mtu - self.can.overhead
+                assert pod["MTU"] == self.of.pod_mtu(scenario)
                 assert pod[ATTACHED] >= 0
                 assert largest_frame(scenario) <= pod["MTU"] + ETHERNET_OCTETS
 
     def test_it_comes_back_after_a_restart(self, place: PodHosts, stage: Stage) -> None:
         """Pods are taken away, the network is stopped, and both come back."""
-        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
 
     def test_a_pod_that_is_taken_away_is_gone(self, place: PodHosts, stage: Stage) -> None:
         """Its port counts no more, the other's does, and taking it away again is an error."""
-        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
             gone = VnfPort(vnf=1, index=0)
             deployment.vswitch.remove_port(gone)
             deployment.check_alive()
@@ -147,7 +152,7 @@ class NetworkContract(Contract):
 
     def test_stopping_twice_is_stopping_once(self, place: PodHosts, stage: Stage) -> None:
         """`stop` is idempotent."""
-        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
             deployment.vswitch.stop()
             deployment.vswitch.stop()
 
@@ -157,7 +162,7 @@ class NetworkContract(Contract):
     ) -> None:
         """Whatever was made by then is undone, and the error is the one that was raised."""
         place = self.can.frames[-1]
-        plan = stage.plan(stage.scenario(PODS, FrameTester.name, hosts=place))
+        plan = stage.plan(self._pods(stage, place, FrameTester.name))
         original = getattr(self.of, part)
 
         def fail(network: Network, *arguments: Any) -> None:
@@ -171,7 +176,7 @@ class NetworkContract(Contract):
 
     def test_it_leaves_the_machine_as_it_was(self, place: PodHosts, stage: Stage) -> None:
         """Links, mounts, modules, files, processes: all as before."""
-        with stage.deployed(stage.scenario(PODS, hosts=place)):
+        with stage.deployed(self._pods(stage, place)):
             pass
         stage.clear()
         assert stage.troubles == []

@@ -13,7 +13,7 @@ from vnetperf.model.errors import GeneratorError
 #: Drivers that leave a NIC to a process.
 USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 STANDARD_MTU = 1500
-KERNEL_KINDS = ("veth", "macvtap", "macvlan", "vlan", "nic", "vf")
+KERNEL_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan", "nic", "vf")
 
 
 @dataclass(frozen=True)

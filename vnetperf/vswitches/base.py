@@ -107,6 +107,22 @@ class VSwitch(Backend):
         return scenario
 
     @classmethod
+    def largest_frame(cls, scenario: Scenario) -> int:
+        """Largest frame that it carries.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Octets including FCS.
+        """
+        can = cls.capabilities
+        return min(
+            can.wire_frame_sizes.get(scenario.wire, can.max_frame_size),
+            can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size),
+        )
+
+    @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
         """Poll-mode threads it would run.
 

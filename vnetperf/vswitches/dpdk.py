@@ -21,10 +21,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork
-from vnetperf.vswitches import base
-from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.openvswitch import OpenVSwitch
-from vnetperf.vswitches.openvswitch.instance import (
+from vnetperf.openvswitch import (
     DPDK_DAEMON,
     KERNEL_DAEMON,
     OVS_TOOLS,
@@ -32,6 +29,9 @@ from vnetperf.vswitches.openvswitch.instance import (
     ovs_version_problem,
     parse_ovs_version,
 )
+from vnetperf.vswitches import base
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
 

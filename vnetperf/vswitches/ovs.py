@@ -11,37 +11,18 @@ from typing import Any, ClassVar
 from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import KINDS, TUNNEL_MODULES, KernelAttachments, tunnel_modules
-from vnetperf.vswitches.openvswitch import OpenVSwitch
-from vnetperf.vswitches.openvswitch.instance import (
-    DPDK_DAEMON,
+from vnetperf.openvswitch import (
+    DAEMON,
+    DATAPATH,
     KERNEL_DAEMON,
     OVS_TOOLS,
     ovs_version_problem,
 )
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.vswitches.kernelports import KINDS, TUNNEL_MODULES, KernelAttachments, tunnel_modules
+from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
-
-#: The kernel's datapath can be driven by either build.
-DAEMON = Program(
-    name=KERNEL_DAEMON,
-    package="openvswitch-switch",
-    places=(
-        "ovs-vswitchd",
-        "/usr/lib/openvswitch-switch/ovs-vswitchd",
-        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
-    ),
-    version_args=("--version",),
-    key="ovs_kernel",
-    beside=(DPDK_DAEMON,),
-    software="ovs",
-    debian=("openvswitch-switch", "openvswitch-common"),
-    by_make=True,
-)
-DATAPATH = KernelModule(
-    name="openvswitch", purpose="the kernel's datapath", symbol="ovs_dp_process_packet"
-)
 
 
 class OvsKernel(KernelAttachments, OpenVSwitch):

@@ -59,7 +59,7 @@ KERNEL_RX_RING = 4 * dpdk.AF_PACKET_FRAMES
 VHOST_NET = "/dev/vhost-net"
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
 WIRES = ("nic", "memif", "veth")
-ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap", "macvlan", "vlan")
+ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap", "macvlan", "ipvlan", "vlan")
 #: Buffers of the engine's pools: by receive and by transmit queue with its full ring, and for each
 #: port (see ports.c); memory beside them, MiB.
 RX_BUFFERS, TX_BUFFERS, PORT_BUFFERS = 1024, RING + 3072, 512

@@ -9,23 +9,14 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Port, dut_mac
-from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario, TunnelEnd
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.openvswitch import PrivateOvs, tunnel_settings
 from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.kernelports import give_underlay_address
 from vnetperf.vswitches.openvswitch import openflow
-from vnetperf.vswitches.openvswitch.instance import PrivateOvs
-
-
-def tunnel_settings(kind: str, end: TunnelEnd) -> tuple[str, ...]:
-    """Settings of a tunnel's interface."""
-    ends = (f"options:remote_ip={end.remote}", f"options:local_ip={end.local}")
-    key = () if kind == "gre" else (f"options:key={end.vni}",)
-    return (f"type={kind}", *ends, *key)
-
 
 _PORT_LINE = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
 _COUNTERS_LINE = re.compile(r"\b(RX|TX) packets:(\d+|\?).*?dropped:(\d+|\?)")
@@ -128,7 +119,7 @@ class OpenVSwitch(VSwitch):
             *("add-br", name, "--", "set", "bridge", name, *settings),
             *("--", "set", "Interface", name, f"mtu_request={self.plan.scenario.mtu}"),
         )
-        self._check_port(name)
+        self.ovs.check_port(name)
 
     def _add_tunnel(self, end: TunnelEnd) -> None:
         """A tunnel's interface on the bridge that needs it; and the address below."""
@@ -137,7 +128,7 @@ class OpenVSwitch(VSwitch):
         self.add_neighbour(below, end)
         bridge = next(bridge for bridge in self.bridges if end.port in bridge.tunnels)
         name, number = f"{openflow.TUNNEL_PORT}{end.number}", openflow.tunnel_ofport(end.number)
-        settings = tunnel_settings(self.plan.scenario.tunnel, end)
+        settings = tunnel_settings(self.plan.scenario.tunnel, end.local, end.remote, end.vni)
         self._add_interface(bridge.name, name, number, settings)
 
     def add_neighbour(self, interface: str, end: TunnelEnd) -> None:
@@ -153,22 +144,7 @@ class OpenVSwitch(VSwitch):
     def _add_interface(
         self, bridge: str, name: str, number: int, settings: tuple[str, ...]
     ) -> None:
-        self.ovs.vsctl(
-            *("add-port", bridge, name, "--", "set", "Interface", name),
-            *(*settings, f"ofport_request={number}"),
-        )
-        self._check_port(name)
-
-    def _check_port(self, name: str) -> None:
-        """Raise when a port is not there: ovs-vsctl succeeds all the same, the database has it."""
-        self.ovs.check_alive()
-        rows = self.ovs.interfaces("name", "error", "ofport")
-        row = next((r for r in rows if r["name"] == name), None)
-        if row is None or row["error"] or not isinstance(row["ofport"], int) or row["ofport"] < 0:
-            process = self.ovs.switch_process
-            tail = f"; log ends with:\n{process.log_tail(8)}" if process else ""
-            reason = row["error"] if row and row["error"] else "it has no OpenFlow port"
-            raise DutError(f"the switch refuses port {name}: {reason}{tail}", where=self.name)
+        self.ovs.add_interface(bridge, name, *settings, f"ofport_request={number}")
 
     def remove_port(self, port: Port) -> None:
         """Delete a port of its bridge."""

@@ -1,6 +1,7 @@
 """A private Open vSwitch: supported versions, database server, daemon, control socket.
 
-All files are in a directory of the run, so that an OVS of the machine is not touched.
+All files are in a directory of the run, so that an OVS of the machine is not touched. vSwitches and
+networks of pods have it in common.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 
 SUPPORTED_OVS = ((2, 17), (4, 99))
 DPDK_DAEMON, KERNEL_DAEMON = "ovs-vswitchd-dpdk", "ovs-vswitchd"
@@ -33,6 +34,32 @@ OVS_TOOLS = tuple(
         ("ovsdb-tool", "openvswitch-common"),
     )
 )
+
+#: The kernel's datapath, and one of threads without DPDK, can be driven by either build.
+DAEMON = Program(
+    name=KERNEL_DAEMON,
+    package="openvswitch-switch",
+    places=(
+        "ovs-vswitchd",
+        "/usr/lib/openvswitch-switch/ovs-vswitchd",
+        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+    ),
+    version_args=("--version",),
+    key="ovs_kernel",
+    beside=(DPDK_DAEMON,),
+    software="ovs",
+    debian=("openvswitch-switch", "openvswitch-common"),
+    by_make=True,
+)
+DATAPATH = KernelModule(
+    name="openvswitch", purpose="the kernel's datapath", symbol="ovs_dp_process_packet"
+)
+
+
+def tunnel_settings(kind: str, local: str, remote: str, key: int) -> tuple[str, ...]:
+    """Settings of a tunnel's interface; GRE is without a key."""
+    ends = (f"options:remote_ip={remote}", f"options:local_ip={local}")
+    return (f"type={kind}", *ends, *(() if kind == "gre" else (f"options:key={key}",)))
 
 
 def parse_ovs_version(text: str) -> tuple[int, int]:
@@ -127,11 +154,28 @@ SCHEMAS = (
 
 
 class PrivateOvs:
-    """An OVS whose database, sockets and logs live in a directory of the run."""
+    """An OVS whose database, sockets and logs live in a directory of the run.
 
-    def __init__(self, machine: Machine, vswitchd: str, ovsdb_server: str) -> None:
+    Args:
+        machine: The machine.
+        vswitchd: Path of the daemon.
+        ovsdb_server: Path of the database server.
+        name: Name of the directory.
+        netns: Where its interfaces and its datapath are; None for the run's network namespace.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        vswitchd: str,
+        ovsdb_server: str,
+        *,
+        name: str = "ovs",
+        netns: Path | None = None,
+    ) -> None:
         self.machine = machine
-        self.directory = machine.subdir("ovs")
+        self.netns = netns
+        self.directory = machine.subdir(name)
         self.vswitchd = vswitchd
         self.ovsdb_server = ovsdb_server
         self.env = {
@@ -210,7 +254,8 @@ class PrivateOvs:
             "ovs-vswitchd",
             self.switch_argv(),
             env=self.env,
-            isolated=True,  # its interfaces and datapath must not meet those of another OVS
+            # Its interfaces and datapath must not meet those of another OVS.
+            netns=self.netns or self.machine.netns,
         )
         process = self.switch_process
         wait_for(
@@ -272,6 +317,23 @@ class PrivateOvs:
             dict(zip(answer["headings"], map(_plain_ovsdb_value, row), strict=True))
             for row in answer["data"]
         ]
+
+    def add_interface(self, bridge: str, name: str, *settings: str, port: str = "") -> None:
+        """Add an interface to a bridge; `port` is a setting of the port that it is."""
+        of_port = (port,) if port else ()
+        self.vsctl("add-port", bridge, name, *of_port, "--", "set", "Interface", name, *settings)
+        self.check_port(name)
+
+    def check_port(self, name: str) -> None:
+        """Raise when a port is not there: ovs-vsctl succeeds all the same, the database has it."""
+        self.check_alive()
+        rows = self.interfaces("name", "error", "ofport")
+        row = next((r for r in rows if r["name"] == name), None)
+        if row is None or row["error"] or not isinstance(row["ofport"], int) or row["ofport"] < 0:
+            process = self.switch_process
+            tail = f"; log ends with:\n{process.log_tail(8)}" if process else ""
+            reason = row["error"] if row and row["error"] else "it has no OpenFlow port"
+            raise DutError(f"the switch refuses port {name}: {reason}{tail}", where="ovs-vswitchd")
 
     def check_alive(self) -> None:
         """Raise when a daemon has ended."""

@@ -1,0 +1,172 @@
+"""CNI without a machine: conflists, what plugins are sent, and what is made of their answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config
+from vnetperf.config.files import SHIPPED
+from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.model.errors import CapabilityError, ConfigError, DutError
+from vnetperf.model.scenario import Scenario
+from vnetperf.networks import cni
+from vnetperf.runner.scenarios import make_scenario
+
+PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
+MACHINE = facts().model_copy(update={"programs": {**facts().programs, **PLUGINS}})
+
+
+def conflist(*plugins: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    made = plugins or ({"type": "ptp"},)
+    return {"cniVersion": "1.0.0", "name": "mine", "plugins": list(made), **keys}
+
+
+def written(folder: Path, content: Any) -> str:
+    path = folder / "mine.conflist"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return f"conflist={path}"
+
+
+def scenario(*options: str, **wishes: Any) -> Scenario:
+    configured = config.load({"preset": "smoke", "set": options, **wishes}, environment={})
+    return make_scenario("bmp2bmp_cni", configured)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "mine.conflist: cannot be read: Expecting property name"),
+        ("[]", "mine.conflist: is no JSON object"),
+        ({"name": "mine"}, "mine.conflist: cniVersion: Field required"),
+        (conflist(cniVersion="2.0.0"), "cniVersion is '2.0.0'; accepted: 0.3.0"),
+        (conflist(plugins=[]), "mine.conflist: plugins: Tuple should have at least 1 item"),
+        (conflist({"type": "../../bin/sh"}), "mine.conflist: plugins.0.type: String should match"),
+        (
+            conflist({"type": "ptp", "ipam": {"type": "/bin/sh"}}),
+            "mine.conflist: plugins.0.ipam: '/bin/sh' is no file name of a plugin",
+        ),
+        (conflist({"type": "ptp", "mtu": -1}), "mine.conflist: plugins.0.mtu"),
+        (
+            conflist({"type": "macvlan"}, {"type": "ipvlan"}),
+            "plugins ipvlan and macvlan cannot share an interface of the host",
+        ),
+    ],
+)
+def test_a_bad_conflist_is_refused_with_file_and_key(
+    content: Any, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        scenario(written(tmp_path, content))
+    assert says in str(refusal.value)
+
+
+def test_a_conflist_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist())
+    (tmp_path / "mine.conflist").chmod(0o666)
+    with pytest.raises(ConfigError, match=r"is started as root, and .* written to by others"):
+        scenario(option)
+
+
+def test_an_unknown_name_lists_those_that_are_shipped() -> None:
+    with pytest.raises(ConfigError, match=r"'bridg', did you mean 'bridge'\?.*macvlan, ptp"):
+        scenario("conflist=bridg")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        scenario("conflist=./absent.conflist")
+
+
+def test_every_conflist_that_is_shipped_can_be_planned() -> None:
+    shipped = [path.stem for path in (SHIPPED / "cni").glob("*.conflist")]
+    assert sorted(shipped) == ["bridge", "macvlan", "ptp"]
+    for name in shipped:
+        made = scenario(f"conflist={name}")
+        assert f"conflist = vnetperf-{name}" in made.conditions
+        make_plan(made, config.load({}, environment={}).testbed, MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "place", "routed"),
+    [
+        ("bridge", "same", False),
+        ("bridge", "other", True),
+        ("ptp", "same", True),
+        ("macvlan", "other", False),
+        ("of-mine", "other", False),
+    ],
+)
+def test_routing_follows_the_plugin(plugin: str, place: str, routed: bool, tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": plugin}))
+    assert scenario(option, hosts=place).routed is routed
+    if plugin == "of-mine":  # of which nothing is known
+        assert scenario(option, hosts=place, forwarding="l3").routed
+
+
+def test_the_conflist_s_mtu_bounds_frames(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "ptp", "mtu": 1400}))
+    assert largest_frame(scenario(option)) == 1418
+    assert largest_frame(scenario("conflist=ptp")) == 1518
+    assert largest_frame(scenario("conflist=macvlan")) == 9018
+
+
+def test_what_is_missing_is_one_message() -> None:
+    testbed = config.load({}, environment={}).testbed
+    with pytest.raises(CapabilityError, match="install the package containernetworking-plugins"):
+        make_plan(scenario(), testbed, MACHINE.model_copy(update={"programs": {}}))
+    old = MACHINE.model_copy(update={"confinement": "Linux 5.10 has no mount_setattr(2)"})
+    with pytest.raises(CapabilityError, match=r"kept from the machine's files: Linux 5\.10"):
+        make_plan(scenario(), testbed, old)
+    bare = MACHINE.model_copy(update={"modules": {"bridge": "not in this kernel"}})
+    with pytest.raises(CapabilityError, match=r"no module bridge.*vnetperf lab"):
+        make_plan(scenario(), testbed, bare)
+
+
+def test_a_vlan_takes_one_pod_of_a_host(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10}))
+    testbed = config.load({}, environment={}).testbed
+    with pytest.raises(CapabilityError, match="vlan has one pod on each parent; --hosts other"):
+        make_plan(scenario(option, hosts="same"), testbed, MACHINE)
+
+
+def test_a_plugin_reads_its_own_keys_and_what_it_declares() -> None:
+    plugin = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "capabilities": {"mac": True, "ips": False, "dns": True},
+    }
+    whole = conflist(plugin)
+    assert cni._request(whole, plugin, {"mac": "02:00:00:00:00:01", "ips": ["a"]}, None) == {
+        "cniVersion": "1.0.0",
+        "name": "mine",
+        "type": "bridge",
+        "bridge": "cni0",
+        "runtimeConfig": {"mac": "02:00:00:00:00:01"},
+    }
+    chained = cni._request(whole, {"type": "tuning"}, {}, {"interfaces": []})
+    assert chained["prevResult"] == {"interfaces": []}
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "err", "says"),
+    [
+        (1, '{"code": 11, "msg": "full", "details": "no address"}', "", "status 1: full: no addr"),
+        (2, "panic", "goroutine 1", "status 2: goroutine 1"),
+        (127, "", "", "status 127: no message"),
+        (0, "not JSON", "", "answered 'not JSON' instead of a result"),
+        (0, "[]", "", "instead of a result in JSON"),
+    ],
+)
+def test_a_plugin_s_failure_is_one_message(status: int, out: str, err: str, says: str) -> None:
+    done = subprocess.CompletedProcess(["x"], status, out, err)
+    with pytest.raises(DutError) as failure:
+        cni._answer(done, "ADD", "CNI plugin x, ADD")
+    assert says in str(failure.value)
+    assert str(failure.value).startswith("CNI plugin x, ADD: ")
+
+
+def test_del_may_answer_nothing() -> None:
+    assert cni._answer(subprocess.CompletedProcess(["x"], 0, "", ""), "DEL", "x") is None

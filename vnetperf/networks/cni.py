@@ -1,0 +1,617 @@
+"""Pods that get their interfaces from CNI plugins, by a conflist of the user's.
+
+The runtime (CNI specification 1.0) calls the plugins in the network namespace of the pod's host and
+in a view of the file system of its own: what they write, is written into a folder of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from vnetperf.config.files import SHIPPED, SYSTEM, check_trusted, validate, why_untrusted
+from vnetperf.host import links
+from vnetperf.host.linux import (
+    RUN_ID_VARIABLE,
+    call_in_thread,
+    keep_changes_in,
+    run_in,
+    set_namespace,
+)
+from vnetperf.host.machine import Machine
+from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.host.wait import patient
+from vnetperf.model.base import Frozen
+from vnetperf.model.errors import ConfigError, DutError, did_you_mean
+from vnetperf.model.scenario import (
+    ETHERNET_OCTETS,
+    STANDARD_FRAME_SIZE,
+    Plan,
+    PodHosts,
+    Scenario,
+)
+from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program
+from vnetperf.networks.base import (
+    PROC_SYS,
+    Network,
+    NetworkCapabilities,
+    Pod,
+    PodHost,
+    PodPort,
+)
+from vnetperf.networks.bridge import BRIDGE_MODULE
+from vnetperf.networks.macvlan import MACVLAN_MODULE
+from vnetperf.networks.vlan import VLAN_MODULE
+
+log = logging.getLogger(__name__)
+
+#: Where plugins are, the first counts: the specification's usual place, and Debian's.
+PLACES = ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")
+#: Stands for the package with the plugins of the specification's authors.
+PLUGINS = Program(
+    name="cni-plugins",
+    package="containernetworking-plugins",
+    places=("/usr/lib/cni/host-local", "/opt/cni/bin/host-local", "/usr/libexec/cni/host-local"),
+    software="CNI plugins",
+    by_make=True,
+)
+#: The conflist of a scenario that names none; ending of their files; folder of those shipped.
+DEFAULT, ENDING, FOLDER = "bridge", ".conflist", "cni"
+#: Versions of the specification that the runtime has; CHECK came with 0.4.0.
+VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0")
+WITHOUT_CHECK = VERSIONS[:2]
+#: Longest time of one call of a plugin, seconds.
+PLUGIN_S = 20.0
+#: Folders that plugins may write to, each one of the run's own for them.
+WRITABLE = (Path("/run"), Path("/tmp"), Path("/var/lib"), Path("/var/run"))  # noqa: S108
+VETH_MODULE = KernelModule(name="veth", purpose="veth pairs", symbol="veth_newlink", optional=True)
+
+
+class PluginKind(NamedTuple):
+    """What is known of a plugin that makes interfaces.
+
+    Attributes:
+        modules: Kernel modules that it needs.
+        routed: Where packets between two pods are routed by their hosts.
+        parent: Key of the host's interface that pods' are made on; "" for none.
+        places: Where the second pod may be.
+    """
+
+    modules: tuple[KernelModule, ...]
+    routed: tuple[PodHosts, ...] = ()
+    parent: str = ""
+    places: tuple[PodHosts, ...] = ("same", "other")
+
+
+KINDS = {
+    "bridge": PluginKind((BRIDGE_MODULE, VETH_MODULE), routed=("other",)),
+    "ptp": PluginKind((VETH_MODULE,), routed=("same", "other")),
+    "macvlan": PluginKind((MACVLAN_MODULE,), parent="master"),
+    "vlan": PluginKind((VLAN_MODULE,), parent="master", places=("other",)),
+}
+#: Any other plugin: it routes where --forwarding l3 is chosen.
+OTHER = PluginKind(())
+
+
+class _Keys(Frozen):
+    """Keys are written as the specification has them; those of a plugin's own are kept."""
+
+    model_config = ConfigDict(extra="allow", alias_generator=AliasGenerator(alias=to_camel))
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
+
+
+class Ipam(_Keys):
+    """The plugin that gives addresses.
+
+    Attributes:
+        type: File name of it; "" for no addresses.
+    """
+
+    type: Name | str = ""
+
+    @model_validator(mode="after")
+    def _plain(self) -> Ipam:
+        if "/" in self.type:
+            raise ValueError(f"{self.type!r} is no file name of a plugin")
+        return self
+
+
+class Plugin(_Keys):
+    """One plugin of a conflist.
+
+    Attributes:
+        type: File name of its program.
+        mtu: MTU of the pod's interface; 0 for the kernel's own.
+        capabilities: What it takes from the runtime: "mac", "ips".
+        ipam: What gives it addresses.
+    """
+
+    type: Name
+    mtu: Annotated[int, Field(ge=0, le=65535)] = 0
+    capabilities: dict[str, bool] = Field(default_factory=dict)
+    ipam: Ipam = Ipam()
+
+
+class Conflist(_Keys):
+    """A network configuration list (CNI specification 1.0, section 1).
+
+    Attributes:
+        cni_version: Version of the specification that it is written for.
+        name: Name of the network.
+        disable_check: True when the plugins are not to be called with CHECK.
+        plugins: In the order in which they are called.
+    """
+
+    cni_version: str
+    name: Name
+    disable_check: bool = False
+    plugins: Annotated[tuple[Plugin, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _possible(self) -> Conflist:
+        if self.cni_version not in VERSIONS:
+            raise ValueError(f"cniVersion is {self.cni_version!r}; accepted: {', '.join(VERSIONS)}")
+        on_parent = {p.type for p in self.plugins if kind_of(p.type).parent or p.type == "ipvlan"}
+        if len(on_parent) > 1:
+            raise ValueError(
+                f"plugins {' and '.join(sorted(on_parent))} cannot share an interface of the host"
+            )
+        return self
+
+    @property
+    def first(self) -> Plugin:
+        """The plugin that makes the pod's interface."""
+        return self.plugins[0]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """File names of all plugins, those for addresses too."""
+        found = (name for p in self.plugins for name in (p.type, p.ipam.type) if name)
+        return tuple(dict.fromkeys(found))
+
+
+def kind_of(plugin: str) -> PluginKind:
+    """What is known of a plugin."""
+    return KINDS.get(plugin, OTHER)
+
+
+def read_conflist(value: Any) -> Any:
+    """A conflist as JSON has it, from the path of one or the name of one that is shipped."""
+    if value is None or isinstance(value, Mapping):
+        where, content = "conflist", value
+    else:
+        path = _conflist_file(str(value))
+        where = str(path)
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot be read: {why}", where=where, accepted="JSON") from error
+        check_trusted(path, "what this conflist names")
+    if content is None:
+        return None
+    if not isinstance(content, Mapping):
+        raise ConfigError("is no JSON object", where=where, accepted="a CNI conflist")
+    validate(Conflist, content, where)
+    return dict(content)
+
+
+def _conflist_file(name: str) -> Path:
+    if "/" in name or name.endswith(ENDING):
+        return Path(name).expanduser().absolute()
+    folders = (SYSTEM / FOLDER, SHIPPED / FOLDER)
+    for folder in folders:
+        if (folder / f"{name}{ENDING}").is_file():
+            return folder / f"{name}{ENDING}"
+    known = sorted({path.stem for folder in folders for path in folder.glob(f"*{ENDING}")})
+    raise ConfigError(
+        f"unknown name {name!r}{did_you_mean(name, known)}",
+        where="conflist",
+        accepted=f"{', '.join(known)}, or the path of a conflist",
+    )
+
+
+class CniOptions(Frozen):
+    """Options of pods by CNI.
+
+    Attributes:
+        conflist: A CNI network configuration list: a path, or the name of one that is shipped.
+    """
+
+    conflist: Annotated[dict[str, Any] | None, BeforeValidator(read_conflist)] = None
+
+
+class CniSection(Frozen):
+    """The table [cni] of a testbed file.
+
+    Attributes:
+        path: Folders with plugins, in the order of the search; they are root's.
+    """
+
+    path: tuple[AbsolutePath, ...] = PLACES
+
+
+class CniRuntime:
+    """Calls the plugins of conflists, and keeps what they have answered.
+
+    Args:
+        machine: The machine.
+        folders: Where plugins are looked for.
+    """
+
+    def __init__(self, machine: Machine, folders: Sequence[str]) -> None:
+        self._machine = machine
+        self._folders = tuple(folders)
+        self._state = machine.subdir("cni")
+        self._cache = machine.subdir("cni-results")
+
+    def find(self, plugin: str) -> Path:
+        """The program of a plugin, which only root can have put there."""
+        found = next((p for f in self._folders if (p := Path(f) / plugin).is_file()), None)
+        if found is None:
+            raise DutError(
+                f"there is no CNI plugin {plugin!r}",
+                where=", ".join(self._folders),
+                cure=f"install it there (Debian's are in the package {PLUGINS.package}), or name "
+                "its folder in the testbed file: path under [cni]",
+            )
+        why = why_untrusted(found, only_root=True)
+        if not why and not os.access(found, os.X_OK):
+            why = "it is not executable"
+        if why:
+            raise DutError(
+                f"CNI plugin {plugin!r} is not started as root: {why}",
+                where=str(found),
+                accepted="a program that, with all folders above it, only root may write to",
+            )
+        return found
+
+    def add(
+        self, conflist: Mapping[str, Any], at: CniAttachment, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Call all plugins with ADD; a failure is undone with DEL.
+
+        Args:
+            conflist: The network.
+            at: The pod's interface.
+            given: Values of capabilities: "mac", "ips".
+
+        Returns:
+            The last plugin's result.
+        """
+        result: dict[str, Any] | None = None
+        record = {"conflist": dict(conflist), "capabilities": dict(given)}
+        try:
+            for plugin in conflist["plugins"]:
+                config = _request(conflist, plugin, given, result)
+                result = self._call("ADD", plugin["type"], config, at)
+            if result is None or not isinstance(result.get("interfaces", []), list):
+                raise DutError("ADD has no result", where=f"CNI network {conflist['name']}")
+        except BaseException:
+            self._cache_file(at).write_text(json.dumps({**record, "result": None}))
+            self.delete(at, forgiving=True)
+            raise
+        self._cache_file(at).write_text(json.dumps({**record, "result": result}))
+        return result
+
+    def check(self, at: CniAttachment) -> None:
+        """Call all plugins with CHECK, which say whether the interface is as they made it."""
+        kept = self._cached(at)
+        conflist = kept["conflist"]
+        if conflist.get("disableCheck") or conflist["cniVersion"] in WITHOUT_CHECK:
+            return
+        for plugin in conflist["plugins"]:
+            config = _request(conflist, plugin, kept["capabilities"], kept["result"])
+            self._call("CHECK", plugin["type"], config, at)
+
+    def delete(self, at: CniAttachment, *, forgiving: bool = False) -> None:
+        """Call all plugins with DEL, the last one first; all are called, whatever one answers."""
+        if not self._cache_file(at).is_file():
+            return
+        kept = self._cached(at)
+        failed: list[DutError] = []
+        for plugin in reversed(kept["conflist"]["plugins"]):
+            config = _request(kept["conflist"], plugin, kept["capabilities"], kept["result"])
+            try:
+                self._call("DEL", plugin["type"], config, at)
+            except DutError as error:
+                failed.append(error)
+        self._cache_file(at).unlink()
+        for failure in failed:
+            log.warning("%s", failure)
+        if failed and not forgiving:
+            raise failed[0]
+
+    def _cache_file(self, at: CniAttachment) -> Path:
+        return self._cache / f"{at.container}-{at.interface}.json"
+
+    def _cached(self, at: CniAttachment) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._cache_file(at).read_text())
+        return found
+
+    def _call(
+        self, command: str, plugin: str, config: Mapping[str, Any], at: CniAttachment
+    ) -> dict[str, Any] | None:
+        program, where = self.find(plugin), f"CNI plugin {plugin}, {command}"
+        environment = {
+            "PATH": EXTRA_PATH,
+            RUN_ID_VARIABLE: self._machine.run_id,
+            "XTABLES_LOCKFILE": "/run/xtables.lock",
+            "CNI_COMMAND": command,
+            "CNI_CONTAINERID": at.container,
+            "CNI_NETNS": str(at.sandbox),
+            "CNI_IFNAME": at.interface,
+            "CNI_PATH": ":".join(self._folders),
+        }
+
+        def call() -> subprocess.CompletedProcess[str]:
+            keep_changes_in(self._state, WRITABLE, visible=self._machine.run_dir)
+            set_namespace(at.host)
+            return subprocess.run(
+                [str(program)],
+                input=json.dumps(config),
+                env=environment,
+                cwd="/",
+                capture_output=True,
+                text=True,
+                timeout=patient(PLUGIN_S),
+                check=False,
+            )
+
+        try:
+            done = call_in_thread(call)
+        except subprocess.TimeoutExpired as error:
+            raise DutError(f"did not end within {PLUGIN_S:g} s", where=where) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise DutError(f"cannot be run: {error}", where=where) from error
+        log.info("CNI %s of %s for %s: status %d", command, plugin, at.container, done.returncode)
+        return _answer(done, command, where)
+
+
+class CniAttachment(NamedTuple):
+    """A pod's interface on a CNI network.
+
+    Attributes:
+        container: The specification's container id.
+        interface: Name of the interface in the pod.
+        sandbox: The pod's network namespace.
+        host: Its host's network namespace, which plugins are called in.
+    """
+
+    container: str
+    interface: str
+    sandbox: Path
+    host: Path
+
+
+def _request(
+    conflist: Mapping[str, Any],
+    plugin: Mapping[str, Any],
+    given: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What a plugin reads (section 3: the derived configuration)."""
+    own = {key: value for key, value in plugin.items() if key != "capabilities"}
+    wanted = [name for name, on in plugin.get("capabilities", {}).items() if on and name in given]
+    request = {**own, "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
+    if wanted:
+        request["runtimeConfig"] = {name: given[name] for name in wanted}
+    if result is not None:
+        request["prevResult"] = result
+    return request
+
+
+def _answer(
+    done: subprocess.CompletedProcess[str], command: str, where: str
+) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(done.stdout) if done.stdout.strip() else None
+    except ValueError:
+        answer = None
+    if done.returncode:
+        said = answer if isinstance(answer, dict) else {}
+        parts = [said.get("msg"), said.get("details")]
+        text = ": ".join(str(part) for part in parts if part)
+        text = text or (done.stderr or done.stdout).strip()[-500:] or "no message"
+        raise DutError(f"failed with status {done.returncode}: {text}", where=where)
+    if command == "ADD" and not isinstance(answer, dict):
+        raise DutError(
+            f"answered {done.stdout.strip()[:200]!r} instead of a result in JSON", where=where
+        )
+    return answer
+
+
+class CniNetwork(Network):
+    """Whatever a conflist makes; the deployment adds routes of test addresses between hosts."""
+
+    name: ClassVar[str] = "cni"
+    programs: ClassVar[tuple[Program, ...]] = (PLUGINS,)
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
+        module.model_copy(update={"optional": True})
+        for module in (BRIDGE_MODULE, MACVLAN_MODULE, VLAN_MODULE)
+    )
+    Options: ClassVar[type[Frozen]] = CniOptions
+    Section: ClassVar[type[Frozen]] = CniSection
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="veth", routed=("same", "other")
+    )
+    path: ClassVar[str] = "what the conflist makes, hosts' link, what the conflist makes"
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self._content = content_of(self.plan.scenario)
+        self._conflist = Conflist.model_validate(self._content)
+        self._runtime: CniRuntime | None = None
+        self._sandboxes: dict[int, Path] = {}
+        self._attached: dict[int, CniAttachment] = {}
+        #: What the plugins have answered, by pod.
+        self._made: dict[int, dict[str, Any]] = {}
+
+    @property
+    def runtime(self) -> CniRuntime:
+        """The runtime of this deployment."""
+        if self._runtime is None:
+            self._runtime = CniRuntime(self.machine, self.section.path)
+        return self._runtime
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the conflist from being run."""
+        conflist = conflist_of(scenario)
+        kind = kind_of(conflist.first.type)
+        if scenario.pod_hosts not in kind.places:
+            return (
+                f"CNI plugin {conflist.first.type} has one pod on each parent; "
+                f"--hosts {kind.places[0]}"
+            )
+        if facts.confinement:
+            return f"CNI plugins are kept from the machine's files: {facts.confinement}"
+        needs = [facts.missing_program(PLUGINS)] if {*conflist.types} & {*KINDS} else []
+        needs += [
+            facts.missing_module(m) for p in conflist.plugins for m in kind_of(p.type).modules
+        ]
+        return next((text for text in needs if text), "")
+
+    @classmethod
+    def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
+        """Known of plugins that are; of any other where routing is chosen."""
+        kind = kind_of(conflist_of(scenario).first.type)
+        return cls.capabilities.routed if kind is OTHER and scenario.routed else kind.routed
+
+    @classmethod
+    def pod_mtu(cls, scenario: Scenario) -> int:
+        """As the conflist has it; a veth pair has 1500 otherwise, an interface its parent's."""
+        first = conflist_of(scenario).first
+        own = STANDARD_FRAME_SIZE - ETHERNET_OCTETS
+        usual = scenario.mtu if kind_of(first.type).parent else own
+        return min(first.mtu or usual, scenario.mtu)
+
+    def prepare(self, host: PodHost) -> None:
+        """Load what the plugins need, and see that all are there."""
+        for plugin in self._conflist.plugins:
+            for module in kind_of(plugin.type).modules:
+                self.machine.load_module(module)
+        for name in self._conflist.types:
+            self.runtime.find(name)
+
+        def be_quiet() -> None:  # no neighbour discovery from what plugins make
+            with_ipv6 = PROC_SYS / "net/ipv6/conf/default/disable_ipv6"
+            if with_ipv6.exists():
+                with_ipv6.write_text("1\n")
+
+        run_in(host.netns, be_quiet)
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """ADD and CHECK in a namespace of the pod's own; the tester then takes the interface."""
+        number = pod.port.vnf
+        if number in self._made and self.is_there(pod):
+            return self._plug_in(host, pod, self._made[number])
+        if number not in self._sandboxes:
+            self._sandboxes[number] = self.machine.subdir(f"pod{number}") / "sandbox"
+            links.create_netns(self.machine.journal, self._sandboxes[number])
+        at = CniAttachment(
+            f"{self.machine.run_id}-pod{number}", pod.netdev, self._sandboxes[number], host.netns
+        )
+        given = {"mac": pod.mac, "ips": [f"{pod.address}/{pod.network.partition('/')[2]}"]}
+        content = dict(self._content)
+        content["plugins"] = [_on_link(p, host.uplink) for p in content["plugins"]]
+        result = self.runtime.add(content, at, given)
+        self._attached[number], self._made[number] = at, result
+        self.runtime.check(at)
+        links.move(pod.netdev, self.machine.netns, netns=at.sandbox)
+        links.make_ready(pod.netdev, self.machine.netns, offloads=self.offloads)
+        self.machine.set_link(pod.netdev, mac=pod.mac)
+        return self._plug_in(host, pod, result)
+
+    def _plug_in(self, host: PodHost, pod: Pod, result: dict[str, Any]) -> PodPort:
+        """Route packets to a pod, where they are routed: its interface is there."""
+        made = self.machine.link(pod.netdev)
+        gateway, far = "", next(_host_side(result), "")
+        if self.routes:
+            if not far:
+                raise DutError(
+                    "the result names no interface of the host, and packets are to be routed there",
+                    where=f"CNI network {self._conflist.name}",
+                    cure="leave --forwarding out",
+                )
+            gateway = pod.gateway_mac
+            links.set_address(far, gateway, netns=host.netns)
+        port = PodPort(
+            pod=pod, host=host.number, kind=made.kind, mtu=made.mtu, gateway=gateway, far=far
+        )
+        if self.routes:
+            self.route_pod(host, port, far)
+        return port
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Route the other host's pods through it, where pods' packets are routed."""
+        if self.routes:
+            self.route_far_pods(hosts, ports)
+
+    def detach(self, host: PodHost, port: PodPort) -> None:
+        """Give the pod its interface back, and call DEL."""
+        del host
+        at = self._attached.pop(port.pod.port.vnf, None)
+        self._made.pop(port.pod.port.vnf, None)
+        if at is None:
+            return
+        links.move(at.interface, at.sandbox, netns=self.machine.netns)
+        self.runtime.delete(at)
+        links.delete(at.interface, netns=at.sandbox)  # a plugin may leave it to the namespace's end
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Call DEL for all pods, whose interfaces stay with whoever has them open."""
+        del hosts
+        failed = []
+        while self._attached:
+            try:
+                self.runtime.delete(self._attached.popitem()[1])
+            except DutError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def facts(self) -> dict[str, Any]:
+        """The conflist, its programs, and what they have answered."""
+        return {
+            **super().facts(),
+            "version": self.machine.facts.versions.get(PLUGINS.name) or "unknown",
+            "launch line": "CNI 1.0: ADD, CHECK, DEL",
+            "conflist": self._content,
+            "plugins": {name: str(self.runtime.find(name)) for name in self._conflist.types},
+            "results": {f"pod{n}": result for n, result in sorted(self._made.items())},
+        }
+
+
+def content_of(scenario: Scenario) -> dict[str, Any]:
+    """The conflist of a scenario, as JSON has it."""
+    given = scenario.options.own(CniOptions).conflist
+    found: dict[str, Any] = read_conflist(DEFAULT) if given is None else given
+    return found
+
+
+def conflist_of(scenario: Scenario) -> Conflist:
+    """The conflist of a scenario."""
+    return Conflist.model_validate(content_of(scenario))
+
+
+def _on_link(plugin: Mapping[str, Any], uplink: str) -> dict[str, Any]:
+    """A plugin's configuration with the hosts' link for the interface of the host that it names."""
+    parent = kind_of(plugin["type"]).parent
+    return {**plugin, parent: uplink} if parent else dict(plugin)
+
+
+def _host_side(result: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the interfaces that a result has on the host."""
+    found: Iterable[Mapping[str, Any]] = result.get("interfaces", [])
+    return (str(one["name"]) for one in found if not one.get("sandbox") and one.get("name"))

@@ -1,0 +1,79 @@
+"""Pods with an address of their own on the host's interface, whose MAC address they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from vnetperf.host import links
+from vnetperf.model.deployment import VnfPort, vnf_mac
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import KernelModule, MachineFacts
+from vnetperf.networks.base import (
+    Network,
+    NetworkCapabilities,
+    Pod,
+    PodHost,
+    PodPort,
+    add_address,
+)
+
+IPVLAN_MODULE = KernelModule(name="ipvlan", purpose="ipvlan", symbol="ipvlan_queue_xmit")
+#: Where what a pod sends is sent on: "l2" by its MAC address, on the parent; "l3" by the routes of
+#: the host; "l3s" likewise, and through the host's netfilter. The kernel's numbers are in order.
+MODES = ("l2", "l3", "l3s")
+
+
+class IpvlanNetwork(Network):
+    """An ipvlan for each pod on its host's interface: the kernel distinguishes them by address."""
+
+    name: ClassVar[str] = "ipvlan"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (IPVLAN_MODULE,)
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="ipvlan", modes=MODES, needs_parent=True, shares_mac=True
+    )
+    path: ClassVar[str] = "ipvlan, hosts' link, ipvlan"
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps ipvlans from joining the pods."""
+        varied = {*scenario.traffic.vary} & {"ipv4_src", "ipv4_dst"}
+        if scenario.traffic.flows > 1 and varied:
+            return (
+                "ipvlan hands packets to pods by the addresses that they have, one each; choose a "
+                "profile with --traffic that varies no addresses"
+            )
+        mode = scenario.options.mode or MODES[0]
+        if scenario.pod_hosts == "same" and mode == "l2" and not scenario.sockets:
+            return (
+                "two pods of one host have one MAC address, and ipvlan in mode l2 passes between "
+                "them what carries it as source and destination; choose --set mode=l3, "
+                "--hosts other, or testcases/test_endpoints.py"
+            )
+        return cls.missing_requirement(facts)
+
+    def prepare(self, host: PodHost) -> None:
+        """The host's interface is all that pods share: it has their MAC address."""
+        self.machine.load_module(IPVLAN_MODULE)
+        mac = vnf_mac(VnfPort(vnf=host.number, index=0))
+        links.set_address(host.uplink, mac, netns=host.netns)
+
+    def attach(self, host: PodHost, pod: Pod) -> PodPort:
+        """An ipvlan with the pod's address, by which it is found."""
+        shared = pod.model_copy(update={"mac": ""})
+        number = MODES.index(self.mode)
+        port = self.attach_child(host, shared, "ipvlan", ipvlan_mode=number)
+        add_address(self.machine.netns, pod.netdev, f"{pod.address}/32")
+        found = pod.model_copy(update={"mac": self.machine.link(pod.netdev).mac})
+        return port.model_copy(update={"pod": found})
+
+    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
+        """Each host knows the other's address; in mode l3 its routes lead to the other's pods."""
+        for host in hosts:
+            far = hosts[1 - host.number]
+            host.add_neighbour(host.uplink, far.address, far.uplink_mac)
+        if self.mode != MODES[0]:
+            self.route_far_pods(hosts, ports)
+
+    def stop(self, hosts: Sequence[PodHost]) -> None:
+        """Nothing but pods' interfaces was made."""
