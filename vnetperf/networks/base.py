@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,6 +31,8 @@ VXLAN_OCTETS = 50
 VXLAN_FRAME_SIZE = STANDARD_FRAME_SIZE - VXLAN_OCTETS
 #: Prefix length of a pod's own network, and of the link between hosts.
 POD_PREFIX, LINK_PREFIX = 16, 24
+#: That of each pod beside the first two, within a network of theirs.
+MORE_PODS_PREFIX = 24
 #: Hosts on their link (TEST-NET-1, RFC 5737).
 HOST_ADDRESS = "192.0.2.{}"
 #: The next hop is on the link, whatever its address is (linux/rtnetlink.h); and an entry that
@@ -60,6 +63,7 @@ class NetworkCapabilities(Frozen):
         max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
         needs_parent: True when a pod's port sits on the host's interface, which no network of
             another kind may have then.
+        most_on_host: Most pods that one host can have; None for any number.
     """
 
     port: Literal["veth", "macvlan", "vlan", "host"]
@@ -70,6 +74,7 @@ class NetworkCapabilities(Frozen):
     overhead: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
     needs_parent: bool = False
+    most_on_host: int | None = None
 
 
 class Pod(Frozen):
@@ -91,8 +96,9 @@ class Pod(Frozen):
 
     @property
     def network(self) -> str:
-        """The network of its address, "198.18.0.0/16"."""
-        return f"{'.'.join(self.address.split('.')[:2])}.0.0/{POD_PREFIX}"
+        """The network of its address, "198.18.0.0/16"; of one beside the first two a /24 in it."""
+        own = MORE_PODS_PREFIX if self.port.vnf > 1 else POD_PREFIX
+        return str(IPv4Interface(f"{self.address}/{own}").network)
 
 
 class PodPort(Frozen):

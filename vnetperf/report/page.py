@@ -17,7 +17,7 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, transfers
+from vnetperf.report import goal_text, mpi, outcomes, plots, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     VariantResults,
     comparison_notes,
@@ -629,7 +629,8 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
 def _transfer_answers(results: RunResults) -> Iterator[str]:
     """Of each scenario the transfer that carried most."""
     for one in results.transfers:
-        known = [(t.bits_per_second, t) for t in one.transfers if t.bits_per_second]
+        sockets = (transfer for transfer in one.transfers if not transfer.spec.is_mpi)
+        known = [(t.bits_per_second, t) for t in sockets if t.bits_per_second]
         if known:
             rate, transfer = max(known, key=lambda pair: pair[0])
             what = transfers.transfer_text(transfer)
@@ -716,6 +717,7 @@ def html_report(results: RunResults) -> str:
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
+        "mpi": mpi.mpi_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     by_size = plots.transfer_plots(transfers.transfers_by_scenario(results))
@@ -723,6 +725,7 @@ def html_report(results: RunResults) -> str:
         "transfers": _strip("", [*by_size], legend=False),
         "transport": _strip("", [*plots.tcp_plots(transfers.tcp_streams(results))], legend=False),
         "networks": _strip("", [*transfers.network_plots(results)], legend=False),
+        "mpi": _strip("", [*mpi.mpi_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""
