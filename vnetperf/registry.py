@@ -13,7 +13,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from pydantic import create_model
 
@@ -22,11 +22,10 @@ from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
-Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks"]
-FAMILIES: tuple[Family, ...] = (
-    *("vswitches", "vnfs", "traffic"),
-    *("collectors", "wires", "endpoints", "networks"),
-)
+Family = Literal[
+    "vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks", "mpi"
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 #: The distribution that has this package.
 OWN_PACKAGE = "vnetperf"

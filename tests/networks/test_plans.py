@@ -16,9 +16,10 @@ from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import PODS, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
+from vnetperf.networks.base import Pod
 from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
-from vnetperf.runner.transfers import endpoint_scenario
+from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
 
 FIRST, SECOND = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
 
@@ -178,3 +179,67 @@ def test_numbers_of_one_host_and_of_two_are_not_compared(run_of: Any) -> None:
     name = "bmp2bmp_macvlan"
     assert comparability(one, name)["hosts of pods"] == "same"
     assert comparability(two, name)["hosts of pods"] == "other"
+
+
+def ranked(network: str, **wishes: Any) -> Plan:
+    """A plan for ranks of MPI."""
+    configuration = configured(**wishes)
+    one = mpi_scenario(make_scenario(f"bmp2bmp_{network}", configuration))
+    return make_plan(one, configuration.testbed, facts())
+
+
+def test_ranks_have_as_many_pods_as_they_need_and_frames_two() -> None:
+    plan = ranked("bridge", pods=5, ranks=3)
+    assert (plan.scenario.pods, plan.scenario.ranks) == (5, 3)
+    assert plan.scenario.id == "bmp2bmp_bridge,mpi"
+    assert not plan.sends_frames
+    commands = plan.commands
+    assert [name for name in commands if name.startswith("pod")] == [f"pod{n}" for n in range(5)]
+    places = [commands[f"pod{n}"].partition(", MAC")[0] for n in range(5)]
+    assert places == [
+        "on host0, address 198.18.0.1",
+        "on host1, address 198.19.0.1",
+        "on host0, address 198.18.1.1",
+        "on host1, address 198.19.1.1",
+        "on host0, address 198.18.2.1",
+    ]
+    assert "pod2" not in planned("bridge", pods=5).commands
+    wishes = configured(pods=5)
+    assert endpoint_scenario(wishes, make_scenario("bmp2bmp_bridge", wishes)).pods == 2
+    assert [n for n in ranked("bridge", pods=1).commands if n.startswith("pod")] == ["pod0", "pod1"]
+
+
+def test_more_pods_have_networks_of_their_own_within_those_of_the_first_two() -> None:
+    def network(number: int, address: str) -> str:
+        port = VnfPort(vnf=number, index=0)
+        pod = Pod(port=port, netdev="p", mac=vnf_mac(port), address=address, gateway_mac="")
+        return pod.network
+
+    assert network(0, "198.18.0.1") == "198.18.0.0/16"
+    assert network(1, "198.19.0.1") == "198.19.0.0/16"
+    assert network(3, "198.19.1.1") == "198.19.1.0/24"
+
+
+def test_more_pods_than_a_host_can_have_are_refused() -> None:
+    assert ranked("vlan", pods=2).scenario.pods == 2
+    with pytest.raises(CapabilityError, match="vlan has 1 pod on a host; choose --pods 2"):
+        ranked("vlan", pods=3)
+    with pytest.raises(CapabilityError, match="mode vepa passes nothing between two pods"):
+        ranked("macvlan", pods=3, set=("mode=vepa",))
+    assert ranked("macvlan", pods=2, set=("mode=vepa",)).scenario.pods == 2
+
+
+@pytest.mark.parametrize("key", ["pods", "ranks"])
+def test_pods_and_ranks_change_nothing_without_pods(key: str) -> None:
+    variant = Variant(id=f"{key}=4", settings=((key, 4),))
+    plain = make_scenario("v2v_bridge", configured(**{key: 4}))
+    assert plain == make_scenario("v2v_bridge", configured())
+    with pytest.raises(CapabilityError, match="v2v has no pods"):
+        check_variant_effect(plain, variant, facts())
+
+
+def test_numbers_of_other_pods_are_not_compared(run_of: Any) -> None:
+    few, many = (run_of(ranked("macvlan", pods=pods)) for pods in (2, 8))
+    name = "bmp2bmp_macvlan,mpi"
+    assert comparability(few, name)["pods and ranks"] == "2 x 2"
+    assert comparability(many, name)["pods and ranks"] == "8 x 2"

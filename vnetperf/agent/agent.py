@@ -39,6 +39,7 @@ from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
+from vnetperf.deployment.mpi import transfer_mpi
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
@@ -581,7 +582,11 @@ class Agent:
     def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
         """Let endpoints talk through the deployed scenario."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
-        found = transfer_endpoints(self._deployed("transfer"), requests, server, self._watch)
+        deployment = self._deployed("transfer")
+        if any(request.is_mpi for request in requests):
+            found = transfer_mpi(deployment, requests, self._watch)
+        else:
+            found = transfer_endpoints(deployment, requests, server, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
     def call_open_end(self, number: int, at: list[str]) -> dict[str, str]:

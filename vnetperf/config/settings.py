@@ -28,7 +28,14 @@ from vnetperf.model.options import (
     MobileCoreOptions,
     SwitchOptions,
 )
-from vnetperf.model.outcomes import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlace
+from vnetperf.model.outcomes import (
+    AUTO,
+    MAX_INSTANCES,
+    MAX_MESSAGE,
+    MAX_PODS,
+    MAX_RANKS,
+    ServerPlace,
+)
 from vnetperf.model.parameters import TestName
 from vnetperf.model.preset import FrameSizes
 from vnetperf.model.profile import MOST_FLOWS
@@ -40,9 +47,13 @@ ENV_PREFIX = "VNETPERF_"
 
 
 def _numbers(text: str, key: str) -> tuple[int, ...]:
-    """Whole numbers from "64,512,1518"."""
+    """Whole numbers from "64,512,1518"; 16K is 16384."""
     try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
+        return tuple(
+            int(part.strip().removesuffix("K")) * (1024 if part.strip().endswith("K") else 1)
+            for part in text.split(",")
+            if part.strip()
+        )
     except ValueError:
         raise ConfigError(
             f"{text!r} is not a list of {key.replace('_', ' ')}",
@@ -228,11 +239,19 @@ class Settings(Options):
         *(64, 1024),
         16384,
     )
-    """Octets of messages between endpoints, e.g. `64,1024`.
+    """Octets of messages between endpoints, or ranks of MPI, e.g. `64,16K`.
 
     1 to 65507."""
     instances: Annotated[int, Option("N"), Field(ge=1, le=MAX_INSTANCES)] = 1
     """Parallel processes of the endpoint tool at each end, 1 to 64."""
+    pods: Annotated[int, Option("N"), Field(ge=1, le=MAX_PODS)] = 2
+    """Pods with ranks of [MPI](mpi.md), 1 to 64, every other one on the second host."""
+    ranks: Annotated[int, Option("N"), Field(ge=1, le=MAX_RANKS)] = 2
+    """Ranks of MPI in each pod, 1 to 64."""
+    mpi_program: Annotated[str, _NAME] = AUTO
+    """`loops`, `osu` or `hpcc`; `auto` for the first that is there and can do what the case does.
+
+    See [MPI](mpi.md)."""
     pcap: Annotated[str, Option("FRAMES[:WHAT]", _capture, of_the_run=True)] = "0"
     """Frames of each trial to keep as pcap files; WHAT is `first`, `streams`, `gaps`, `foreign`.
 

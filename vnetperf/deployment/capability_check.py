@@ -375,8 +375,9 @@ def _without_effect(
         yield "core", f"{graph.name} has no mobile core"
     if "tunnel" in given and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"
-    if "hosts" in given and not graph.pods:
-        yield "hosts", f"{graph.name} has no pods"
+    if not graph.pods:
+        keys = ("hosts", "pods", "ranks")
+        yield from ((key, f"{graph.name} has no pods") for key in keys if key in given)
     if "wire" in given and not graph.phy_ports:
         yield "wire", f"{graph.name} has no wires"
     if not graph.vnf_count:

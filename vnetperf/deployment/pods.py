@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf import registry
@@ -18,7 +19,7 @@ from vnetperf.model.deployment import (
     vnf_mac,
 )
 from vnetperf.model.errors import DutError, NoResultError
-from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, Scenario
+from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
@@ -28,8 +29,9 @@ from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 LOOPBACK = "lo"
 #: Fact of a pod: how long the network took to give it its interface, seconds.
 ATTACHED = "attached in, s"
-#: Addresses of pods, by number: those of the traffic (RFC 2544 appendix C.2.2).
-POD_ADDRESS = "198.{}.0.1"
+#: Addresses of pods: those of the traffic (RFC 2544 appendix C.2.2), of the first two and of those
+#: beside them in their networks.
+POD_ADDRESS = "198.{}.{}.1"
 
 
 def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
@@ -99,6 +101,7 @@ class PodNetwork(VSwitch):
         self._network = self.network(machine, plan)
         self._hosts = [PodHost(machine, number) for number in (0, 1)]
         self._made = False
+        #: Ports of the first two pods, then of those beside them that have ports of their own.
         self._ports: dict[VnfPort, PodPort] = {}
         self._took_s: dict[VnfPort, float] = {}
 
@@ -133,6 +136,10 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
             )
+        hosts = 2 if place == "other" else 1
+        if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
+            most = can.most_on_host
+            return f"network {cls.name} has {most} pod on a host; choose --pods {most * hosts}"
         return cls.network.missing(facts, scenario)
 
     @classmethod
@@ -145,7 +152,7 @@ class PodNetwork(VSwitch):
         lines = {
             f"pod{port.vnf}": f"on host{_host_of(scenario, port)}, address {_address(port)}, "
             f"MAC {vnf_mac(port)}, MTU {mtu}"
-            for port in scenario.deployment.tester_vnf_ports
+            for port in map(_port_of, range(pod_count(scenario)))
         }
         hosts = "one host" if scenario.pod_hosts == "same" else "two hosts"
         lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
@@ -186,22 +193,44 @@ class PodNetwork(VSwitch):
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Give a pod its interface."""
-        port = attachment.port
+        self._attach(attachment.port, attachment.require("netdev"))
+
+    def _attach(self, port: VnfPort, netdev: str) -> None:
         pod = Pod(
             port=port,
-            netdev=attachment.require("netdev"),
+            netdev=netdev,
             mac=vnf_mac(port),
             address=_address(port),
-            gateway_mac=dut_mac(port),
+            gateway_mac=dut_mac(_port_of(port.vnf % 2)),  # one for all pods of a host
         )
         began = time.monotonic()
         self._ports[port] = self._network.attach(self._host_of(port), pod)
         self._took_s[port] = time.monotonic() - began
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Let the pods reach each other."""
+        """Let the pods reach each other, those beside the first two as well."""
         del streams
+        if self.network.capabilities.port != "host":
+            for port in map(_port_of, range(len(self._ports), pod_count(self.plan.scenario))):
+                self._attach(port, self._network.netdev(port.vnf))
         self._network.join(self._hosts, tuple(self._ports.values()))
+
+    @property
+    def pods(self) -> tuple[PodPort, ...]:
+        """What each pod has, by number; on the hosts' own network pods of a host share a port."""
+        numbers = range(pod_count(self.plan.scenario))
+        shared = self.network.capabilities.port == "host"
+        return tuple(self._ports[_port_of(n % 2 if shared else n)] for n in numbers)
+
+    def netns_of(self, pod: PodPort) -> Path:
+        """Network namespace of a pod's host."""
+        return self._hosts[pod.host].netns
+
+    def next_hop(self, pod: PodPort, far: PodPort) -> str:
+        """MAC address that a pod's frames to another carry: its gateway's, or the other's own."""
+        place: PodHosts = "same" if pod.host == far.host else "other"
+        routed = place in self.network.capabilities.routed
+        return pod.pod.gateway_mac if routed else far.pod.mac
 
     def remove_port(self, port: Port) -> None:
         """Take a pod's interface away."""
@@ -258,8 +287,17 @@ class PodNetwork(VSwitch):
 
 def _host_of(scenario: Scenario, port: VnfPort) -> int:
     """Number of the host that a pod is on."""
-    return port.vnf if scenario.pod_hosts == "other" else 0
+    return port.vnf % 2 if scenario.pod_hosts == "other" else 0
+
+
+def _port_of(number: int) -> VnfPort:
+    return VnfPort(vnf=number, index=0)
 
 
 def _address(port: VnfPort) -> str:
-    return POD_ADDRESS.format(18 + port.vnf)
+    return POD_ADDRESS.format(18 + port.vnf % 2, port.vnf // 2)
+
+
+def pod_count(scenario: Scenario) -> int:
+    """Pods that are deployed: two for frames, and for programs as many as they need."""
+    return max(2, scenario.pods) if scenario.sockets else 2

@@ -117,7 +117,7 @@ class _Instance:
         return Sockets(self.receiver.address, self.sender.address, self.port)
 
 
-def _machine_cpu(load: MachineLoad, elapsed_s: float) -> dict[str, float]:
+def machine_cpu(load: MachineLoad, elapsed_s: float) -> dict[str, float]:
     """Processor time of the whole machine, with what of it was in interrupts."""
     if not load.by_processor:
         return {}
@@ -165,7 +165,7 @@ class Exchange:
             if self.machine is not None:
                 self.machine.start()
             elapsed_s = self._talk(tool, spec, instances, where)
-            spent = _machine_cpu(self.machine.stop(), elapsed_s) if self.machine else {}
+            spent = machine_cpu(self.machine.stop(), elapsed_s) if self.machine else {}
             cpu = self._cpu(instances)
             for one in instances:
                 _program(one.server).end(tool.end_server_by)
@@ -317,7 +317,7 @@ class Exchange:
     def _expect_success(one: _Instance, arrivals: TrafficWatchdog, where: str) -> None:
         client = _program(one.client)
         code = client.ended()
-        if code and _is_signal(code):
+        if code and is_signal(code):
             raise GeneratorError(
                 f"its client in the {one.sender.what} has ended {_exit_text(code)}",
                 where=where,
@@ -428,10 +428,10 @@ def _sum_cpu_times(times: Sequence[CpuTime | None]) -> CpuTime | None:
 
 
 def _exit_text(code: int) -> str:
-    return f"by signal {abs(code) % 128}" if _is_signal(code) else f"(status {code})"
+    return f"by signal {abs(code) % 128}" if is_signal(code) else f"(status {code})"
 
 
-def _is_signal(code: int) -> bool:
+def is_signal(code: int) -> bool:
     """Status 255 is a program's own, of exit(-1)."""
     return code < 0 or 128 < code <= 128 + signal.NSIG
 

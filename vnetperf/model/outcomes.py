@@ -549,9 +549,25 @@ class AddressTable(Frozen):
     note: str = ""
 
 
+#: What ranks of MPI do: messages one way and back, windows of messages one way, one-sided puts and
+#: gets in windows, a collective of all ranks; MPI_HPL solves a dense system of linear equations.
+MpiKind = Literal[
+    "MPI_LATENCY",
+    "MPI_BANDWIDTH",
+    "MPI_PUT",
+    "MPI_GET",
+    "MPI_ALLTOALL",
+    "MPI_ALLREDUCE",
+    "MPI_BARRIER",
+    "MPI_HPL",
+]
+#: Those between two ranks, one in each of the first two pods; all others are of all ranks.
+MPI_PAIRS: tuple[MpiKind, ...] = ("MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET")
+#: Those without messages of a size.
+MPI_WITHOUT_SIZE: tuple[MpiKind, ...] = ("MPI_BARRIER", "MPI_HPL")
 #: TCP_STREAM and UDP_STREAM send as much as they may, _RR sends a message and waits for its
 #: answer, _LOAD sends messages at a rate and times their answers.
-Kind = Literal["TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR", "TCP_LOAD", "UDP_LOAD"]
+Kind = Literal["TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR", "TCP_LOAD", "UDP_LOAD", MpiKind]
 #: "forth" from the client's end to the server's, "back" the other way, "both" at once.
 Way = Literal["forth", "back", "both"]
 OneWay = Literal["forth", "back"]
@@ -561,6 +577,8 @@ ServerPlace = Literal["far", "vnf"]
 #: Largest message: what a datagram of IPv4 carries.
 MAX_MESSAGE = 65_507
 MAX_INSTANCES = 64
+#: Most pods of a network, and most ranks of MPI in each.
+MAX_PODS, MAX_RANKS = 64, 64
 #: A tool by its own choice: the first one installed that can do what is asked.
 AUTO = "auto"
 
@@ -571,14 +589,17 @@ class TransferSpec(Frozen):
     Attributes:
         kind: What is done: see Kind.
         way: From where: see Way.
-        tool: Registered name of the endpoint tool.
-        message_size: Octets handed to each call of send; None leaves it to the tool.
+        tool: Registered name of the endpoint tool; of MPI, of the program.
+        message_size: Octets handed to each call of send; None leaves it to the tool. Of a
+            collective what each rank sends to each other, as OSU's benchmarks count it.
         instances: Parallel processes of the tool at each end, each way.
         duration_s: Whole seconds.
         warmup_s: Whole seconds of the same that are run before and thrown away.
         rate_bps: Of UDP_STREAM: payload offered by each instance, bit/s; 0 for as much as it can.
         rate_of_tcp: Of UDP_STREAM: True offers what TCP reached the same way before.
         message_rate: Of _LOAD: messages/s of each instance.
+        pods: Of MPI: pods with ranks; 0 for what is no MPI.
+        ranks: Of MPI: ranks in each pod.
     """
 
     kind: Kind
@@ -591,6 +612,13 @@ class TransferSpec(Frozen):
     rate_bps: float = Field(default=0.0, ge=0)
     rate_of_tcp: bool = False
     message_rate: int = Field(default=1000, ge=1)
+    pods: int = Field(default=0, ge=0, le=MAX_PODS)
+    ranks: int = Field(default=0, ge=0, le=MAX_RANKS)
+
+    @property
+    def is_mpi(self) -> bool:
+        """True when ranks of MPI exchange messages."""
+        return self.kind.startswith("MPI_")
 
     @property
     def ways(self) -> tuple[OneWay, ...]:
@@ -653,6 +681,14 @@ class Figures(Frozen):
             time while it sends, microseconds.
         intervals: Of UDP_STREAM: what arrived, second by second; empty where the tool does not
             tell, and of a sum.
+        operation_us: Of MPI: "mean", and where the program tells them "min", "max" and percentiles
+            "50" ..., of the time of one operation, microseconds. Of MPI_LATENCY a message one way
+            (half a round trip), over all messages; of a collective each rank's mean, over all
+            ranks.
+        operations: Of MPI: operations that were timed.
+        flops: Of MPI_HPL: floating-point operations/s.
+        contents_checked: Of MPI: whether what arrived was compared with what was sent; what
+            differs is an error. None: not recorded.
     """
 
     bits_per_second: float | None = None
@@ -668,6 +704,10 @@ class Figures(Frozen):
     segment_octets: int | None = None
     tcp_round_trip_us: dict[str, float] = Field(default_factory=dict)
     intervals: tuple[SubInterval, ...] = ()
+    operation_us: dict[str, float] = Field(default_factory=dict)
+    operations: int | None = None
+    flops: float | None = None
+    contents_checked: bool | None = None
 
 
 class Flow(Frozen):

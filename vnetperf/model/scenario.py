@@ -180,6 +180,9 @@ class Scenario(Frozen):
             of an external DUT, and of pods that share one; empty where the deployment gives all.
         pod_hosts: Of a deployment of pods: whether both are on one host, or each on its own.
         sockets: Deployed for programs alone, in pods or on two hosts: no tester sends frames.
+        pods: Of pods for programs: how many with ranks of MPI; two are deployed at least, and for
+            frames and sockets no more.
+        ranks: Of pods for programs: ranks of MPI in each.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
@@ -203,6 +206,8 @@ class Scenario(Frozen):
     dut_macs: tuple[str, ...] = ()
     pod_hosts: PodHosts = "same"
     sockets: bool = False
+    pods: int = 2
+    ranks: int = 1
     variant: str = ""
 
     @property

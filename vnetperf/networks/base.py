@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +29,8 @@ JUMBO_FRAME_SIZE = 9018
 VXLAN_OCTETS = 50
 #: Prefix length of a pod's own network, and of the link between hosts.
 POD_PREFIX, LINK_PREFIX = 16, 24
+#: That of each pod beside the first two, within a network of theirs.
+MORE_PODS_PREFIX = 24
 #: Hosts on their link (TEST-NET-1, RFC 5737).
 HOST_ADDRESS = "192.0.2.{}"
 #: The next hop is on the link, whatever its address is (linux/rtnetlink.h); and an entry that
@@ -61,6 +64,7 @@ class NetworkCapabilities(Frozen):
         needs_parent: True when a pod's port sits on the host's interface, which no network of
             another kind may have then.
         shares_mac: True when all pods of a host have its interface's MAC address.
+        most_on_host: Most pods that one host can have; None for any number.
     """
 
     port: Literal["veth", "macvlan", "ipvlan", "vlan", "host"]
@@ -72,6 +76,7 @@ class NetworkCapabilities(Frozen):
     max_frame_size: int = JUMBO_FRAME_SIZE
     needs_parent: bool = False
     shares_mac: bool = False
+    most_on_host: int | None = None
 
 
 class Pod(Frozen):
@@ -93,8 +98,9 @@ class Pod(Frozen):
 
     @property
     def network(self) -> str:
-        """The network of its address, "198.18.0.0/16"."""
-        return f"{'.'.join(self.address.split('.')[:2])}.0.0/{POD_PREFIX}"
+        """The network of its address, "198.18.0.0/16"; of one beside the first two a /24 in it."""
+        own = MORE_PODS_PREFIX if self.port.vnf > 1 else POD_PREFIX
+        return str(IPv4Interface(f"{self.address}/{own}").network)
 
 
 class PodPort(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from vnetperf.host import links
 from vnetperf.model.testbed import KernelModule
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
 
@@ -38,7 +39,9 @@ class BridgeNetwork(Network):
         return port
 
     def set_gateway(self, host: PodHost, mac: str) -> None:
-        """Let the bridge be the gateway of the host's pod."""
+        """Let the bridge be the gateway of the host's pods."""
+        if links.get(BRIDGE, host.netns).mac == mac:
+            return  # setting it, even to the same, takes the neighbours of earlier pods away
         index = host.index(BRIDGE)
         host.change(
             f"set the address of {BRIDGE}",

@@ -29,7 +29,8 @@ class MacvlanNetwork(Network):
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvlans from joining the pods."""
         mode = scenario.options.mode or MODES[0]
-        if scenario.pod_hosts == "same" and mode != "bridge":
+        beside = scenario.pod_hosts == "same" or (scenario.sockets and scenario.pods > 2)
+        if beside and mode != "bridge":
             return (
                 f"macvlan in mode {mode} passes nothing between two pods of one host by itself; "
                 "choose mode=bridge, or --hosts other"

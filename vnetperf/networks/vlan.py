@@ -20,7 +20,7 @@ class VlanNetwork(Network):
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (VLAN_MODULE,)
     #: A VLAN is one interface on a parent, so that one host has no second pod in it.
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="vlan", places=("other",), frames=("other",), needs_parent=True
+        port="vlan", places=("other",), frames=("other",), needs_parent=True, most_on_host=1
     )
     path: ClassVar[str] = "VLAN, hosts' link, VLAN"
 

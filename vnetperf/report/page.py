@@ -17,7 +17,7 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, transfers
+from vnetperf.report import goal_text, mpi, outcomes, plots, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     VariantResults,
     comparison_notes,
@@ -577,6 +577,7 @@ def html_report(results: RunResults) -> str:
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
+        "mpi": mpi.mpi_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     by_size = transfers.transfer_plots(transfers.transfers_by_scenario(results))
@@ -585,6 +586,7 @@ def html_report(results: RunResults) -> str:
         "transfers": _strip("", [*by_size], legend=False),
         "transport": _strip("", [*of_tcp], legend=False),
         "networks": _strip("", [*transfers.network_plots(results)], legend=False),
+        "mpi": _strip("", [*mpi.mpi_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""

@@ -134,7 +134,8 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
 def _transfer_answers(results: RunResults) -> Iterator[str]:
     """Of each scenario the transfer that carried most."""
     for one in results.transfers:
-        known = [(t.bits_per_second, t) for t in one.transfers if t.bits_per_second]
+        sockets = (transfer for transfer in one.transfers if not transfer.spec.is_mpi)
+        known = [(t.bits_per_second, t) for t in sockets if t.bits_per_second]
         if known:
             rate, transfer = max(known, key=lambda pair: pair[0])
             what = transfers.transfer_text(transfer)

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import goal_text, outcomes, summary, transfers
+from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
 from vnetperf.report.comparison import comparisons_of, variant_table
 from vnetperf.report.goal_text import group_notes
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
@@ -33,6 +33,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
+        (mpi.MPI_TITLE, mpi.mpi_sentences(results)),
     ):
         if sentences:
             yield Text("")

@@ -173,10 +173,12 @@ class _Row:
 
 
 def _rows(results: RunResults) -> list[_Row]:
+    """Transfers between sockets; ranks of MPI have a part of their own."""
     return [
         _Row(one.scenario, transfer, one.transfers)
         for one in results.transfers
         for transfer in one.transfers
+        if not transfer.spec.is_mpi
     ]
 
 
@@ -347,7 +349,7 @@ _TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
 
 def transfers_table(results: RunResults) -> Table:
     """Every transfer."""
-    every = [(one.scenario, transfer) for one in results.transfers for transfer in one.transfers]
+    every = [(row.scenario, row.transfer) for row in _rows(results)]
     notes = _transfer_notes([transfer for _, transfer in every])
     return Table.of(TRANSFERS_TITLE, _TRANSFERS, every, notes)
 
@@ -401,7 +403,7 @@ def _transfer_ends(transfer: Transfer) -> str:
 
 
 NETWORKS_TITLE = "Container networks"
-_PLACES = {"same": "one host", "other": "two hosts"}
+PLACES = {"same": "one host", "other": "two hosts"}
 #: Octets of a gigabit, for processor time by what was carried.
 _GIGABIT = 1e9
 
@@ -431,14 +433,17 @@ class PodTransfer:
 
     @property
     def value(self) -> float | None:
-        """Median round trip, us, or bit/s of a stream: the mean of all rounds."""
-        found = _values(self.rounds)
+        """Median round trip, us, or bit/s of a stream: the mean of all rounds.
+
+        Of MPI the mean time of an operation, us, bit/s, or of HPL floating-point operations/s.
+        """
+        found = values_of(self.rounds)
         return sum(found) / len(found) if found else None
 
     @property
     def ratio(self) -> tuple[float, float | None, float | None] | None:
         """Value over the baseline's, with its 95 % interval where rounds were repeated."""
-        mine, base = _values(self.rounds), _values(self.baseline)
+        mine, base = values_of(self.rounds), values_of(self.baseline)
         if not mine or not base or self.is_baseline:
             return None
         sides = [[Measurand.exact(value) for value in side] for side in (base, mine)]
@@ -468,12 +473,19 @@ class PodTransfer:
         return spent_s / carried if spent_s is not None and one.spec.is_stream and carried else None
 
 
-def _values(rounds: Sequence[Transfer]) -> list[float]:
-    found = (one.round_trip_us.get("50") or one.bits_per_second for one in rounds)
+def values_of(rounds: Sequence[Transfer]) -> list[float]:
+    """What each round is compared by, of those that have it."""
+    found = (
+        one.flops
+        or one.round_trip_us.get("50")
+        or one.operation_us.get("mean")
+        or one.bits_per_second
+        for one in rounds
+    )
     return [value for value in found if value]
 
 
-def pod_transfers(results: RunResults) -> list[PodTransfer]:
+def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer]:
     """Transfers between pods: by place and transfer, the networks in the order of the run."""
     rows: list[PodTransfer] = []
     facts = {one.scenario: one for one in results.scenarios}
@@ -490,6 +502,7 @@ def pod_transfers(results: RunResults) -> list[PodTransfer]:
                 rounds=one.rounds_of(transfer),
             )
             for transfer in one.transfers
+            if transfer.spec.is_mpi is mpi
         )
     base = {(row.place, row.transfer.spec): row.rounds for row in rows if row.is_baseline}
     with_base = [
@@ -510,7 +523,8 @@ def _pod_value_text(row: PodTransfer) -> str | None:
     return f"{units.significant(row.value / 1e6)} Mbit/s"
 
 
-def _ratio_text(row: PodTransfer) -> str | None:
+def ratio_text(row: PodTransfer) -> str | None:
+    """A value over the baseline's, with its interval."""
     if row.is_baseline:
         return "baseline"
     if row.ratio is None:
@@ -537,11 +551,11 @@ def _machine_cost_text(row: PodTransfer) -> str | None:
 
 
 _NETWORKS: tuple[Column[PodTransfer], ...] = (
-    Column("pods on", lambda row: _PLACES.get(row.place, row.place), words=True),
+    Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
     Column("network", lambda row: row.network, words=True),
     Column("median round trip, or rate", _pod_value_text),
-    Column("of the host's", _ratio_text),
+    Column("of the host's", ratio_text),
     Column("99 %", lambda row: _tail_text(row, "99")),
     Column("99.9 %", lambda row: _tail_text(row, "99.9")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
@@ -575,46 +589,24 @@ def network_sentences(results: RunResults) -> list[str]:
 
 
 def network_plots(results: RunResults) -> Iterator[Plot]:
-    """Round trips and rates by message size: a plot for each kind and place, a line a network."""
+    """Round trips and rates by message size: a plot for each kind and place."""
     rows = pod_transfers(results)
     kinds: dict[tuple[str, str, Way], list[PodTransfer]] = {}
     for row in rows:
         if row.value is not None:
             spec = row.transfer.spec
             kinds.setdefault((row.place, spec.kind, spec.way), []).append(row)
-    # A network has one colour in all plots.
-    networks = list(dict.fromkeys(row.network for row in rows))
     for (place, kind, way), mine in kinds.items():
-        sizes = sorted({row.transfer.spec.message_size or 0 for row in mine})
         trips = bool(mine[0].transfer.round_trip_us.get("50"))
-        scale = _Scale(1e3, units.tick_time, units.nanoseconds) if trips else _GIGABITS
+        scale = TIMES if trips else GIGABITS
         what = "median round trip" if trips else "payload that arrived, Gbit/s"
-        caption = f"{kind} {_ARROWS[way]}, pods on {_PLACES.get(place, place)}"
-        repeated = any(len(row.rounds) > 1 for row in mine)
-        yield Plot(
-            title=f"{caption}: {what} by message size",
-            caption=caption,
-            note="marks: means of the rounds; bars: least to most" if repeated else "",
-            x=Axis(name="message size, octets (equal steps)", names=list(map(str, sizes))),
-            y=Axis(name=what, tick=scale.tick, value=scale.text, zero=True),
-            series=[
-                Series(
-                    name,
-                    [_pod_point(row, sizes, scale) for row in mine if row.network == name],
-                    css=f"s{index % 7}",
-                    line=True,
-                    shift=(index - (len(networks) - 1) / 2) * 5,
-                )
-                for index, name in enumerate(networks)
-                if any(row.network == name for row in mine)
-            ],
-            css="by-size",
-            key=True,
-        )
+        caption = f"{kind} {_ARROWS[way]}, pods on {PLACES.get(place, place)}"
+        axis = "message size, octets (equal steps)"
+        yield networks_plot(mine, "message_size", (caption, what, axis), scale, rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
     """From the unit of a transfer to that of an axis, and its texts."""
 
     factor: float
@@ -622,12 +614,51 @@ class _Scale:
     text: Callable[[float], str]
 
 
-_GIGABITS = _Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
+TIMES = Scale(1e3, units.tick_time, units.nanoseconds)
+GIGABITS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
 
 
-def _pod_point(row: PodTransfer, sizes: Sequence[int], scale: _Scale) -> Point:
-    values = [value * scale.factor for value in _values(row.rounds)]
-    mean, size = sum(values) / len(values), row.transfer.spec.message_size or 0
+def networks_plot(
+    rows: Sequence[PodTransfer],
+    field: Literal["message_size", "pods", "ranks"],
+    names: tuple[str, str, str],
+    scale: Scale,
+    every: Sequence[PodTransfer],
+) -> Plot:
+    """A line for each network by a field of the transfers; `names`: caption, values, axis.
+
+    A network has one colour in all plots of `every`.
+    """
+    caption, what, axis = names
+    networks = list(dict.fromkeys(row.network for row in every))
+    places = sorted({getattr(row.transfer.spec, field) or 0 for row in rows})
+    repeated = any(len(row.rounds) > 1 for row in rows)
+    return Plot(
+        title=f"{caption}: {what} by {axis.partition(',')[0]}",
+        caption=caption,
+        note="marks: means of the rounds; bars: least to most" if repeated else "",
+        x=Axis(name=axis, names=list(map(str, places))),
+        y=Axis(name=what, tick=scale.tick, value=scale.text, zero=True),
+        series=[
+            Series(
+                name,
+                [_pod_point(row, field, places, scale) for row in rows if row.network == name],
+                css=f"s{index % 7}",
+                line=True,
+                shift=(index - (len(networks) - 1) / 2) * 5,
+            )
+            for index, name in enumerate(networks)
+            if any(row.network == name for row in rows)
+        ],
+        css="by-size",
+        key=True,
+    )
+
+
+def _pod_point(row: PodTransfer, field: str, places: Sequence[int], scale: Scale) -> Point:
+    values = [value * scale.factor for value in values_of(row.rounds)]
+    mean, place = sum(values) / len(values), getattr(row.transfer.spec, field) or 0
     low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
-    hover = f"{row.network}, {size} octets: {scale.text(mean)}"
-    return Point(sizes.index(size), mean, low=low, high=high, hover=hover)
+    words = "octets" if field == "message_size" else field
+    hover = f"{row.network}, {place} {words}: {scale.text(mean)}"
+    return Point(places.index(place), mean, low=low, high=high, hover=hover)

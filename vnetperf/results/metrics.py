@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import Any, Literal, TypeAlias
 
-from vnetperf.model.outcomes import LatencyAt, OverTrials, Spread, Transfer
+from vnetperf.model.outcomes import MPI_PAIRS, LatencyAt, OverTrials, Spread, Transfer
 from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
@@ -648,14 +648,16 @@ def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) 
                 "seconds": spec.duration_s,
                 "instances": spec.instances,
                 "tool": transfer.version.partition(" ")[0],
+                **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
             },
             **more,
         )
 
-    if spec.is_stream:
-        yield make(name, "bit/s", "more", transfer.bits_per_second, main=True)
-    else:
-        yield make(name, "1/s", "more", transfer.transactions_per_second, main=True)
+    if spec.is_mpi:
+        yield from _of_mpi(make, transfer)
+        return
+    rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
+    yield make(name, "bit/s" if spec.is_stream else "1/s", "more", rate, main=True)
     for percentile in _PERCENTILES:
         microseconds = transfer.round_trip_us.get(percentile)
         if microseconds is not None:
@@ -675,3 +677,21 @@ def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) 
             capacity = ip_capacity(transfer, way).bits_per_second  # RFC 9097 section 5
             if capacity is not None:
                 yield make(f"{name} IP-layer capacity {way}", "bit/s", "more", capacity)
+
+
+def _of_mpi(make: _Make, transfer: Transfer) -> Iterator[Metric]:
+    """Of ranks of MPI: HPL's rate, or that of messages in windows, or the time of an operation."""
+    kind, times = transfer.spec.kind, transfer.operation_us
+    if kind == "MPI_HPL":
+        yield make("MPI_HPL flop/s", "1/s", "more", transfer.flops, main=True)
+    elif kind in MPI_PAIRS and kind != "MPI_LATENCY":
+        yield make(kind, "bit/s", "more", transfer.bits_per_second, main=True)
+        return
+    mean = times.get("mean")
+    label = "MPI_HPL ping-pong" if kind == "MPI_HPL" else kind
+    yield make(
+        f"{label} time", "ns", "less", None if mean is None else mean * 1e3, main=label == kind
+    )
+    for percentile in _PERCENTILES:
+        if percentile in times:
+            yield make(f"{label} time p{percentile}", "ns", "less", times[percentile] * 1e3)

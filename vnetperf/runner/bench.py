@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vnetperf.model.outcomes import Kind, Transfer, Transfers, Way
+from vnetperf.model.outcomes import Kind, MpiKind, Transfer, Transfers, Way
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
@@ -17,8 +17,10 @@ from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario
 from vnetperf.runner.transfers import (
     measure_endpoints,
+    measure_mpi,
     measure_users_traffic,
     why_no_endpoint_traffic,
+    why_no_mpi,
     why_no_users_traffic,
 )
 
@@ -80,7 +82,9 @@ class TransferResult:
 
 
 def _moved(transfer: Transfer) -> bool:
-    """Whether each instance moved something, each way."""
+    """Whether each instance moved something, each way; ranks of MPI have ended in order."""
+    if transfer.spec.is_mpi:
+        return True
     rates = [
         flow.figures.transactions_per_second or flow.figures.bits_per_second
         for flow in transfer.flows
@@ -212,3 +216,30 @@ class Bench:
         return TransferResult(
             measure_endpoints(self.run, self.scenario, kind, message_size, way, clients=clients)
         )
+
+    def no_mpi(self, kind: MpiKind, message_size: int | None = None) -> str:
+        """What keeps ranks of MPI from running here, before anything is deployed.
+
+        Args:
+            kind: What they are to do: "MPI_LATENCY", "MPI_ALLTOALL" ...
+            message_size: Octets of a message; None for what has none.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        return why_no_mpi(self.run, self.scenario, kind, message_size)
+
+    def mpi(self, kind: MpiKind, message_size: int | None = None) -> TransferResult:
+        """What ranks of MPI measure in `--pods` pods with `--ranks` ranks each.
+
+        Args:
+            kind: What they do: "MPI_LATENCY", "MPI_ALLTOALL" ...
+            message_size: Octets of a message; None for what has none.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: a rank was lost, or something failed.
+        """
+        return TransferResult(measure_mpi(self.run, self.scenario, kind, message_size))

@@ -81,6 +81,8 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=tunnel,
         pod_hosts=settings.hosts if graph.pods else "same",
+        pods=settings.pods if graph.pods else 2,
+        ranks=settings.ranks if graph.pods else 1,
         options=configuration.switch,
         guest=guest,
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
@@ -112,6 +114,7 @@ def check_names(settings: Settings) -> None:
         "traffic": settings.generator,
         "wires": settings.wire,
         "endpoints": settings.endpoint_tool,
+        "mpi": settings.mpi_program,
     }
     for family, name in families.items():
         if name not in ("auto", *registry.names(family)):

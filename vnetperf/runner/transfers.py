@@ -1,4 +1,4 @@
-"""Measures transfers between sockets.
+"""Measures transfers between sockets, and ranks of MPI.
 
 Users of a mobile core, and endpoints in place of the tester.
 """
@@ -12,15 +12,28 @@ from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import why_no_endpoints
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
-from vnetperf.model.outcomes import AUTO, Kind, Transfer, Transfers, TransferSpec, Way
+from vnetperf.model.outcomes import (
+    AUTO,
+    MPI_PAIRS,
+    MPI_WITHOUT_SIZE,
+    Kind,
+    MpiKind,
+    Transfer,
+    Transfers,
+    TransferSpec,
+    Way,
+)
 from vnetperf.model.scenario import Scenario, variant_id
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.mpi.base import MpiProgram
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.run import Run
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 
 #: What it is called in a scenario's name: endpoints deploy it otherwise than a generator does.
 ENDPOINTS_VARIANT = "endpoints"
+#: The same of ranks of MPI, which may be in more pods.
+MPI_VARIANT = "mpi"
 #: The tool of users' traffic.
 USERS_TOOL = "iperf3"
 #: Wires that endpoints plug into, where a user names none.
@@ -73,7 +86,7 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
         "wire": WIRE if scenario.wire == "auto" else scenario.wire,
     }
     if scenario.deployment.pods or scenario.deployment.apart:
-        changes["sockets"] = True
+        changes |= {"sockets": True, "pods": 2}
     inside = settings.endpoint_server == "vnf"
     if inside and settings.vnf_mode == "auto":
         changes |= {"vnf_mode": "route", "addressing": "port"}
@@ -186,6 +199,63 @@ def choose_tool(
             return name
         reasons.append(why)
     raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
+
+
+def mpi_scenario(scenario: Scenario) -> Scenario:
+    """A scenario as it is deployed for ranks of MPI."""
+    variant = ",".join(filter(None, (scenario.variant, MPI_VARIANT)))
+    return scenario.model_copy(update={"variant": variant, "sockets": True})
+
+
+def why_no_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
+    """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
+    why = ""
+    if not scenario.deployment.pods:
+        why = f"{scenario.deployment.name} has no pods for ranks of MPI; choose bmp2bmp"
+    elif run.facts().hosts:
+        why = "ranks run in pods on one machine; choose a testbed of one host"
+    else:
+        try:
+            _mpi_spec(run, scenario, kind, message_size)
+            run.plan(mpi_scenario(scenario))
+        except CapabilityError as error:
+            why = str(error).replace("\n", ";")
+    if why:
+        run.note_skipped(variant_id(scenario.id, MPI_VARIANT), f"{kind}: {why}")
+    return why
+
+
+def measure_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> Transfers:
+    """One run of a program of MPI, as long as the preset's longest trial."""
+    spec = _mpi_spec(run, scenario, kind, message_size)
+    return _measured(run, mpi_scenario(scenario), "transfer", [spec], server="far")
+
+
+def _mpi_spec(
+    run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None
+) -> TransferSpec:
+    """What is run: between two ranks one in each of two pods, or both in the only one."""
+    pods, ranks = scenario.pods, scenario.ranks
+    if kind in MPI_PAIRS:
+        pods, ranks = (2, 1) if pods > 1 else (1, 2)
+    spec = TransferSpec(
+        kind=kind,
+        message_size=None if kind in MPI_WITHOUT_SIZE else message_size,
+        duration_s=_duration_s(run),
+        pods=pods,
+        ranks=ranks,
+    )
+    wanted = run.configuration.settings.mpi_program
+    reasons = []
+    for name in registry.names("mpi") if wanted == AUTO else (wanted,):
+        program: MpiProgram = registry.load("mpi", name)()
+        if wanted == AUTO and kind not in program.kinds:
+            continue
+        why = program.cannot(spec) or program.missing(run.facts(), spec)
+        if not why:
+            return spec.model_copy(update={"tool": name})
+        reasons.append(why)
+    raise CapabilityError("; ".join(dict.fromkeys(reasons)), where=f"program for {kind}")
 
 
 def _duration_s(run: Run) -> int:

@@ -115,6 +115,11 @@ class Container:
             netns=self._namespace(),
         )
 
+    def entry(self, host: str) -> tuple[str, ...]:
+        """What goes before a command line that is to run in it, from outside, as a host's."""
+        named = ("sh", "-c", 'hostname "$0" && exec "$@"', host)
+        return ("nsenter", f"--net={self._namespace()}", "unshare", "--uts", *named)
+
     def write(self, name: str, content: bytes) -> str:
         """Write a file that the container's tools can read."""
         path = self.directory / name
@@ -154,6 +159,11 @@ class ContainerProgram(endpoint.EndpointProgram):
     def __init__(self, process: ManagedProcess) -> None:
         self._process = process
         self._code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
 
     def ended(self) -> int | None:
         """Its exit code; None while it runs."""

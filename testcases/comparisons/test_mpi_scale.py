@@ -1,0 +1,27 @@
+"""How MPI scales over pods, and over ranks in each pod, on every container network.
+
+`-k bmp2bmp` compares all networks with the hosts' own: `--message-sizes 16K`, `--repeat 5` for
+intervals. The part "MPI" of the reports has the curves.
+"""
+
+import pytest
+
+from vnetperf.runner.bench import Bench
+
+pytestmark = pytest.mark.deployments("bmp2bmp")
+
+
+@pytest.mark.vary("pods", [1, 2, 4, 8])
+def test_pods(bench: Bench, message_size: int) -> None:
+    """MPI_Alltoall by the number of pods."""
+    if why := bench.no_mpi("MPI_ALLTOALL", message_size):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.mpi("MPI_ALLTOALL", message_size).check_expectations()
+
+
+@pytest.mark.vary("ranks", [1, 2, 4])
+def test_ranks(bench: Bench, message_size: int) -> None:
+    """MPI_Alltoall by the number of ranks in each pod."""
+    if why := bench.no_mpi("MPI_ALLTOALL", message_size):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.mpi("MPI_ALLTOALL", message_size).check_expectations()

@@ -1,0 +1,43 @@
+"""Ranks of MPI in pods: messages between two of them, and collectives of all.
+
+They run when this file is named: `pytest testcases/test_mpi.py -k bmp2bmp_macvlan --pods 8 --ranks
+2 --message-sizes 16K`; `--mpi-program loops|osu|hpcc`. docs/mpi.md defines what is measured.
+"""
+
+import pytest
+
+from vnetperf.model.outcomes import MpiKind
+from vnetperf.runner.bench import Bench
+
+pytestmark = pytest.mark.deployments("bmp2bmp")
+
+
+@pytest.mark.parametrize("kind", ["MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET"])
+def test_pair(bench: Bench, message_size: int, kind: MpiKind) -> None:
+    """Messages, puts and gets between a rank of the first pod and one of the second."""
+    if why := bench.no_mpi(kind, message_size):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.mpi(kind, message_size).check_expectations()
+
+
+@pytest.mark.parametrize("kind", ["MPI_ALLTOALL", "MPI_ALLREDUCE"])
+def test_collective(bench: Bench, message_size: int, kind: MpiKind) -> None:
+    """Collectives of all ranks, with messages of a size."""
+    if why := bench.no_mpi(kind, message_size):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.mpi(kind, message_size).check_expectations()
+
+
+def test_barrier(bench: Bench) -> None:
+    """A barrier of all ranks."""
+    if why := bench.no_mpi("MPI_BARRIER"):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.mpi("MPI_BARRIER").check_expectations()
+
+
+@pytest.mark.slow
+def test_hpl(bench: Bench) -> None:
+    """HPC Challenge: HPL, and ping-pong between all pairs of ranks; it takes minutes."""
+    if why := bench.no_mpi("MPI_HPL"):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.mpi("MPI_HPL").check_expectations()

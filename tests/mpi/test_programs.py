@@ -1,0 +1,187 @@
+"""Programs of MPI: command lines, what they refuse, and outputs as they are, or spoilt."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import registry
+from vnetperf.deployment.mpi import _why_failed
+from vnetperf.model.outcomes import Kind, TransferSpec
+from vnetperf.mpi import loops
+from vnetperf.mpi.base import MpiOutputError, MpiProgram, read_columns
+from vnetperf.mpi.hpcc import grid
+
+PROGRAMS = {"mpirun": "/usr/bin/mpirun", "mpicc": "/usr/bin/mpicc", "hpcc": "/usr/bin/hpcc"}
+BINARIES = {"osu_alltoall": "/opt/osu/osu_alltoall", "osu_latency": "/opt/osu/osu_latency"}
+NO_MPI = shutil.which("mpicc") is None or shutil.which("mpirun") is None
+WITHOUT_MPI = pytest.mark.skipif(NO_MPI, reason="openmpi-bin and libopenmpi-dev are not installed")
+
+ALLTOALL = """# OSU MPI All-to-All Personalized Exchange Latency Test v7.3
+# Datatype: MPI_CHAR.
+# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+1024                   22.50             20.10             25.30        1000
+16384                 859.98            793.16            917.76         575
+"""
+LATENCY = (
+    "# OSU MPI Latency Test v5.9\n# Size          Latency (us)\n64                      1.62\n"
+)
+BANDWIDTH = "# Size      Bandwidth (MB/s)\n4096                  1250.00\n"
+BARRIER = """# OSU MPI Barrier Latency Test v7.3
+# Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+             29.54             28.10             31.00        1000
+"""
+HPCC = """
+Begin of Summary section.
+VersionMajor=1
+VersionMinor=5
+VersionMicro=0
+HPL_Tflops=0.00345678
+MinPingPongLatency_usec=9.5
+AvgPingPongLatency_usec=11.4
+MaxPingPongLatency_usec=14.25
+AvgPingPongBandwidth_GBytes=0.5
+Success=1
+End of Summary section.
+"""
+
+
+def program(name: str) -> MpiProgram:
+    found: MpiProgram = registry.load("mpi", name)()
+    return found
+
+
+def spec(kind: Kind, size: int | None = 16384, **more: Any) -> TransferSpec:
+    return TransferSpec(kind=kind, message_size=size, duration_s=1, pods=2, ranks=2, **more)
+
+
+def test_columns_of_a_collective_are_read_by_their_names() -> None:
+    found = read_columns(ALLTOALL, spec("MPI_ALLTOALL"))
+    assert found.operation_us == {"mean": 859.98, "min": 793.16, "max": 917.76}
+    assert (found.operations, found.contents_checked) == (575, None)
+    assert program("osu").version(ALLTOALL) == "OSU v7.3"
+
+
+def test_columns_of_pairs_are_read_in_their_units() -> None:
+    assert read_columns(LATENCY, spec("MPI_LATENCY", 64)).operation_us == {"mean": 1.62}
+    assert read_columns(BANDWIDTH, spec("MPI_BANDWIDTH", 4096)).bits_per_second == 1e10
+    assert read_columns(BARRIER, spec("MPI_BARRIER", None)).operation_us["mean"] == 29.54
+
+
+def test_contents_that_were_checked_are_said_to_be() -> None:
+    text = "# Size    Bandwidth (MB/s)    Iterations    Validation\n64      2.00    7    Pass\n"
+    assert read_columns(text, spec("MPI_PUT", 64)).contents_checked is True
+    with pytest.raises(MpiOutputError, match="not what was sent"):
+        read_columns(text.replace("Pass", "Fail"), spec("MPI_PUT", 64))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no line of 16384 octets"),
+        (ALLTOALL.replace("16384 ", "32768 "), "no line of 16384 octets"),
+        (ALLTOALL.partition("16384")[0], "no line of 16384 octets"),
+        (ALLTOALL.replace("859.98", "oops"), "no number"),
+        (ALLTOALL.replace("859.98", "nan"), "cannot be"),
+        (ALLTOALL.replace("859.98", "0.00"), "cannot be"),
+    ],
+)
+def test_an_output_without_a_result_is_an_error(text: str, says: str) -> None:
+    with pytest.raises(MpiOutputError, match=says):
+        read_columns(text, spec("MPI_ALLTOALL"))
+
+
+def test_hpcc_reports_hpl_and_ping_pong() -> None:
+    found = program("hpcc").read(HPCC, spec("MPI_HPL", None))
+    assert found.flops == pytest.approx(3.45678e9)
+    assert found.operation_us == {"min": 9.5, "mean": 11.4, "max": 14.25}
+    assert found.bits_per_second == 4e9
+    assert program("hpcc").version(HPCC) == "hpcc 1.5.0"
+    for spoilt in (HPCC.replace("Success=1", "Success=0"), HPCC.replace("HPL_Tflops", "HPL")):
+        with pytest.raises(MpiOutputError):
+            program("hpcc").read(spoilt, spec("MPI_HPL", None))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shape"), [(1, (1, 1)), (2, (1, 2)), (6, (2, 3)), (7, (1, 7)), (16, (4, 4))]
+)
+def test_the_grid_of_hpl_is_nearly_square(ranks: int, shape: tuple[int, int]) -> None:
+    assert grid(ranks) == shape
+    one = spec("MPI_HPL", None).model_copy(update={"pods": 1, "ranks": ranks})
+    text = program("hpcc").files(one)["hpccinf.txt"]
+    lines = text.splitlines()
+    assert [line.split()[0] for line in lines[10:12]] == [str(one) for one in shape]
+    assert len(lines) == 36
+
+
+def test_command_lines() -> None:
+    osu = program("osu")
+    line = osu.command(spec("MPI_ALLTOALL"), BINARIES)
+    assert line == ("/opt/osu/osu_alltoall", "-m", "16384:16384", "-f")
+    line = osu.command(spec("MPI_LATENCY", 64), BINARIES)
+    assert line == ("/opt/osu/osu_latency", "-m", "64:64")
+    assert program("hpcc").command(spec("MPI_HPL", None), PROGRAMS) == ("/usr/bin/hpcc",)
+
+
+def test_what_a_program_cannot_is_one_sentence() -> None:
+    assert "it can do MPI_HPL" in program("hpcc").cannot(spec("MPI_ALLTOALL"))
+    assert "numbers of 4 octets, not 6" in program("loops").cannot(spec("MPI_ALLREDUCE", 6))
+    assert "--message-sizes" in program("loops").cannot(spec("MPI_ALLTOALL", None))
+    assert program("loops").cannot(spec("MPI_BARRIER", None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "gone", "package"),
+    [
+        ("loops", "MPI_ALLTOALL", "mpirun", "openmpi-bin"),
+        ("loops", "MPI_ALLTOALL", "mpicc", "libopenmpi-dev"),
+        ("hpcc", "MPI_HPL", "hpcc", "hpcc"),
+        ("osu", "MPI_ALLTOALL", "osu_alltoall", "PATH"),
+    ],
+)
+def test_what_is_missing_has_its_cure(name: str, kind: Kind, gone: str, package: str) -> None:
+    there = {**PROGRAMS, **BINARIES}
+    machine = facts().model_copy(update={"programs": there, "program_troubles": {}})
+    assert program(name).missing(machine, spec(kind)) == ""
+    machine = machine.model_copy(update={"programs": {**there, gone: ""}})
+    why = program(name).missing(machine, spec(kind))
+    assert gone in why
+    assert package in why
+
+
+def test_a_lost_rank_is_named() -> None:
+    lost = (
+        "mpirun noticed that process rank 3 with PID 4711 on node pod1 exited on signal 9 (Killed)."
+    )
+    assert _why_failed(lost, 137) == "rank 3 in pod1 was lost: it ended by SIGKILL"
+    ended = "  Process name: [[57012,1],2]\n  Exit code:    3\n"
+    assert _why_failed(ended, 3) == "rank 2 has ended with status 3"
+    assert "by signal 15" in _why_failed("", -15)
+    assert "with status 1" in _why_failed("", 1)
+
+
+@WITHOUT_MPI
+@pytest.mark.slow
+def test_the_loops_compile_once_and_refuse_what_they_do_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    mpicc = str(shutil.which("mpicc"))
+    executable = loops.built(mpicc)
+    before = executable.stat().st_mtime_ns
+    assert loops.built(mpicc) == executable
+    assert executable.stat().st_mtime_ns == before
+    assert [path.name for path in executable.parent.iterdir() if path.is_dir()] == []
+
+
+@WITHOUT_MPI
+@pytest.mark.slow
+def test_the_loops_have_no_warnings(tmp_path: Path) -> None:
+    strict = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+    command = ["mpicc", *loops.FLAGS, *strict, "-c", str(loops.SOURCE), "-o", str(tmp_path / "o")]
+    assert subprocess.run(command, capture_output=True, check=False).stderr == b""

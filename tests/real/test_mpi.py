@@ -1,0 +1,107 @@
+"""Ranks of MPI in pods for real: every loop, more pods than two, and what is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import UserRun
+from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+PATH = "testcases/test_mpi.py"
+NO_MPI = shutil.which("mpirun") is None or shutil.which("mpicc") is None
+pytestmark = pytest.mark.skipif(NO_MPI, reason="openmpi-bin or libopenmpi-dev is not installed")
+#: Cases that last longer than a moment.
+LONG = ("--preset=quick", "--message-sizes=16K", "--ranks=2")
+
+
+def begin(start: Start, selected: str, *more: str) -> UserRun:
+    return start("-k", selected, *more, path=PATH)
+
+
+@pytest.mark.parametrize(
+    ("network", "place", "pods"),
+    [
+        ("bridge", "other", 4),
+        pytest.param("host", "same", 2, marks=pytest.mark.daily),
+        pytest.param("host", "other", 4, marks=pytest.mark.daily),
+        pytest.param("vxlan_routed", "other", 8, marks=pytest.mark.daily),
+        pytest.param("ptp", "same", 3, marks=pytest.mark.daily),
+    ],
+)
+def test_ranks_talk_and_are_gone(
+    network: str, place: str, pods: int, start: Start, unchanged: Unchanged
+) -> None:
+    selected = f"bmp2bmp_{network} and (pair or collective or barrier)"
+    run = begin(
+        start, selected, "--hosts", place, f"--pods={pods}", "--ranks=2", "--message-sizes=1K"
+    )
+    assert run.finish() == 0, run.output
+    (found,) = run.json()["transfers"]
+    assert found["scenario"] == f"bmp2bmp_{network},mpi"
+    kinds = {one["spec"]["kind"]: one for one in found["transfers"]}
+    assert len(kinds) == 7
+    for kind, one in kinds.items():
+        value = one["operation_us"].get("mean") or one["bits_per_second"]
+        assert value > 0, kind
+        assert one["contents_checked"] is (None if kind == "MPI_BARRIER" else True), kind
+    assert kinds["MPI_ALLTOALL"]["spec"]["pods"] == pods
+    assert unchanged() == ()
+
+
+def _ranks() -> list[int]:
+    """Processes of the loops."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            program = path.read_bytes().split(b"\0")[0]
+        except OSError:
+            continue
+        if Path(os.fsdecode(program)).name.startswith("loops-"):
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_a_lost_rank_is_one_message_and_the_next_case_runs(
+    start: Start, unchanged: Unchanged
+) -> None:
+    run = begin(
+        start, "bmp2bmp_bridge and (ALLTOALL or barrier)", "--pods=3", "--message-sizes=16K", **LONG
+    )
+    deadline = time.monotonic() + 60
+    while not (ranks := _ranks()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ranks, run.finish() and run.output
+    os.kill(max(ranks), signal.SIGKILL)
+    assert run.finish() == 1, run.output
+    assert "was lost: it ended by SIGKILL" in run.output
+    (found,) = run.json()["transfers"]
+    assert [one["spec"]["kind"] for one in found["transfers"]] == ["MPI_BARRIER"]
+    assert unchanged() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(KILLS))
+@pytest.mark.parametrize("how", [interrupt, kill, kill_agent], ids=lambda f: f.__name__)
+def test_killed_at_a_random_moment(
+    how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
+) -> None:
+    moment = random.Random(f"mpi {how.__name__} {seed}").uniform(0.3, 6.0)
+    run = begin(
+        start, "bmp2bmp_bridge and (ALLTOALL or pair)", "--pods=4", "--message-sizes=16K", **LONG
+    )
+    time.sleep(moment)
+    assert run.process.poll() is None, run.finish() and run.output
+    how(run)
+    run.finish()
+    assert _ranks() == [], f"after {moment:.2f} s"
+    assert unchanged() == (), f"after {moment:.2f} s"

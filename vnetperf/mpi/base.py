@@ -1,0 +1,186 @@
+"""The contract of a program of MPI: its command line and files, and how its output is read.
+
+A program runs nothing. The caller makes pods, writes the files into an empty directory, lets Open
+MPI's `mpirun` start the ranks there, and hands over what the program has written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from vnetperf.backend import Requirements
+from vnetperf.model.outcomes import MPI_WITHOUT_SIZE, Figures, MpiKind, TransferSpec
+from vnetperf.model.testbed import MachineFacts, Program
+
+#: What starts ranks; that of another library of MPI is not used.
+MPIRUN = Program(
+    name="mpirun",
+    package="openmpi-bin",
+    places=("mpirun.openmpi", "mpirun"),
+    version_args=("--version",),
+    version_contains="Open MPI",
+    by_make=True,
+)
+#: Columns of OSU's micro-benchmarks without blanks -> names of times.
+_TIMES = {
+    "Latency(us)": "mean",
+    "AvgLatency(us)": "mean",
+    "MinLatency(us)": "min",
+    "MaxLatency(us)": "max",
+    "P50TailLat(us)": "50",
+    "P90TailLat(us)": "90",
+    "P99TailLat(us)": "99",
+    "P99.9TailLat(us)": "99.9",
+}
+_MEGABYTE_BITS = 8e6
+
+
+class MpiOutputError(ValueError):
+    """A program's output is no result: what is missing or wrong."""
+
+
+class MpiProgram(Requirements, ABC):
+    """A program whose ranks measure, or compute.
+
+    Attributes:
+        name: What users call it.
+        programs: What it needs: `MPIRUN`, and its own.
+        kinds: What it can do.
+        result_file: File in its directory that has its result; "" for its output.
+        longest_s: Longest time beyond that of the spec, seconds.
+    """
+
+    programs: ClassVar[tuple[Program, ...]] = (MPIRUN,)
+    kinds: ClassVar[tuple[MpiKind, ...]]
+    result_file: ClassVar[str] = ""
+    longest_s: ClassVar[float] = 30.0
+
+    def missing(self, facts: MachineFacts, spec: TransferSpec) -> str:
+        """What keeps it from running on the machine.
+
+        Args:
+            facts: The machine.
+            spec: What is to be run.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure.
+        """
+        del spec
+        return self.missing_requirement(facts)
+
+    def cannot(self, spec: TransferSpec) -> str:
+        """Why it cannot run what is specified.
+
+        Args:
+            spec: What is to be run.
+
+        Returns:
+            "" when it can; otherwise why not and what is accepted.
+        """
+        if spec.kind not in self.kinds:
+            return f"{self.name} cannot do {spec.kind}; it can do {', '.join(self.kinds)}"
+        if spec.message_size is None and spec.kind not in MPI_WITHOUT_SIZE:
+            return f"{spec.kind} has messages of a size; choose one with --message-sizes"
+        return ""
+
+    @abstractmethod
+    def command(self, spec: TransferSpec, programs: Mapping[str, str]) -> Sequence[str]:
+        """Command line of each rank; what must be built is built here.
+
+        Args:
+            spec: What is to be run.
+            programs: Paths of the machine's programs by name.
+
+        Returns:
+            Program and arguments.
+
+        Raises:
+            VnetperfError: It cannot be built.
+        """
+
+    def files(self, spec: TransferSpec) -> dict[str, str]:
+        """Files that it reads in its directory.
+
+        Args:
+            spec: What is to be run.
+
+        Returns:
+            Name -> content.
+        """
+        del spec
+        return {}
+
+    @abstractmethod
+    def read(self, output: str, spec: TransferSpec) -> Figures:
+        """What it measured.
+
+        Args:
+            output: What rank 0 has written, or its file.
+            spec: What was run.
+
+        Returns:
+            Figures, without those that it does not report.
+
+        Raises:
+            MpiOutputError: It failed, or its output lacks what must be there.
+        """
+
+    def version(self, output: str) -> str:
+        """Name and version for the report.
+
+        Args:
+            output: What it has written.
+
+        Returns:
+            "hpcc 1.5.0".
+        """
+        del output
+        return self.name
+
+
+def read_columns(output: str, spec: TransferSpec) -> Figures:
+    """Figures of an output with the columns of OSU's micro-benchmarks.
+
+    Args:
+        output: A line of names after "#", then one line for each size.
+        spec: What was run.
+
+    Returns:
+        Times in microseconds; rates in bit/s, since OSU's MB/s are 10^6 octets/s.
+
+    Raises:
+        MpiOutputError: There is no such line, or none of the size.
+    """
+    names: list[str] = []
+    for line in output.splitlines():
+        cells = [cell.strip() for cell in line.lstrip("# ").split("  ") if cell.strip()]
+        if line.startswith("#"):
+            found = ["".join(cell.split()) for cell in cells]
+            known = {*_TIMES, "Bandwidth(MB/s)"} & {*found}
+            names = found if known else names
+        elif names and len(cells) == len(names):
+            row = dict(zip(names, cells, strict=True))
+            if "Size" not in row or spec.message_size in (None, int(row["Size"])):
+                return _figures_of(row)
+    raise MpiOutputError(f"no line of {spec.message_size} octets below names of columns")
+
+
+def _figures_of(row: Mapping[str, str]) -> Figures:
+    try:
+        times = {_TIMES[name]: float(cell) for name, cell in row.items() if name in _TIMES}
+        rate = float(row["Bandwidth(MB/s)"]) if "Bandwidth(MB/s)" in row else None
+        count = int(row["Iterations"]) if "Iterations" in row else None
+    except ValueError as error:
+        raise MpiOutputError(f"a column is no number: {error}") from error
+    if any(not 0 < value < float("inf") for value in (*times.values(), rate or 1.0)):
+        raise MpiOutputError(f"figures that cannot be: {' '.join(row.values())}")
+    if row.get("Validation", "-") not in ("-", "Pass"):
+        raise MpiOutputError(f"what arrived is not what was sent: {row['Validation']}")
+    return Figures(
+        operation_us=times,
+        operations=count,
+        bits_per_second=None if rate is None else rate * _MEGABYTE_BITS,
+        contents_checked=True if row.get("Validation") == "Pass" else None,
+    )

@@ -1,0 +1,115 @@
+"""HPC Challenge (package hpcc): HPL's rate, and its ping-pong between all pairs of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isqrt
+from typing import ClassVar
+
+from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
+from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.mpi.base import MPIRUN, MpiOutputError, MpiProgram
+
+#: Order of the matrix, and of its blocks; all other parts of hpcc take their sizes from these.
+ORDER, BLOCK = 1000, 64
+#: HPL's input: sizes and the grid of processes vary, all others are its own example's.
+_INPUT = """HPLinpack benchmark input file
+Innovative Computing Laboratory, University of Tennessee
+HPL.out      output file name (if any)
+8            device out (6=stdout,7=stderr,file)
+1            # of problems sizes (N)
+{order}      Ns
+1            # of NBs
+{block}      NBs
+0            PMAP process mapping (0=Row-,1=Column-major)
+1            # of process grids (P x Q)
+{rows}       Ps
+{columns}    Qs
+16.0         threshold
+1            # of panel fact
+1            PFACTs (0=left, 1=Crout, 2=Right)
+1            # of recursive stopping criterium
+4            NBMINs (>= 1)
+1            # of panels in recursion
+2            NDIVs
+1            # of recursive panel fact.
+1            RFACTs (0=left, 1=Crout, 2=Right)
+1            # of broadcast
+1            BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)
+1            # of lookahead depth
+1            DEPTHs (>=0)
+2            SWAP (0=bin-exch,1=long,2=mix)
+64           swapping threshold
+0            L1 in (0=transposed,1=no-transposed) form
+0            U  in (0=transposed,1=no-transposed) form
+1            Equilibration (0=no,1=yes)
+8            memory alignment in double (> 0)
+##### This line (no. 32) is ignored (it serves as a separator). ######
+0            Number of additional problem sizes for PTRANS
+1200 10000 30000  values of N
+0            number of additional blocking sizes for PTRANS
+40 9 8 13 13 20 16 32 64  values of NB
+"""
+_GIGABYTE_BITS = 8e9
+
+
+def grid(ranks: int) -> tuple[int, int]:
+    """The process grid nearest to a square: rows and columns."""
+    rows = next(rows for rows in range(isqrt(ranks), 0, -1) if ranks % rows == 0)
+    return rows, ranks // rows
+
+
+class Hpcc(MpiProgram):
+    """HPC Challenge; what it takes is its own, minutes on a small machine."""
+
+    name: ClassVar[str] = "hpcc"
+    programs: ClassVar[tuple[Program, ...]] = (
+        MPIRUN,
+        Program(name="hpcc", package="hpcc", by_make=True, optional=True),
+    )
+    kinds: ClassVar[tuple[MpiKind, ...]] = ("MPI_HPL",)
+    result_file: ClassVar[str] = "hpccoutf.txt"
+    longest_s: ClassVar[float] = 900.0
+
+    def missing(self, facts: MachineFacts, spec: TransferSpec) -> str:
+        """The launcher, and hpcc."""
+        return super().missing(facts, spec) or facts.missing_program(self.programs[-1])
+
+    def command(self, spec: TransferSpec, programs: Mapping[str, str]) -> tuple[str, ...]:
+        """It reads its input from the directory that it is started in."""
+        del spec
+        return (programs["hpcc"],)
+
+    def files(self, spec: TransferSpec) -> dict[str, str]:
+        """HPL's input."""
+        rows, columns = grid(spec.pods * spec.ranks)
+        text = _INPUT.format(order=ORDER, block=BLOCK, rows=rows, columns=columns)
+        return {"hpccinf.txt": text}
+
+    def read(self, output: str, spec: TransferSpec) -> Figures:
+        """HPL, whose solution it checks, and the means of the ping-pong between pairs of ranks."""
+        del spec
+        pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
+        found = {name.strip(): value.strip() for name, _, value in pairs}
+        if found.get("Success") != "1":
+            raise MpiOutputError("it does not report success")
+        try:
+            flops = float(found["HPL_Tflops"]) * 1e12
+            times = {
+                name: float(found[f"{key}PingPongLatency_usec"])
+                for name, key in {"min": "Min", "mean": "Avg", "max": "Max"}.items()
+            }
+            rate = float(found["AvgPingPongBandwidth_GBytes"]) * _GIGABYTE_BITS
+        except (KeyError, ValueError) as error:
+            raise MpiOutputError(f"its summary lacks {error}") from error
+        return Figures(flops=flops, operation_us=times, bits_per_second=rate, contents_checked=True)
+
+    def version(self, output: str) -> str:
+        """The numbers of its summary."""
+        found = {
+            name: value
+            for name, _, value in (line.partition("=") for line in output.splitlines())
+            if name.startswith("Version")
+        }
+        numbers = [found.get(f"Version{part}", "") for part in ("Major", "Minor", "Micro")]
+        return f"hpcc {'.'.join(numbers)}" if all(numbers) else self.name

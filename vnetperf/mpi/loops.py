@@ -1,0 +1,92 @@
+"""The loops of this package (`loops.c`): compiled by the machine's mpicc when they are used."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from filelock import FileLock, Timeout
+
+from vnetperf.host.paths import make_cache
+from vnetperf.model.errors import HostError
+from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
+from vnetperf.model.testbed import Program
+from vnetperf.mpi.base import MPIRUN, MpiProgram, read_columns
+
+SOURCE = Path(__file__).with_name("loops.c")
+BUILD_TIMEOUT_S = 120
+FLAGS = ("-std=gnu11", "-O2", "-Wall")
+MPICC = Program(
+    name="mpicc", package="libopenmpi-dev", places=("mpicc.openmpi", "mpicc"), by_make=True
+)
+#: Octets of what is added up by allreduce.
+_NUMBER = 4
+
+
+class Loops(MpiProgram):
+    """Loops with the definitions and columns of OSU's micro-benchmarks; contents are compared."""
+
+    name: ClassVar[str] = "loops"
+    programs: ClassVar[tuple[Program, ...]] = (MPIRUN, MPICC)
+    kinds: ClassVar[tuple[MpiKind, ...]] = (
+        *("MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET"),
+        *("MPI_ALLTOALL", "MPI_ALLREDUCE", "MPI_BARRIER"),
+    )
+
+    def cannot(self, spec: TransferSpec) -> str:
+        """Numbers are added up whole."""
+        if spec.kind == "MPI_ALLREDUCE" and (spec.message_size or 0) % _NUMBER:
+            return f"MPI_ALLREDUCE adds up numbers of {_NUMBER} octets, not {spec.message_size}"
+        return super().cannot(spec)
+
+    def command(self, spec: TransferSpec, programs: Mapping[str, str]) -> tuple[str, ...]:
+        """The loop, its size and its seconds."""
+        kind = spec.kind.removeprefix("MPI_").lower()
+        loop = str(built(programs["mpicc"]))
+        return (loop, kind, str(spec.message_size or 0), str(spec.duration_s))
+
+    def read(self, output: str, spec: TransferSpec) -> Figures:
+        """OSU's columns."""
+        return read_columns(output, spec)
+
+
+def built(compiler: str) -> Path:
+    """The executable of the loops, compiled unless this very one has been compiled before."""
+    cache = make_cache("mpi", "programs of MPI")
+    shown = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False)
+    parts = (compiler, shown.stdout, *FLAGS, SOURCE.read_text())
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+    executable = cache / f"loops-{digest}"
+    try:
+        with FileLock(cache / "loops.lock", timeout=BUILD_TIMEOUT_S):
+            if not executable.exists():
+                _compile(compiler, executable)
+    except Timeout as error:
+        where = str(cache / "loops.lock")
+        raise HostError(
+            "another build of the loops does not come to an end", where=where
+        ) from error
+    return executable
+
+
+def _compile(compiler: str, executable: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="build-", dir=executable.parent) as directory:
+        made = Path(directory) / "loops"
+        command = [compiler, *FLAGS, "-o", str(made), str(SOURCE)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HostError(f"the compiler fails: {error}", where=" ".join(command)) from error
+        if done.returncode:
+            raise HostError(
+                f"the loops of MPI do not compile:\n{done.stderr[-2000:]}",
+                where=" ".join(command),
+                cure="install the packages libopenmpi-dev and gcc, or run `make deps`",
+            )
+        made.rename(executable)

@@ -1,0 +1,138 @@
+"""Ranks of MPI in pods: each benchmark beside the hosts' own network, and its scaling as curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from vnetperf.model import units
+from vnetperf.model.result import RunResults
+from vnetperf.report.plot import Plot
+from vnetperf.report.table import NONE, Column, Table
+from vnetperf.report.transfers import (
+    GIGABITS,
+    PLACES,
+    TIMES,
+    PodTransfer,
+    Scale,
+    networks_plot,
+    pod_transfers,
+    ratio_text,
+)
+
+MPI_TITLE = "MPI"
+_GIGAFLOPS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gflop/s")
+#: What a curve may be over: field of the spec, and the name of its axis.
+_AXES: tuple[tuple[Literal["pods", "ranks", "message_size"], str], ...] = (
+    ("pods", "pods"),
+    ("ranks", "ranks in each pod"),
+    ("message_size", "message size, octets (equal steps)"),
+)
+_WORDS = {"pods": "{} pods", "ranks": "ranks in each pod: {}", "message_size": "{} octets"}
+_NOTES = (
+    "Time: of MPI_LATENCY a message one way (half a round trip), of a collective the mean over all "
+    "ranks of each rank's mean; least and most are the extremes of what is averaged. Rates: of "
+    "windows of 64 messages. Of HPL the rate, its times are those of ping-pong between ranks.",
+    "Of the host's: value over that of pods with their hosts' network, in the same place; above 1 "
+    "is slower where it is a time, and faster where it is a rate.",
+    "Contents checked: what arrived was compared with what was sent; a difference is an error.",
+)
+
+
+def _place(row: PodTransfer) -> str:
+    """Where the pods with ranks are; a single one is on a host."""
+    return PLACES["same"] if row.transfer.spec.pods == 1 else PLACES.get(row.place, row.place)
+
+
+def _scale(row: PodTransfer) -> Scale:
+    if row.transfer.flops:
+        return _GIGAFLOPS
+    return TIMES if row.transfer.operation_us else GIGABITS
+
+
+def _value_text(row: PodTransfer) -> str | None:
+    scale = _scale(row)
+    return None if row.value is None else scale.text(row.value * scale.factor)
+
+
+def _time_text(row: PodTransfer, *names: str) -> str | None:
+    times = row.transfer.operation_us
+    if any(name not in times for name in names):
+        return None
+    return " to ".join(units.nanoseconds(times[name] * 1e3) for name in names)
+
+
+def _checked_text(row: PodTransfer) -> str | None:
+    return "yes" if row.transfer.contents_checked else None
+
+
+_MPI: tuple[Column[PodTransfer], ...] = (
+    Column("pods on", _place, words=True),
+    Column("benchmark", lambda row: row.transfer.spec.kind, words=True),
+    Column("octets", lambda row: str(row.transfer.spec.message_size or "") or None),
+    Column("pods", lambda row: str(row.transfer.spec.pods)),
+    Column("ranks in each", lambda row: str(row.transfer.spec.ranks)),
+    Column("network", lambda row: row.network, words=True),
+    Column("time, or rate", _value_text),
+    Column("of the host's", ratio_text),
+    Column("least to most", lambda row: _time_text(row, "min", "max")),
+    Column("99 %", lambda row: _time_text(row, "99")),
+    Column("contents checked", _checked_text),
+    Column("rounds", lambda row: str(len(row.rounds))),
+)
+
+
+def mpi_table(results: RunResults) -> Table:
+    """Every benchmark of MPI, beside that of the hosts' own network."""
+    rows = pod_transfers(results, mpi=True)
+    versions = dict.fromkeys(row.transfer.version for row in rows)
+    cpus = {row.transfer.client.cpus for row in rows}
+    notes = (
+        *_NOTES,
+        f"Measured by {'; '.join(versions)}, transports self and tcp, within pods as well; "
+        f"ranks on processors {', '.join(sorted(cpus))}.",
+    )
+    return Table.of(MPI_TITLE, _MPI, rows, notes)
+
+
+def mpi_sentences(results: RunResults) -> list[str]:
+    """The same for a terminal."""
+    found = []
+    for place, kind, octets, pods, ranks, network, value, ratio, *_ in mpi_table(results).texts:
+        size = "" if octets == NONE else f", {octets} octets"
+        beside = f", {ratio} of the host's" if ratio not in (NONE, "baseline") else ""
+        mark = " (baseline)" if ratio == "baseline" else ""
+        found.append(
+            f"{kind}{size}, {pods} x {ranks} ranks in pods on {place}: "
+            f"{network} {value}{mark}{beside}"
+        )
+    return found
+
+
+def mpi_plots(results: RunResults) -> Iterator[Plot]:
+    """Curves over pods, over ranks in each, and over message sizes, a line for each network."""
+    rows = [row for row in pod_transfers(results, mpi=True) if row.value is not None]
+    for field, axis in _AXES:
+        others = [name for name, _ in _AXES if name != field]
+        held: dict[tuple[object, ...], dict[tuple[str, int], PodTransfer]] = {}
+        for row in rows:
+            spec = row.transfer.spec
+            key = (row.place, spec.kind, *(getattr(spec, name) for name in others))
+            # Another comparison may have measured the same.
+            at = (row.network, getattr(spec, field) or 0)
+            held.setdefault(key, {}).setdefault(at, row)
+        for (place, kind, *rest), mine in held.items():
+            if len({at for _, at in mine}) < 2:
+                continue
+            fixed = dict(zip(others, rest, strict=True))
+            words = {
+                "pods": "{} pods",
+                "ranks": "ranks in each pod: {}",
+                "message_size": "{} octets",
+            }
+            parts = [words[name].format(value) for name, value in fixed.items() if value]
+            caption = ", ".join((f"{kind}", *parts, f"pods on {PLACES.get(str(place), place)}"))
+            scale = _scale(next(iter(mine.values())))
+            what = "time" if scale is TIMES else "Gflop/s" if scale is _GIGAFLOPS else "Gbit/s"
+            chosen = sorted(mine.values(), key=lambda row: getattr(row.transfer.spec, field) or 0)
+            yield networks_plot(chosen, field, (caption, what, axis), scale, rows)
