@@ -558,8 +558,8 @@ OneWay = Literal["forth", "back"]
 #: Where the second endpoint is: at the tester's port 1, or in the VNF.
 ServerPlace = Literal["far", "vnf"]
 
-#: Largest message: what a datagram of IPv4 carries.
-MAX_MESSAGE = 65_507
+#: Largest message, and the largest that a datagram of IPv4 carries, octets.
+MAX_MESSAGE, MAX_DATAGRAM = 65_536, 65_507
 MAX_INSTANCES = 64
 #: A tool by its own choice: the first one installed that can do what is asked.
 AUTO = "auto"
