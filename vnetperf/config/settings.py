@@ -230,7 +230,7 @@ class Settings(Options):
     )
     """Octets of messages between endpoints, e.g. `64,1024`.
 
-    1 to 65507."""
+    1 to 65536, over UDP to 65507."""
     instances: Annotated[int, Option("N"), Field(ge=1, le=MAX_INSTANCES)] = 1
     """Parallel processes of the endpoint tool at each end, 1 to 64."""
     pcap: Annotated[str, Option("FRAMES[:WHAT]", _capture, of_the_run=True)] = "0"
