@@ -301,6 +301,9 @@ def test_what_a_tool_cannot_is_told_before() -> None:
     assert "cannot do TCP_RR; it can do TCP_STREAM" in tool("iperf3").cannot(spec("TCP_RR"))
     assert "16 octets and more" in tool("iperf3").cannot(spec("UDP_STREAM", 8))
     assert "14 octets" in tool("sockperf").cannot(spec("TCP_RR", 1))
+    assert "65507 octets at most" in tool("sockperf").cannot(spec("TCP_RR", 65536))
+    assert "65507 octets at most" in tool("iperf3").cannot(spec("UDP_STREAM", 65536))
+    assert not [t for t in ("iperf3", "netperf") if tool(t).cannot(spec("TCP_STREAM", 65536))]
     slow = spec("UDP_STREAM").model_copy(update={"rate_bps": 1e6})
     assert "at a rate" in tool("netperf").cannot(slow)
     assert tool("iperf3").cannot(slow) == ""

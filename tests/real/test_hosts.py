@@ -18,6 +18,7 @@ from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.report.schema import results_schema
+from vnetperf.virt.images import find
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -75,6 +76,49 @@ def test_vm_to_vm_over_two_hosts(start: Start, unchanged: Unchanged) -> None:
         assert hops["vnf1.0"]["rx"] >= sent[0]
         assert sent[0] >= hops["phy2"]["rx"] - 64 >= received[0] - 64
         assert all(" on east" in place or " on west" in place for place in trial["lost_at"])
+
+
+def test_a_tester_has_a_port_on_each_of_two_hosts(start: Start, unchanged: Unchanged) -> None:
+    run = start(
+        *("-k", "p2c2p_bridge and (test_throughput or test_latency)", *TWO_HOSTS[:2]),
+        "--tests=throughput,latency",
+    )
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    found = {result["test"]: result for result in run.json()["results"]}
+    assert found["throughput"]["goals"][0]["lower_bound_fps"] > 0
+    assert "the tester has port 0 on east, port 1 on west" in run.output
+    assert "clocks that are at most 0 s apart" in run.output
+    valid = [one for one in trials(run) if one["verdict"] == "VALID"]
+    for trial in valid:
+        hops = {hop["port"]: hop for hop in trial["result"]["hops"]}
+        assert {"phy0", "phy1", "phy2", "phy3"} <= set(hops)
+        for direction in trial["result"]["directions"]:
+            into = hops["phy3" if direction["direction"] else "phy0"]["rx"]
+            assert into >= direction["sent"] >= direction["received"] > 0
+            assert direction["latency"]["min_ns"] > 0  # one way, by one clock
+        assert all(" on east" in place or " on west" in place for place in trial["lost_at"])
+    assert [
+        one
+        for one in valid
+        if one["result"]["directions"][0]["received"] == one["result"]["directions"][0]["sent"]
+    ]  # nothing in flight counted as lost
+
+
+@pytest.mark.daily  # the same with OVS-DPDK, where the tester is in the place of a VM
+@pytest.mark.skipif(
+    not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
+)
+def test_a_tester_in_the_place_of_a_vm_on_each_of_two_hosts(
+    start: Start, unchanged: Unchanged
+) -> None:
+    run = start("-k", "v2c2v_dpdk and test_throughput", *TWO_HOSTS[:2])
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
 
 
 @pytest.mark.daily  # a way through two hosts, and back, is the same as from VM to VM
@@ -211,6 +255,45 @@ def test_sockets_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged)
     assert transfer["client"]["place"] == "namespace at port 0 on east"
     assert transfer["server"]["place"] == "namespace at port 1 on west"
     assert transfer["server"]["user_s"] + transfer["server"]["system_s"] > 0
+
+
+@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+@pytest.mark.skipif(
+    not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
+)
+def test_sockets_between_pollers_on_two_processors(start: Start, unchanged: Unchanged) -> None:
+    run = start(
+        *("-k", "p2c2p_dpdk and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
+        *("--message-sizes=1024", "--endpoint-tool=iperf3"),
+        path="testcases/test_endpoints.py",
+    )
+    assert run.finish(120) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (found,) = run.json()["transfers"]
+    assert found["transfers"][0]["bits_per_second"] > 0
+
+
+@pytest.mark.daily  # two guests are booted at a time, emulated
+@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+@pytest.mark.parametrize("scenario", ["v2c2v_bridge", "v2c2v_dpdk"])
+def test_sockets_in_guests_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged) -> None:
+    if find("endpoint") is None:
+        pytest.skip("no guest image: vnetperf image build endpoint")
+    run = start(
+        *("-k", f"{scenario} and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
+        *("--message-sizes=1024", "--instances=2", "--endpoint-tool=iperf3", "--vnf=vloop:vm"),
+        path="testcases/test_endpoints.py",
+    )
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (found,) = run.json()["transfers"]
+    (transfer,) = found["transfers"]
+    assert transfer["bits_per_second"] > 0
+    assert len(transfer["flows"]) == 2
+    assert transfer["client"]["place"] == "vnf0 (VM) on east"
+    assert transfer["server"]["place"] == "vnf1 (VM) on west"
 
 
 @pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +18,9 @@ import pytest
 from tests.real.conftest import UserRun
 from vnetperf.agent.client import AgentClient
 from vnetperf.config.settings import read_testbed
+from vnetperf.host.journal import header_of, read_journal
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
 Start = Callable[..., UserRun]
@@ -109,6 +114,51 @@ def test_a_run_over_ssh_has_the_form_of_a_local_one(
     started, ended = there["environment"]["clock"], there["environment"]["clock at the end"]
     assert started.keys() == ended.keys() == {"offset_s", "bound_s"}
     assert "clock" not in here["environment"]
+    assert unchanged() == ()
+
+
+def ssh_of(run: UserRun) -> int:
+    """The ssh that a run's controller has started."""
+    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text()
+    (pid,) = (
+        int(child)
+        for child in children.split()
+        if Path(f"/proc/{child}/comm").read_text().strip() == "ssh"
+    )
+    return pid
+
+
+def remote_agent() -> int:
+    """The agent at the other end, by the journal of its run."""
+    (journal,) = HostRoots().journals.glob("*.jsonl")
+    pid, _ = header_of(read_journal(journal))["owner"]
+    return int(pid)
+
+
+@pytest.mark.parametrize(
+    "lost", ["ssh", "agent", pytest.param("controller", marks=pytest.mark.daily)]
+)
+def test_a_host_that_is_lost_in_the_middle_of_a_trial_restores_itself(
+    lost: str, start: Start, sshd: Sshd, unchanged: Unchanged
+) -> None:
+    case = ("-k", "phy2phy_bridge and test_throughput", "--frame-sizes=64")
+    run = start(*case, f"--testbed={sshd.testbed()}")
+    run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    find = {
+        "ssh": lambda: ssh_of(run),
+        "agent": remote_agent,
+        "controller": lambda: run.process.pid,
+    }
+    os.kill(find[lost](), signal.SIGKILL)
+    run.finish(120)
+    if lost != "controller":
+        assert "root@127.0.0.1//python=" in run.output  # which host
+        assert "the agent ended during run_trial" in run.output
+        assert "`vnetperf restore` shows whether anything is left" in run.output
+    roots = HostRoots()
+    wait_for(
+        lambda: not [*roots.journals.glob("*.jsonl")], 30, "the host that was lost to be restored"
+    )
     assert unchanged() == ()
 
 

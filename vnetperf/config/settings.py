@@ -241,7 +241,7 @@ class Settings(Options):
     )
     """Octets of messages between endpoints, or ranks of MPI, e.g. `64,16K`.
 
-    1 to 65507."""
+    1 to 65536, over UDP to 65507."""
     instances: Annotated[int, Option("N"), Field(ge=1, le=MAX_INSTANCES)] = 1
     """Parallel processes of the endpoint tool at each end, 1 to 64."""
     pods: Annotated[int, Option("N"), Field(ge=1, le=MAX_PODS)] = 2

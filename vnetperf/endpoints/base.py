@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vnetperf.backend import Requirements
-from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.outcomes import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
 from vnetperf.model.testbed import MachineFacts
 
 
@@ -110,9 +110,25 @@ class EndpointTool(Requirements, ABC):
                 f"{self.name} sends messages of {least} octets and more in {spec.kind}, "
                 f"not of {spec.message_size}"
             )
+        if spec.message_size is not None and spec.message_size > (most := self.most_message(spec)):
+            return (
+                f"{self.name} sends messages of {most} octets at most in {spec.kind}, "
+                f"not of {spec.message_size}"
+            )
         if spec.rate_bps and not self.paces(spec):
             return f"{self.name} cannot send {spec.kind} at a rate"
         return ""
+
+    def most_message(self, spec: TransferSpec) -> int:
+        """The largest message it sends, octets.
+
+        Args:
+            spec: The transfer.
+
+        Returns:
+            That of a datagram for UDP, by default.
+        """
+        return MAX_DATAGRAM if spec.is_udp else MAX_MESSAGE
 
     def least_message(self, kind: Kind) -> int:
         """The smallest message it sends, octets."""

@@ -7,7 +7,7 @@ import signal
 from typing import ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.outcomes import MAX_DATAGRAM, Figures, Kind, TransferSpec
 from vnetperf.model.testbed import Program
 
 _COMMANDS = {"STREAM": "throughput", "RR": "ping-pong", "LOAD": "under-load"}
@@ -53,6 +53,11 @@ class Sockperf(EndpointTool):
         """Each message has a header of its own."""
         del kind
         return 14
+
+    def most_message(self, spec: TransferSpec) -> int:
+        """It sends the same over TCP as over UDP."""
+        del spec
+        return MAX_DATAGRAM
 
     def listens_by_udp(self, spec: TransferSpec) -> bool:
         """It has no connection but the one that is measured."""

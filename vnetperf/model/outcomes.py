@@ -574,8 +574,8 @@ OneWay = Literal["forth", "back"]
 #: Where the second endpoint is: at the tester's port 1, or in the VNF.
 ServerPlace = Literal["far", "vnf"]
 
-#: Largest message: what a datagram of IPv4 carries.
-MAX_MESSAGE = 65_507
+#: Largest message, and the largest that a datagram of IPv4 carries, octets.
+MAX_MESSAGE, MAX_DATAGRAM = 65_536, 65_507
 MAX_INSTANCES = 64
 #: Most pods of a network, and most ranks of MPI in each.
 MAX_PODS, MAX_RANKS = 64, 64
