@@ -21,7 +21,12 @@ from vnetperf.agent.client import AgentClient, Event
 from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import LEARNED_SHARE, check_event, event_place
+from vnetperf.deployment.trial import (
+    LEARNED_SHARE,
+    check_event,
+    event_place,
+    silent_directions,
+)
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.errors import (
     CapabilityError,
@@ -325,6 +330,8 @@ class HostsClient:
         if merged.event is not None and not merged.failed:
             event = self._with_way_through(plan, merged.event)
             merged = merged.model_copy(update={"event": event})
+        if spec.event is None and (silent := silent_directions(merged)):
+            merged = self._unless_dead(plan, merged, silent)
         if not spec.profile:
             return merged
         no_stacks = "not measured: call stacks are not sampled over several hosts"
@@ -400,6 +407,17 @@ class HostsClient:
             failure = f"after the trial still no way through: {error}"
             return event.model_copy(update={"failure": failure})
         return event
+
+    def _unless_dead(self, plan: Plan, result: TrialResult, silent: list[str]) -> TrialResult:
+        """A result with silent directions; failed where they are silent at a low load too."""
+        host = plan.of_tester().host
+        try:
+            with _at(host):
+                self.clients[host].call("check_way_through", length_s=60, silent=silent)
+        except DutError as error:
+            why = str(self._cause(plan, error))
+            return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
+        return result
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:

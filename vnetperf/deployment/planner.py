@@ -332,7 +332,8 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         _require_root(facts.hosts[share.host])
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
-    placements = _place_hosts(shares, own, testbed, facts)
+    shares, nics = _cables_with_nics(shares, own, testbed, facts)
+    placements = _place_hosts(shares, own, testbed, facts, nics)
     for host, placed in placements.items():
         allowed = allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])
         polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
@@ -349,6 +350,7 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
             "scenario": own[share.host],
             "placement": placements[share.host],
             "ends": (ends[share.host],),
+            "nics": nics.get(share.host, ()),
         }
         for share in shares
     }
@@ -357,8 +359,8 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         scenario=scenario,
         testbed=registry.completed(testbed),
         wire=WIRE_WITHIN,
-        placement=plans[0].placement,
-        memory=plans[-1].memory,
+        placement=_of_all(plans[0].host, placements),
+        memory=_memory_of_all(plans),
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         hosts=tuple(plans),
     )
@@ -434,7 +436,8 @@ def _require_cable_wire(
     in_place = bool(scenario.deployment.tester_vnf_ports)
     users = [vswitch] if in_place or scenario.deployment.apart else [vswitch, generator]
     mode, kind = scenario.options.mode, cable_wire(testbed)
-    beside = any({"tester", "dut"} <= {*share.parts} for share in shares) and not in_place
+    beside = any({"tester", "dut"} <= {*share.parts} for share in shares)
+    beside = (beside or scenario.deployment.apart) and not in_place
     wanted = {kind, WIRE_WITHIN} if beside else {kind}
     without = [u.name for u in users if wanted - {*_wires(u.capabilities, mode)}]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(kind)
@@ -446,7 +449,7 @@ def _require_cable_wire(
         problem = f"{' and '.join(without)} cannot plug it in"
     elif limit is not None and scenario.largest_on_wire > limit:
         problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
-    elif scenario.wire not in ("auto", kind) and not in_place:
+    elif scenario.wire not in {"auto", *wanted} and not in_place:
         problem = f"--wire {scenario.wire} is no cable between hosts"
     if problem:
         raise CapabilityError(
