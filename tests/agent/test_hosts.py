@@ -710,6 +710,32 @@ def test_an_event_too_late_for_its_trial_is_refused_wherever_it_is(
     assert called() == []
 
 
+SILENT = TrialResult(
+    directions=(
+        DirectionCounts(direction=0, intended=9, sent=9, refused=0, unsent=0, received=9),
+        DirectionCounts(direction=1, intended=9, sent=9, refused=0, unsent=0, received=0),
+    )
+)
+
+
+def test_a_way_through_is_looked_for_when_all_hosts_have_counted(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["east", "run_trial"] = SILENT
+    FakeHost.calls.clear()
+    assert hosts.run_trial(SPEC).directions == SILENT.directions
+    assert called()[-2:] == [("west", "end_watch"), ("east", "check_way_through")]
+
+
+def test_a_dut_over_hosts_that_does_nothing_any_more_has_failed(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["east", "run_trial"] = SILENT
+    FakeHost.answers["east", "check_way_through"] = DutError("nothing does at a low load either")
+    result = hosts.run_trial(SPEC)
+    assert (result.failed, result.directions) == ("dut", ())
+    assert "host east" in result.failure
+    assert "nothing does at a low load either" in result.failure
+
+
 @pytest.mark.parametrize("what", ["vnf0", "vswitch on east"])
 def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts))

@@ -454,7 +454,6 @@ def test_a_poll_mode_vswitch_has_memory_on_the_machine_it_is_on() -> None:
     [
         ("phy2phy_bridge", {"tester0": {"in_use": "a route"}}, {}, "is in use: a route"),
         ("phy2phy_dpdk", {}, {"wire": "veth"}, "between machines is nic: --wire veth"),
-        ("p2c2p_bridge", {}, {}, "endpoints have no cable between machines"),
     ],
 )
 def test_what_machines_do_not_carry_is_refused_with_the_cable(
@@ -462,6 +461,14 @@ def test_what_machines_do_not_carry_is_refused_with_the_cable(
 ) -> None:
     with pytest.raises(CapabilityError, match=says):
         plan_of_machines(name, change=change, **settings)
+
+
+def test_endpoints_on_two_machines_have_a_wire_within_and_a_nic_between() -> None:
+    plan = plan_of_machines("p2c2p_bridge", wire="veth")  # as endpoints plan it
+    assert [part.ends for part in plan.hosts] == [(0,), (1,)]
+    assert [[n.pci for n in part.nics] for part in plan.hosts] == [[TESTER0], [DUT0]]
+    assert all(use.in_kernel for part in plan.hosts for use in part.cables)
+    assert {*plan.placement.cores} == set()
 
 
 def test_a_nic_that_a_machine_does_not_have_is_named_with_those_it_has() -> None:
@@ -479,6 +486,12 @@ def test_a_chain_beside_the_tester_has_a_wire_within_its_machine() -> None:
     assert a.wire == "nic"
     with pytest.raises(CapabilityError, match="sriov cannot plug it in"):
         plan_of_machines("pvp2pvp_sriov", vnf_mode="mac")
+
+
+def test_frames_in_a_tunnel_over_hosts_are_as_long_as_those_that_are_measured() -> None:
+    assert plan_of("encap_dpdk", frame_sizes="64").scenario.largest_on_wire == 1518
+    with pytest.raises(CapabilityError, match="frames of up to 1518 octets"):
+        plan_of("encap_dpdk", frame_sizes="1518")
 
 
 def test_too_few_cables_are_named() -> None:

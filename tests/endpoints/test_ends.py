@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.fakes.machine import facts as machine
 from vnetperf import config
+from vnetperf.deployment import transfers
 from vnetperf.deployment.endpoints import (
     addresses_apart,
     endpoint_processors,
@@ -21,6 +23,9 @@ from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CpuFacts, MachineFacts, Testbed
 from vnetperf.runner.scenarios import make_scenario
+
+if TYPE_CHECKING:
+    from vnetperf.deployment.deploy import LiveDeployment
 
 
 def scenario(name: str, **settings: Any) -> Scenario:
@@ -78,7 +83,7 @@ def plan_over(name: str, testbed: str = "two-hosts", **settings: str) -> Plan:
     """A plan of endpoints on two hosts."""
     loaded = config.load({"testbed": testbed, "wire": "veth", **settings}, environment={})
     one = machine(8)
-    both = one.model_copy(update={"hosts": {"east": one, "west": one}})
+    both = one.model_copy(update={"hosts": dict.fromkeys(loaded.testbed.hosts, one)})
     scenario = make_scenario(name, loaded).model_copy(update={"sockets": True})
     return make_plan(scenario, loaded.testbed, both)
 
@@ -105,7 +110,7 @@ def test_each_host_has_a_vswitch_and_one_endpoint(name: str) -> None:
         ("v2c2v_dpdk", "two-hosts", "offers vhost-user to VNFs, and an endpoint here is a names"),
         ("p2c2p_sriov", "two-hosts", "sriov"),
         ("p2c2p_bridge", "local", "needs two hosts with a cable"),
-        ("p2c2p_bridge", "machines", r"cables between machines \(a and b\)"),
+        ("p2c2p_bridge", "machines", "there is no such NIC; PCI network devices of a: none"),
     ],
 )
 def test_endpoints_that_cannot_be_on_two_hosts_are_refused(
@@ -141,6 +146,28 @@ def test_endpoints_on_two_hosts_address_each_other(vswitch: str) -> None:
     assert (first.peer_mac, first.peer) == (second.mac, second.address)
     assert (second.peer_mac, second.peer) == (first.mac, first.address)
     assert first.mac != second.mac
+
+
+def test_endpoints_at_a_way_over_two_hosts_have_the_addresses_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = config.load({"testbed": "two-hosts", "vnf_mode": "mac"}, environment={})
+    one = machine()
+    both = one.model_copy(update={"hosts": {"east": one, "west": one}})
+    east, _ = make_plan(make_scenario("v2p2v_bridge", loaded), loaded.testbed, both).hosts
+    plans: list[Plan] = []
+    monkeypatch.setattr(
+        transfers, "in_place_of_tester", lambda _machine, plan, *_: plans.append(plan)
+    )
+    monkeypatch.setattr(
+        transfers, "_in_place_of_tester", lambda _deployed, plug_in, *_: plug_in(())
+    )
+    deployed = SimpleNamespace(plan=east, machine=None, vnfs=[])
+    transfers.transfer_endpoints(cast("LiveDeployment", deployed), [])
+    assert east.scenario.deployment.vnf_count == 0  # what writes addresses anew is elsewhere
+    (whole,) = (plan.scenario for plan in plans)
+    assert whole.vnf_addresses
+    assert whole.deployment.vnf_count == 1
 
 
 @pytest.mark.parametrize(

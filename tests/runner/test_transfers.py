@@ -6,8 +6,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tests.fakes.machine import facts as machine
 from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.outcomes import Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.scenario import Plan, Scenario
@@ -179,3 +181,18 @@ def test_what_was_run_again_is_as_it_was_the_last_time() -> None:
 def test_without_a_vnf_there_are_no_users() -> None:
     plain = scenario("phy2phy_bridge")
     assert "no VNF" in transfers.why_no_users_traffic(run_of(plain), plain)
+
+
+def test_a_host_without_an_endpoint_needs_no_tool() -> None:
+    loaded = config.load({"testbed": "two-hosts"}, environment={})
+    whole = machine()
+    whole = whole.model_copy(update={"programs": {**whole.programs, "iperf3": "/usr/bin/iperf3"}})
+    without = whole.model_copy(update={"programs": {**whole.programs, "iperf3": ""}})
+    facts = whole.model_copy(update={"hosts": {"east": whole, "west": without}})
+    plain = make_scenario("phy2phy_bridge", loaded)
+    run = run_of(plain)
+    run.configuration, run.facts = loaded, lambda: facts
+    run.plan = lambda deployed: make_plan(deployed, loaded.testbed, facts)
+    assert transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64) == ""
+    apart = make_scenario("p2c2p_bridge", loaded)
+    assert "iperf3" in transfers.why_no_endpoint_traffic(run, apart, "TCP_STREAM", 64)

@@ -46,6 +46,7 @@ from vnetperf.deployment.trial import (
     DutWatch,
     begin_watch,
     check_path,
+    check_way_through,
     end_watch,
     happen,
     learn,
@@ -118,6 +119,7 @@ CALLS = frozenset(
         "plug_nics",
         "bring_up",
         "check_path",
+        "check_way_through",
         "facts",
         "counters",
         "learn",
@@ -488,6 +490,10 @@ class Agent:
     def call_check_path(self) -> dict[str, Any]:
         """Check, from the tester's host, that frames come through."""
         return check_path(self._deployed("check_path"))
+
+    def call_check_way_through(self, silent: list[str]) -> None:
+        """Check it, from the tester's host, after a trial with directions that were silent."""
+        check_way_through(self._deployed("check_way_through"), silent)
 
     def call_facts(self, path_check: dict[str, Any]) -> Any:
         """What is known of this host's parts."""

@@ -29,6 +29,7 @@ from vnetperf.deployment.trial import (
     counts_text,
     event_place,
     send_until_whole,
+    silent_directions,
 )
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.errors import (
@@ -350,6 +351,8 @@ class HostsClient:
         if merged.event is not None and not merged.failed:
             event = self._with_way_through(plan, merged.event)
             merged = merged.model_copy(update={"event": event})
+        if spec.event is None and (silent := silent_directions(merged)):
+            merged = self._unless_dead(plan, merged, silent)
         return merged if not spec.profile else _without_stacks(merged)
 
     def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
@@ -361,7 +364,7 @@ class HostsClient:
                 cure="measure it with both ports on one host",
             )
         result = self._parts_in_time(plan, spec)
-        silent = [str(d.direction) for d in result.directions if d.sent and not d.received]
+        silent = silent_directions(result)
         if silent and not result.failed:  # as of a tester on one host: at a low load too?
             try:
                 self._path_of_parts(plan, SILENT_S)
@@ -537,6 +540,17 @@ class HostsClient:
             failure = f"after the trial still no way through: {error}"
             return event.model_copy(update={"failure": failure})
         return event
+
+    def _unless_dead(self, plan: Plan, result: TrialResult, silent: list[str]) -> TrialResult:
+        """A result with silent directions; failed where they are silent at a low load too."""
+        host = plan.of_tester().host
+        try:
+            with _at(host):
+                self.clients[host].call("check_way_through", length_s=60, silent=silent)
+        except DutError as error:
+            why = str(self._cause(plan, error))
+            return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
+        return result
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:

@@ -129,13 +129,6 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             cure="leave --tunnel out; v2p2v and pvp2pvp have it",
         )
     number, cable = 0, testbed.cables[0]
-    if far := [name for name in cable.hosts if testbed.hosts[name].transport != NETNS]:
-        raise CapabilityError(
-            f"endpoints have no cable between machines ({' and '.join(far)}) in this version",
-            where=where,
-            accepted='hosts with transport = "netns"',
-            cure="--testbed two-hosts",
-        )
     hosts = tuple(sorted(cable.hosts, key=lambda name: testbed.hosts[name].role != "tester"))
     shares = []
     for place, host in enumerate(hosts):

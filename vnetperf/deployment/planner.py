@@ -367,7 +367,8 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         _require_root(facts.hosts[share.host])
         _require_backends(own[share.host], facts.hosts[share.host], share.parts)
     _require_cable_wire(scenario, testbed, facts, shares)
-    placements = _place_beside_ends(shares, own, testbed, facts)
+    shares, nics = _cables_with_nics(shares, own, testbed, facts)
+    placements = _place_beside_ends(shares, own, testbed, facts, nics)
     if scenario.ends_in_guests:
         for share in shares:
             here, placed = facts.hosts[share.host], placements[share.host]
@@ -385,6 +386,7 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
             "scenario": own[share.host],
             "placement": placements[share.host],
             "ends": share.ends,
+            "nics": nics.get(share.host, ()),
         }
         for share in shares
     }
@@ -393,8 +395,8 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         scenario=scenario,
         testbed=registry.completed(testbed),
         wire=WIRE_WITHIN,
-        placement=plans[0].placement,
-        memory=plans[-1].memory,
+        placement=_of_all(plans[0].host, placements),
+        memory=_memory_of_all(plans),
         commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         hosts=tuple(plans),
     )
@@ -433,12 +435,13 @@ def _place_beside_ends(
     own: dict[str, Scenario],
     testbed: Testbed,
     facts: MachineFacts,
+    nics: Mapping[str, tuple[NicUse, ...]],
 ) -> dict[str, Placement]:
     """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
 
     Where pollers would have them all, they take turns on all but the last.
     """
-    placements = _place_hosts(shares, own, testbed, facts)
+    placements = _place_hosts(shares, own, testbed, facts, nics)
     allowed = {
         host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
         for host in placements
@@ -467,7 +470,7 @@ def _place_beside_ends(
         if name in allowed
     }
     update = {"cores": without_last(testbed.cores, shares[0].host), "hosts": hosts}
-    placements = _place_hosts(shares, own, testbed.model_copy(update=update), facts)
+    placements = _place_hosts(shares, own, testbed.model_copy(update=update), facts, nics)
     reason = "endpoints have the last processor for themselves"
     return {
         host: placed.model_copy(update={"reason": f"{placed.reason}; {reason}"})
@@ -545,7 +548,8 @@ def _require_cable_wire(
     in_place = bool(scenario.deployment.tester_vnf_ports)
     users = [vswitch] if in_place or scenario.apart else [vswitch, generator]
     mode, kind = scenario.options.mode, cable_wire(testbed)
-    beside = any({"tester", "dut"} <= {*share.parts} for share in shares) and not in_place
+    beside = any({"tester", "dut"} <= {*share.parts} for share in shares)
+    beside = (beside or scenario.apart) and not in_place
     wanted = {kind, WIRE_WITHIN} if beside else {kind}
     without = [u.name for u in users if wanted - {*_wires(u.capabilities, mode)}]
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(kind)
@@ -557,7 +561,7 @@ def _require_cable_wire(
         problem = f"{' and '.join(without)} cannot plug it in"
     elif limit is not None and scenario.largest_on_wire > limit:
         problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
-    elif scenario.wire not in ("auto", kind) and not in_place:
+    elif scenario.wire not in {"auto", *wanted} and not in_place:
         problem = f"--wire {scenario.wire} is no cable between hosts"
     if problem:
         raise CapabilityError(

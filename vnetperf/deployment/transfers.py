@@ -470,7 +470,8 @@ def transfer_endpoints(
         raise CapabilityError(f"{inside.name} cannot be an endpoint", where="endpoints")
 
     def plug_in(ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
-        return in_place_of_tester(deployment.machine, deployment.plan, ends, inside)
+        # Addresses are those of the whole way, whatever of it is on this host.
+        return in_place_of_tester(deployment.machine, deployment.plan.for_tester, ends, inside)
 
     return _in_place_of_tester(deployment, plug_in, specs, watch)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
@@ -142,12 +142,16 @@ def _came_back(result: TrialResult) -> bool:
 SILENT_S = 5.0
 
 
-def check_way_through(deployment: LiveDeployment, result: TrialResult) -> None:
+def silent_directions(result: TrialResult) -> list[str]:
+    """Directions from which nothing came back."""
+    return [str(d.direction) for d in result.directions if d.sent and not d.received]
+
+
+def check_way_through(deployment: LiveDeployment, silent: Sequence[str]) -> None:
     """Tell a DUT that drops every frame of a load from one that does nothing any more.
 
     A guest that hangs, or a VNF that nobody can ask, forwards no frame at any load.
     """
-    silent = [str(d.direction) for d in result.directions if d.sent and not d.received]
     if not silent:
         return
     which = f"nothing came back in direction {' and '.join(silent)}"
@@ -547,7 +551,8 @@ def run_trial(
         if spec.event is not None:
             return found
         links.look(now=True)
-        check_way_through(deployment, found)
+        if not deployment.plan.host:  # else once all hosts have read their counters
+            check_way_through(deployment, silent_directions(found))
         return found.model_copy(update={"links_down": tuple(links.down)})
 
     result = _with_failures(deployment, send)

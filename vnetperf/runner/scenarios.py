@@ -63,7 +63,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     if stack is not None and guest.image == GuestOptions().image:
         guest = guest.model_copy(update={"image": stack.image})
     # A wire that carries no more than usual is enough while frames in a tunnel are no longer.
-    added = GTPU if graph.gtp else tunnel if graph.sites else ""
+    added = GTPU if graph.gtp else tunnel if graph.sites or graph.tunnelled else ""
     usual_size = STANDARD_FRAME_SIZE - overhead(added)
     mix = configuration.traffic.mix
     sizes = configuration.preset.frame_sizes if mix is None else (mix.largest,)

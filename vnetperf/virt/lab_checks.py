@@ -30,6 +30,8 @@ TOOLS = {
     "script": "bsdutils",
     "udevadm": "udev",
 }
+#: What several machines need on top.
+SSH_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server"}
 MEMINFO = Path("/proc/meminfo")
 
 
@@ -60,7 +62,8 @@ def checks(accel: str, memory_mib: int) -> Iterator[Check]:
     yield _machine()
     yield _tried("qemu", _qemu)
     yield _tried("virtme-ng", lambda: tools.format_version(tools.need_virtme()))
-    yield _tools()
+    yield _tools("tools", TOOLS)
+    yield _tools("--machines", SSH_TOOLS, fatal=False)
     yield _kernel()
     yield _accelerator(accel)
     yield _memory(memory_mib)
@@ -87,12 +90,13 @@ def _qemu() -> str:
     return f"{tools.format_version(tools.qemu_version(path))} ({path}), its igb has SR-IOV"
 
 
-def _tools() -> Check:
-    missing = [name for name in TOOLS if tools.which(name) is None]
+def _tools(name: str, wanted: dict[str, str], *, fatal: bool = True) -> Check:
+    missing = [tool for tool in wanted if tools.which(tool) is None]
     if not missing:
-        return Check("tools", ", ".join(TOOLS))
-    packages = ", ".join(sorted({TOOLS[name] for name in missing}))
-    return Check("tools", f"missing: {', '.join(missing)} (of {packages})", tools.INSTALL_CURE)
+        return Check(name, ", ".join(wanted))
+    packages = ", ".join(sorted({wanted[tool] for tool in missing}))
+    says = f"missing: {', '.join(missing)} (of {packages})"
+    return Check(name, says, tools.INSTALL_CURE, fatal=fatal)
 
 
 def _kernel() -> Check:
