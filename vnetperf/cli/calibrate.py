@@ -24,9 +24,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Calibrate, store and print."""
     from vnetperf import config
     from vnetperf.agent.hosts import connect
+    from vnetperf.cli.tables import Out
     from vnetperf.deployment.planner import make_loop_plan
     from vnetperf.model.deployment import make_deployment
     from vnetperf.model.scenario import Scenario
+    from vnetperf.report import run_tables
     from vnetperf.runner.calibration_cache import CalibrationCache
     from vnetperf.runner.scenarios import check_backends
 
@@ -51,7 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(calibration)
     else:
-        _print_table(calibration)
+        about, table = run_tables.calibration(calibration)
+        out = Out()
+        out.line(about)
+        out.show(table)
     return 0
 
 
@@ -67,26 +72,3 @@ def _print_json(calibration: Calibration) -> None:
         "processors": list(calibration.cores),
     }
     print(json.dumps(text, indent=2))
-
-
-def _print_table(calibration: Calibration) -> None:
-    print(
-        f"{calibration.generator} looped to itself over {calibration.wire}, "
-        f"processor {', '.join(map(str, calibration.cores))}"
-    )
-    print(
-        "frame size   max clean rate, both ports   latency p50      min    pacing error   burst"
-        "   found, ended by"
-    )
-    for p in calibration.points:
-        print(
-            f"{p.frame_size:>10}   {p.max_clean_fps / 1e6:>19.3f} Mfps"
-            f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us"
-            f"   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
-            f"   {_found_text(p.max_clean_values)}{' briefly' if p.brief else ''}, "
-            f"{p.ended_by or 'nothing'}"
-        )
-
-
-def _found_text(values: tuple[float, ...]) -> str:
-    return " ".join(f"{value / 1e6:.3f}" for value in values)

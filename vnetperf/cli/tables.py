@@ -54,7 +54,11 @@ class Out:
             Column(name.removeprefix(">"), itemgetter(place), words=not name.startswith(">"))
             for place, name in enumerate(names)
         ]
-        self.console.print(terminal_table(Table.of("", columns, rows), plain=self.plain))
+        self.show(Table.of("", columns, rows))
+
+    def show(self, table: Table) -> None:
+        """Print a table as reports describe it."""
+        self.console.print(terminal_table(table, plain=self.plain))
 
 
 def _short(value: Any) -> str:

@@ -219,11 +219,11 @@ def _checked_text(point: CalibrationPoint) -> str:
 _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("octets", lambda p: str(p.frame_size), words=True),
     Column("clean maximum, both ports", lambda p: units.fps(p.max_clean_fps)),
-    Column("found by 1 s trials", _found_text, words=True),
+    Column("found by 1 s trials", _found_text, words=True, brief=False),
     Column("ended by", lambda p: p.ended_by or goal_text.NOT_RECORDED, words=True),
-    Column("again after the run", _checked_text, words=True),
+    Column("again after the run", _checked_text, words=True, brief=False),
     Column("median latency at 1 %", lambda p: units.nanoseconds(p.latency_ns)),
-    Column("smallest latency", lambda p: units.nanoseconds(p.latency_min_ns)),
+    Column("smallest latency", lambda p: units.nanoseconds(p.latency_min_ns), brief=False),
     Column("pacing error", lambda p: units.percent(p.pacing_error)),
     Column("largest burst at 10 % (frames)", lambda p: str(p.max_burst)),
     Column(

@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ RENAME_TRIES = 3
 Ports = tuple[Port, ...]
 
 
+@dataclass(eq=False)
 class EswitchMode(ABC):
     """How NICs switch between wire and virtual functions.
 
@@ -118,18 +120,11 @@ class EswitchMode(ABC):
     they were made, by physical port.
     """
 
-    def __init__(
-        self,
-        machine: Machine,
-        scenario: Scenario,
-        functions: Mapping[str, VfPort],
-        removed: AbstractSet[str],
-    ) -> None:
-        self._machine = machine
-        self._scenario = scenario
-        self._functions = functions
-        self._removed = removed
-        self.parents: dict[int, str] = {}
+    _machine: Machine
+    _scenario: Scenario
+    _functions: Mapping[str, VfPort]
+    _removed: AbstractSet[str]
+    parents: dict[int, str] = field(default_factory=dict, init=False)
 
     @property
     def netns(self) -> Path | None:
@@ -246,23 +241,16 @@ class LegacyMode(EswitchMode):
         }
 
 
+@dataclass(eq=False)
 class SwitchdevMode(EswitchMode):
     """NICs that switch by rules between uplinks and representors."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        scenario: Scenario,
-        functions: Mapping[str, VfPort],
-        removed: AbstractSet[str],
-    ) -> None:
-        super().__init__(machine, scenario, functions, removed)
-        #: PCI addresses of physical functions, by physical port.
-        self._nics: dict[int, str] = {}
-        #: Place of a VNF's port: physical port and number of its virtual function.
-        self._places: dict[str, tuple[int, int]] = {}
-        self._made: dict[SwitchRule, tuple[RuleFilter, ...]] = {}
-        self._refused: dict[SwitchRule, str] = {}
+    #: PCI addresses of physical functions, by physical port.
+    _nics: dict[int, str] = field(default_factory=dict, init=False)
+    #: Place of a VNF's port: physical port and number of its virtual function.
+    _places: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
+    _made: dict[SwitchRule, tuple[RuleFilter, ...]] = field(default_factory=dict, init=False)
+    _refused: dict[SwitchRule, str] = field(default_factory=dict, init=False)
 
     def taken_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
         """Physical ports whose NICs are taken: with virtual functions, and with a wire."""
