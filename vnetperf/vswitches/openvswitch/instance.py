@@ -210,7 +210,6 @@ class PrivateOvs:
             "ovs-vswitchd",
             self.switch_argv(),
             env=self.env,
-            isolated=True,  # its interfaces and datapath must not meet those of another OVS
         )
         process = self.switch_process
         wait_for(
