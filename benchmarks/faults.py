@@ -577,8 +577,13 @@ def left_behind(controller: Controller, limit_s: float = RESTORED_S) -> tuple[st
             others = [text for text in both.values() if text.split()[0] not in controller.marks]
             if others or any(str(HostRoots().run) in line for line in found):
                 found = tuple(f for f in found if any(mark in f for mark in controller.marks))
-        # What others had there before is not left behind when it goes.
-        found = tuple(f for f in found if not (f.startswith("files: ") and " is gone" in f))
+        # What others had there before is not left behind when it goes, and those are ip-netns(8)'s.
+        found = tuple(
+            f
+            for f in found
+            if not (f.startswith("files: ") and " is gone" in f)
+            and not f.startswith("mounts: /run/netns/")
+        )
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
@@ -790,30 +795,33 @@ def take_away(controller: Controller, last: Fault) -> tuple[str, ...]:
 def inject_stops(deployments: Sequence[str], draw: random.Random) -> list[Outcome]:
     """Stop several controllers for good, each in a trial of a deployment of its own."""
     state = str(HostRoots().state)
-    faults = [replace(faults_of(one)[STOPPED], tmpfs=state) for one in deployments]
-    controllers, outcomes = [], []
+    found: list[tuple[str, Controller, Fault]] = []
+    outcomes = []
     for deployment in deployments:
+        fault = replace(faults_of(deployment)[STOPPED], tmpfs=state)
         controller = Controller(["--control", deployment], tmpfs=state)
-        controllers.append(controller)
         controller.agent = controller.next("begins", DEPLOY_S).get("agent", 0)
-        controller.deployed(deployment)
+        if controller.deployed(deployment):
+            found.append((deployment, controller, fault))
+        else:
+            take_away(controller, fault)
     load = os.getloadavg()[0]
-    for controller in controllers:
+    for _, controller, _ in found:
         controller.go_on(f"trial {LOAD_FPS}")
     time.sleep(draw.uniform(0.2, TRIAL_S - 0.8))
     happened = time.monotonic()
-    for controller in controllers:
+    for _, controller, _ in found:
         os.kill(controller.pid, signal.SIGSTOP)
-    for deployment, controller, fault in zip(deployments, controllers, faults, strict=True):
+    for deployment, controller, fault in found:
         left_behind(controller, max(0.1, happened + SILENT_S - time.monotonic()))
         seconds = time.monotonic() - happened
-        found = left_inside(controller, state)
+        inside = left_inside(controller, state)
         os.kill(controller.pid, signal.SIGCONT)
         outcomes.append(
             Outcome(
                 deployment=deployment,
                 fault=STOPPED,
-                noticed=not found and seconds <= SILENT_S,
+                noticed=not inside and seconds <= SILENT_S,
                 wrong=False,
                 seconds=round(seconds, 3),
                 words="everything was taken away",

@@ -254,8 +254,7 @@ class PrivateOvs:
             "ovs-vswitchd",
             self.switch_argv(),
             env=self.env,
-            # Its interfaces and datapath must not meet those of another OVS.
-            netns=self.netns or self.machine.netns,
+            netns=self.netns,
         )
         process = self.switch_process
         wait_for(

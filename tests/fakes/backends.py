@@ -132,7 +132,7 @@ class SimulatedSwitch(FakeSwitch):
     process: ManagedProcess | None = None
 
     def start(self) -> None:
-        self.process = self.machine.spawn("simulated", ["sleep", "infinity"])
+        self.process = self.machine.spawn("simulated", ["sleep", "infinity"], isolated=False)
 
     def add_phy_port(self, end: WireEnd) -> None:
         pass

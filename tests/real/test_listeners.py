@@ -6,20 +6,29 @@ agent, in every network namespace that one of them is in.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
+from tests.real.conftest import UserRun
 from tests.real.needs import program
 from tests.real.switches import deployed
+from tests.real.test_hosts import HOSTS, TWO_HOSTS, owner
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.transfers import transfer_endpoints
+from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import find_processes
+from vnetperf.model.outcomes import TransferSpec
 from vnetperf.virt import images
 
 PROC = Path("/proc")
@@ -47,23 +56,32 @@ class Listener:
 def listeners(pids: Iterable[int]) -> set[Listener]:
     """Listening sockets of processes; UDP sockets that are bound and not connected count."""
     owned: dict[int, str] = {}
-    spaces: dict[int, Path] = {}
+    tables: dict[int, list[tuple[str, str, int]]] = {}
     for pid in pids:
         place = PROC / str(pid)
-        try:
-            spaces.setdefault((place / "ns/net").stat().st_ino, place / "net")
+        with contextlib.suppress(OSError):  # it has ended
             name = (place / "comm").read_text().strip()
             for link in (place / "fd").iterdir():
                 target = str(link.readlink())
                 if target.startswith("socket:["):
                     owned[int(target[8:-1])] = name
-        except OSError:
-            continue  # it has ended
-    found = set()
-    for space, net in spaces.items():
-        for kind, address, inode in (*_internet(net), *_unix(net)):
-            if inode in owned:
-                found.add(Listener(kind, address, space, owned[inode]))
+            # After its own sockets, so that they are in it; others of the namespace are later ones.
+            space, net = (place / "ns/net").stat().st_ino, place / "net"
+            tables.setdefault(space, []).extend((*_internet(net), *_unix(net)))
+    return {
+        Listener(kind, address, space, owned[inode])
+        for space, lines in tables.items()
+        for kind, address, inode in lines
+        if inode in owned
+    }
+
+
+def children(pid: int) -> set[int]:
+    """Children of all threads of a process."""
+    found: set[int] = set()
+    for file in (PROC / str(pid) / "task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has ended
+            found |= {int(child) for child in file.read_text().split()}
     return found
 
 
@@ -92,17 +110,24 @@ def _unix(net: Path) -> Iterable[tuple[str, str, int]]:
 def check(deployment: LiveDeployment, before: set[Listener]) -> set[Listener]:
     """Look at all that listens now, and what of it is out of order; the run's own, for more."""
     host = deployment.run
-    guardian = Path("/proc/self/task").glob("*/children")
-    children = {int(pid) for file in guardian for pid in file.read_text().split()}
-    pids = {*find_processes(host.run_id), *children, os.getpid()}
+    return look(os.getpid(), host.run_id, host.rundir.path, before)
+
+
+def look(agent: int, run_id: str, folder: Path, before: set[Listener]) -> set[Listener]:
+    """The same for a run by its agent's process, its name and its directory."""
+    programs = find_processes(run_id)
+    pids = {agent, *programs}
+    pids |= {child for pid in pids for child in children(pid)}  # the guardian, and QEMU
     new = listeners(pids) - before
-    own = Path("/proc/self/ns/net").stat().st_ino
-    folder = host.rundir.path
+    own = (PROC / str(agent) / "ns/net").stat().st_ino
+    for pid in programs:
+        with contextlib.suppress(FileNotFoundError):  # it has ended
+            assert (PROC / str(pid) / "ns/net").stat().st_ino != own, PROC / f"{pid}/cmdline"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     for one in new:
-        if one.namespace == own:
-            assert one.kind == "unix", one  # no port of the machine's
+        if one.namespace in (own, (PROC / "self/ns/net").stat().st_ino):
+            assert one.kind == "unix", one  # no port of the machine's, or of a host's within it
         if one.kind == "unix" and not one.address.startswith("@"):
             assert Path(one.address).is_relative_to(folder), one
         if one.address.startswith("@"):  # anybody in its namespace can connect
@@ -129,6 +154,11 @@ KINDS = [
         id="Pktgen",
         marks=pytest.mark.daily,
     ),
+    pytest.param(
+        *("phy2phy_bridge", {"generator": "trex"}, "_t-rex-64"),
+        id="TRex",
+        marks=pytest.mark.daily,
+    ),
 ]
 
 
@@ -145,7 +175,41 @@ def test_nothing_listens_but_sockets_of_the_run(
         during = check(deployment, before)
         if scenario == "pvp_dpdk":  # so that it is known that the look sees what there is
             assert {"unix"} <= {one.kind for one in during}
+        if settings.get("vnf") == "vloop:vm":
+            assert any(one.program.startswith("qemu") for one in during)
     assert listeners([os.getpid()]) <= before
+
+
+@pytest.mark.daily
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+@pytest.mark.parametrize("scenario", ["phy2phy_bridge", "bmp2bmp_host"])
+def test_servers_of_a_transfer_listen_in_namespaces_of_the_run(scenario: str) -> None:
+    """Of endpoints at the wires' ends, and of pods, those of their hosts' own network too."""
+    spec = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=2)
+    before = listeners([os.getpid()])
+    seen: set[Listener] = set()
+    with deployed(scenario, wire="veth") as deployment, ThreadPoolExecutor(1) as pool:
+        transfer = pool.submit(transfer_endpoints, deployment, [spec])
+        while not transfer.done():
+            seen |= check(deployment, before)
+            time.sleep(0.1)
+        assert transfer.result()[0].flows
+    assert any(one.kind == "tcp" and one.program == "iperf3" for one in seen)
+
+
+@pytest.mark.daily
+def test_nothing_listens_on_hosts_but_sockets_of_the_run(
+    start: Callable[..., UserRun], unchanged: Callable[[], tuple[str, ...]]
+) -> None:
+    run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS)
+    run.wait_for(lambda records: any(one["type"] == "trial" for one in records))
+    for host in HOSTS:
+        roots = HostRoots.of_host(host)
+        (journal,) = roots.journals.glob("*.jsonl")
+        during = look(owner(host), journal.stem, roots.run / journal.stem, set())
+        assert any(one.kind == "unix" for one in during) or host != HOSTS[0]  # the tester's engine
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
 
 
 def test_the_look_sees_what_listens(tmp_path: Path) -> None:

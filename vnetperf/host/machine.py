@@ -281,16 +281,20 @@ class Machine:
         env: Mapping[str, str] | None = None,
         cpus: Iterable[int] | None = None,
         keep_stdin_open: bool = False,
-        isolated: bool = False,
+        isolated: bool = True,
         netns: Path | None = None,
     ) -> ManagedProcess:
-        """Start a program that ends with the run at the latest."""
+        """Start a program that ends with the run at the latest.
+
+        Its network is the run's own namespace, or `netns`, unless it has to reach what is on the
+        machine's (`isolated=False`).
+        """
         return self._run.processes.spawn(
             name,
             argv,
             env=env,
             cpus=cpus,
-            netns=self.netns if isolated else netns,
+            netns=netns or (self.netns if isolated else None),
             stdin=keep_stdin_open,
         )
 

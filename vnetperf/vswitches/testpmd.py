@@ -237,7 +237,6 @@ class TestpmdSwitch(VSwitch):
             self.argv,
             env={"RUNTIME_DIRECTORY": str(self.directory)},
             keep_stdin_open=True,  # testpmd ends at the end of its input
-            isolated=any(device.netdev for device in devices.values()),
         )
         self.process.wait_for(self._ports_started, timeout_s=START_S, what="its ports to start")
         for port, device in devices.items():

@@ -501,7 +501,7 @@ class Loadgen(TrafficGenerator):
             self.config,
             run_dir=self.directory,
             executable=self.executable,
-            spawn=lambda argv, env: self.machine.spawn("loadgen", argv, env=env, isolated=True),
+            spawn=lambda argv, env: self.machine.spawn("loadgen", argv, env=env),
         )
         for netdev, link in found.items():  # what the driver changed is the switch's
             self.machine.set_link(netdev, mac=link.mac, mtu=scenario.mtu)

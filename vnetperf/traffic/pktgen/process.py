@@ -239,7 +239,7 @@ class PktgenProcess:
         # DPDK leaves files there; they go with the run's directory.
         env = {"TERM": "xterm", "RUNTIME_DIRECTORY": str(machine.subdir("pktgen"))}
         with host_failures():
-            self._process = machine.spawn("pktgen", argv, isolated=True, env=env)
+            self._process = machine.spawn("pktgen", argv, env=env)
 
     def connect(self) -> LuaClient:
         """Wait until it listens, and connect."""

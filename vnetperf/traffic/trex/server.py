@@ -232,5 +232,5 @@ def start_server(
         "RUNTIME_DIRECTORY": str(directory),
     }
     argv = server_command(program, file, threads)
-    process = machine.spawn("trex", argv, env=env, isolated=True)
+    process = machine.spawn("trex", argv, env=env)
     return TrexServer(process, threads, configuration)

@@ -184,9 +184,8 @@ class Vloop(Vnf):
         self.machine.set_link(netdev, mac=mac)
 
     def _spawn(self, argv: list[str], env: dict[str, str]) -> ManagedProcess:
-        """Start testpmd with an input that does not end, where its interfaces are."""
-        isolated = any(port.netdev for port in self.devices)
-        return self.machine.spawn(self.role, argv, env=env, keep_stdin_open=True, isolated=isolated)
+        """Start testpmd with an input that does not end."""
+        return self.machine.spawn(self.role, argv, env=env, keep_stdin_open=True)
 
     def _devices(self, attachments: tuple[Attachment, Attachment]) -> tuple[VnfDevice, ...]:
         mtu, vhost_net = self.plan.scenario.mtu, Path(VHOST_NET).exists()

@@ -250,7 +250,6 @@ class PrivateVpp:
                 **interfaces.XDP_ENVIRONMENT,
                 **({"LD_LIBRARY_PATH": str(libraries)} if libraries else {}),
             },
-            isolated=True,
         )
         self.process.wait_for(
             lambda: startup.api_socket.exists() and startup.stats_socket.exists(),
