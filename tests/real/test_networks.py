@@ -17,7 +17,8 @@ Unchanged = Callable[[], tuple[str, ...]]
 SOCKETS = pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
 
 
-@pytest.mark.parametrize("place", ["same", "other"])
+# Frames pass in each place and network in every merge: the contract kit's.
+@pytest.mark.parametrize("place", [pytest.param("same", marks=pytest.mark.daily), "other"])
 @pytest.mark.parametrize("network", ["host", pytest.param("vxlan", marks=pytest.mark.daily)])
 @SOCKETS
 def test_pods_talk_and_are_gone(
@@ -41,9 +42,13 @@ def test_pods_talk_and_are_gone(
     assert unchanged() == ()
 
 
+#: How else a run ends, every merge sees in test_bad_luck.py; pods add what a dead one leaves.
+DAILY = [pytest.param(how, marks=pytest.mark.daily) for how in (interrupt, kill_agent)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(KILLS))
-@pytest.mark.parametrize("how", [interrupt, kill, kill_agent], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("how", [kill, *DAILY], ids=lambda f: f.__name__)
 def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:

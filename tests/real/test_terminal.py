@@ -8,9 +8,13 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.real.conftest import TOP
 
 
+# Its parts have fast tests: the line (tests/plugin/test_live.py), a terminal (test_interrupted.py).
+@pytest.mark.daily
 def test_progress_is_live_on_a_terminal(tmp_path: Path, unchanged: object) -> None:
     argv = [sys.executable, "-m", "pytest", "testcases", "-k", "phy2phy_dpdk", "--preset=smoke"]
     argv += ["--frame-sizes=64", f"--results-dir={tmp_path}", "-p", "no:cacheprovider"]
