@@ -343,7 +343,7 @@ def test_cases_that_last_failed_leave_out_are_not_counted(site: Site) -> None:
 @pytest.mark.slow
 def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> None:
     for workers in (("-n", "2"), ()):
-        result = site.run_apart(*workers, "-k", "pvp_dkdp")
+        result = site.run_apart(*workers, "-k", "pvp_dpkd")
         assert result.ret == 5
         assert result.stdout.str().count("did you mean 'pvp_dpdk'") == 1
 

@@ -217,6 +217,8 @@ def test_threads_of_the_kernel_are_placed_as_pollers() -> None:
     assert len(placed.cores["napi"]) == 6
     assert len(placed.cores["vnf0"]) == 2
     assert not set(placed.cores["napi"]) & set(placed.cores["vnf0"])
+    shared = make_plan(asked, Testbed(), facts(2)).placement
+    assert (shared.mode, set(shared.cores["napi"])) == ("shared", {0, 1})
 
 
 def test_threads_are_refused_where_an_interface_has_no_such_work() -> None:

@@ -715,7 +715,7 @@ def _require_processors(
     """Refuse more workers of the vSwitch than processors: fewer would pass for as many."""
     for demand in workers:
         have = len(placement.cores.get(demand.role, ()))
-        if have < demand.threads:
+        if have < demand.threads and not demand.sleeps:
             raise CapabilityError(
                 f"{demand.threads} workers need as many processors; there are {have} for them",
                 where=f"{scenario.id}, {scenario.vswitch}",

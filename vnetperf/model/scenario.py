@@ -439,11 +439,14 @@ class RoleDemand(Frozen):
         threads: Number of threads.
         group: On shared cores, roles of one group are put on the same core: the tester and the
             PMD take turns anyway, a VNF runs beside them.
+        sleeps: True when its threads sleep while there is nothing to do, as the kernel's: several
+            of them can be on one processor.
     """
 
     role: str
     threads: int = 1
     group: Literal["switch", "vnf"]
+    sleeps: bool = False
 
 
 class Pollers(Frozen):

@@ -214,7 +214,7 @@ class KernelSwitch(KernelAttachments):
         graph = scenario.deployment
         queues = scenario.options.rx_queues or 1
         count = sum(queues if isinstance(port, VnfPort) else 1 for port in graph.ports)
-        demand = RoleDemand(role=NAPI, threads=count, group="switch")
+        demand = RoleDemand(role=NAPI, threads=count, group="switch", sleeps=True)
         return (demand,) if threaded_napi(scenario) and count else ()
 
     @abstractmethod

@@ -104,7 +104,7 @@ class ContainerVloop(Vloop, EndpointHost):
         """A thread of testpmd; the kernel's at its interfaces, where they are requested."""
         if scenario.vnf_mode not in FORMS:
             return super().roles(scenario, number)
-        demand = RoleDemand(role=f"vnf{number}", threads=PORTS, group="vnf")
+        demand = RoleDemand(role=f"vnf{number}", threads=PORTS, group="vnf", sleeps=True)
         return (demand,) if threaded_napi(scenario) else ()
 
     @classmethod
