@@ -21,7 +21,9 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, PodHosts
+from vnetperf.model.testbed import Program
 from vnetperf.model.trial import HopCounters
+from vnetperf.virt.oci import RUNC
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -251,6 +253,7 @@ class Network(Backend):
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.
     """
 
+    programs: ClassVar[tuple[Program, ...]] = (RUNC,)
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
 
