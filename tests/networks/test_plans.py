@@ -243,3 +243,22 @@ def test_numbers_of_other_pods_are_not_compared(run_of: Any) -> None:
     name = "bmp2bmp_macvlan,mpi"
     assert comparability(few, name)["pods and ranks"] == "2 x 2"
     assert comparability(many, name)["pods and ranks"] == "8 x 2"
+
+
+def test_pods_of_runc_have_programs_and_no_frames() -> None:
+    machine = facts().model_copy(update={"programs": {**facts().programs, "runc": "/sbin/runc"}})
+    wishes = configured(pod="runc")
+    plain = make_scenario("bmp2bmp_bridge", wishes)
+    with pytest.raises(CapabilityError, match="from no container; leave --pod out"):
+        make_plan(plain, wishes.testbed, machine)
+    for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
+        plan = make_plan(one, wishes.testbed, machine)
+        assert (plan.scenario.pod, plan.scenario.conditions[1]) == ("runc", "pods by runc")
+    without = machine.model_copy(update={"programs": {"runc": ""}, "program_troubles": {}})
+    with pytest.raises(CapabilityError, match="runc is not installed; install the package runc"):
+        make_plan(mpi_scenario(plain), wishes.testbed, without)
+
+
+def test_pods_of_other_kinds_are_not_compared(run_of: Any) -> None:
+    name = "bmp2bmp_macvlan,mpi"
+    assert comparability(run_of(ranked("macvlan")), name)["pods by"] == "netns"

@@ -39,7 +39,7 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.parameters import TestName
 from vnetperf.model.preset import FrameSizes
 from vnetperf.model.profile import MOST_FLOWS
-from vnetperf.model.scenario import Forwarding, PodHosts, Rules, VnfPlacement
+from vnetperf.model.scenario import Forwarding, PodHosts, PodKind, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import parse_capture
 
@@ -244,6 +244,11 @@ class Settings(Options):
     1 to 65536, over UDP to 65507."""
     instances: Annotated[int, Option("N"), Field(ge=1, le=MAX_INSTANCES)] = 1
     """Parallel processes of the endpoint tool at each end, 1 to 64."""
+    pod: Annotated[PodKind, Option("KIND")] = "netns"
+    """What pods with programs are: `netns`, namespaces with the machine's files, or `runc`, its
+    containers.
+
+    See [container networks](networks.md#pods)."""
     pods: Annotated[int, Option("N"), Field(ge=1, le=MAX_PODS)] = 2
     """Pods with ranks of [MPI](mpi.md), 1 to 64, every other one on the second host."""
     ranks: Annotated[int, Option("N"), Field(ge=1, le=MAX_RANKS)] = 2

@@ -376,7 +376,7 @@ def _without_effect(
     if "tunnel" in given and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"
     if not graph.pods:
-        keys = ("hosts", "pods", "ranks")
+        keys = ("hosts", "pod", "pods", "ranks")
         yield from ((key, f"{graph.name} has no pods") for key in keys if key in given)
     if "wire" in given and not graph.phy_ports:
         yield "wire", f"{graph.name} has no wires"

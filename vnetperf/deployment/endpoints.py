@@ -18,11 +18,11 @@ from vnetperf.host.wait import patient
 from vnetperf.model.deployment import WireEnd, port_mac
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import Plan, PodKind, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
-from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
+from vnetperf.virt.oci import make_pod
 from vnetperf.vnfs.base import EndpointHost
 
 if TYPE_CHECKING:
@@ -190,13 +190,20 @@ def _endpoint_at(
     rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
     mac = sent.eth_src if rewritten else received.eth_dst
     at = EndAddresses(mac, sent.ipv4_src, sent.eth_dst, received.ipv4_src)
-    with _namespace(machine, ends[number], number, at, cpus) as endpoint:
+    kind = scenario.pod
+    with _namespace(machine, ends[number], number, at, cpus, kind=kind) as endpoint:
         yield endpoint
 
 
 @contextmanager
 def _namespace(
-    machine: Machine, end: WireEnd, number: int, at: EndAddresses, cpus: tuple[int, ...]
+    machine: Machine,
+    end: WireEnd,
+    number: int,
+    at: EndAddresses,
+    cpus: tuple[int, ...],
+    *,
+    kind: PodKind = "netns",
 ) -> Iterator[Endpoint]:
     """A namespace with the interface at an end, or the one where that stays."""
     if end.netdev is None or not (end.netns or end.kind in MOVABLE_WIRES):
@@ -206,13 +213,17 @@ def _namespace(
             cure="--wire veth, on a vSwitch that takes them",
         )
     if end.netns is not None:  # it stays where it is, with whatever else is there
-        container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
+        container = make_pod(kind, machine, f"end{number}-{next(_NUMBERS)}", cpus)
         container.enter(Path(end.netns))
-        _set_address(container, at.address, end.netdev)
-        yield Endpoint(f"host's namespace at port {number}", container, at.address, end.netdev)
+        try:
+            _set_address(container, at.address, end.netdev)
+            what = f"host's namespace at port {number}"
+            yield Endpoint(what, container, at.address, end.netdev)
+        finally:
+            container.give_back()
         return
     before = machine.link(end.netdev).mac
-    container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
+    container = make_pod(kind, machine, f"end{number}-{next(_NUMBERS)}", cpus)
     container.create(cpuset=False)
     try:
         container.take(end.netdev, mac=at.mac)

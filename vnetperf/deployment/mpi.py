@@ -32,6 +32,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.mpi.base import MpiOutputError, MpiProgram
 from vnetperf.networks.base import PodPort
 from vnetperf.virt.container import Container, ContainerProgram
+from vnetperf.virt.oci import make_pod
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
@@ -83,7 +84,8 @@ def pods_of(machine: Machine, plan: Plan, network: PodNetwork) -> Iterator[tuple
     found: list[MpiPod] = []
     with ExitStack() as undo:
         for number, port in enumerate(ports):
-            place = Container(machine, f"mpi{number}-{tag}", cpus)
+            place = make_pod(plan.scenario.pod, machine, f"mpi{number}-{tag}", cpus)
+            undo.callback(place.give_back)
             own, key = port.pod.netdev, f"{port.host} {port.pod.netdev}"
             if own == LOOPBACK:
                 place.enter(network.netns_of(port))
@@ -91,7 +93,6 @@ def pods_of(machine: Machine, plan: Plan, network: PodNetwork) -> Iterator[tuple
                 place.enter(Path(str(first[key].netns)))
             else:
                 place.create(cpuset=False)
-                undo.callback(place.give_back)
                 place.take(own, mac=port.pod.mac)
             first.setdefault(key, place)
             found.append(MpiPod(f"pod{number}", port, place))
@@ -149,7 +150,8 @@ class MpiRun:
         except MpiOutputError as error:
             raise GeneratorError(str(error), where=where, cure=_end_of(output)) from error
         library = self.machine.facts.versions.get("mpirun", "").partition("\n")[0]
-        where_ranks = f"{spec.pods} pods with {spec.ranks} ranks each"
+        kind = "" if self.plan.scenario.pod == "netns" else f" by {self.plan.scenario.pod}"
+        where_ranks = f"{spec.pods} pods{kind} with {spec.ranks} ranks each"
         cpus = self.pods[0].place.processors
         return Transfer(
             spec=spec,
@@ -190,7 +192,8 @@ class MpiRun:
 
     def _start(self, argv: Sequence[str]) -> ContainerProgram:
         """Start the launcher; ranks inherit its slices, without which they wait for each other."""
-        launcher = self.pods[0].place.start("mpirun", argv)
+        # Outside of the pods' files, from where it can enter them all.
+        launcher = Container.start(self.pods[0].place, "mpirun", argv)
         slice_us = self.plan.testbed.cores.slice_us
         if slice_us:
             threads.set_slice(launcher.pid, slice_us * 1000)

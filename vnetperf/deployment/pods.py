@@ -24,6 +24,7 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
+from vnetperf.virt.oci import RUNC
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
@@ -136,6 +137,11 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
             )
+        if scenario.pod == "runc":
+            if not scenario.sockets:
+                return "frames of a tester are sent from no container; leave --pod out"
+            if why := facts.missing_program(RUNC):
+                return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
             most = can.most_on_host

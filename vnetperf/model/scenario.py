@@ -99,6 +99,8 @@ Forwarding = Literal["l2", "l3"]
 Rules = Literal["port", "stream", "learning"]
 VnfPlacement = Literal["auto", "local", "remote", "unpinned"]
 PodHosts = Literal["same", "other"]
+#: What a pod is: namespaces of its network and host name, or a container of runc.
+PodKind = Literal["netns", "runc"]
 
 #: Largest frame of an MTU of 1500, and what Ethernet adds to an MTU (header 14, FCS 4).
 STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
@@ -183,6 +185,7 @@ class Scenario(Frozen):
         pods: Of pods for programs: how many with ranks of MPI; two are deployed at least, and for
             frames and sockets no more.
         ranks: Of pods for programs: ranks of MPI in each.
+        pod: Of pods for programs: what they are.
         variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
@@ -208,6 +211,7 @@ class Scenario(Frozen):
     sockets: bool = False
     pods: int = 2
     ranks: int = 1
+    pod: PodKind = "netns"
     variant: str = ""
 
     @property
@@ -311,6 +315,8 @@ class Scenario(Frozen):
         if self.deployment.pods:
             hosts = "one host" if self.pod_hosts == "same" else "two hosts"
             found.append(f"pods on {hosts}")
+            if self.sockets and self.pod != "netns":
+                found.append(f"pods by {self.pod}")
         if self.routed:
             found.append("l3 forwarding")
         if self.rules != "port":

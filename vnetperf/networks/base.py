@@ -21,7 +21,9 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.scenario import PodHosts, Scenario
+from vnetperf.model.testbed import Program
 from vnetperf.model.trial import HopCounters
+from vnetperf.virt.oci import RUNC
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -274,6 +276,7 @@ class Network(Backend):
             `--set`. Each has a default.
     """
 
+    programs: ClassVar[tuple[Program, ...]] = (RUNC,)
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
     Options: ClassVar[type[Frozen]] = Frozen

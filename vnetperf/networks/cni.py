@@ -435,7 +435,7 @@ class CniNetwork(Network):
     """Whatever a conflist makes; the deployment adds routes of test addresses between hosts."""
 
     name: ClassVar[str] = "cni"
-    programs: ClassVar[tuple[Program, ...]] = (PLUGINS,)
+    programs: ClassVar[tuple[Program, ...]] = (*Network.programs, PLUGINS)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
         module.model_copy(update={"optional": True})
         for module in (BRIDGE_MODULE, MACVLAN_MODULE, VLAN_MODULE)

@@ -48,7 +48,7 @@ class OvsFlatNetwork(Network):
     tunnel: ClassVar[str] = ""
     #: Settings of a pod's port.
     pod_port: ClassVar[str] = ""
-    programs: ClassVar[tuple[Program, ...]] = (DAEMON, *OVS_TOOLS)
+    programs: ClassVar[tuple[Program, ...]] = (*Network.programs, DAEMON, *OVS_TOOLS)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = _optional(DATAPATH)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(port="veth", modes=MODES)
     path: ClassVar[str] = "veth, OVS, hosts' link, OVS, veth"

@@ -109,6 +109,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
         }
         if (asked.get("deployment") or {}).get("pods"):
             found["hosts of pods"] = str(asked.get("pod_hosts", ABSENT))
+            found["pods by"] = str(asked.get("pod", "netns"))
             if asked.get("variant", "").endswith("mpi"):
                 found["pods and ranks"] = f"{asked.get('pods')} x {asked.get('ranks')}"
     return found | {"machine": _machines(results.machine_of(scenario), plan)}

@@ -83,6 +83,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         pod_hosts=settings.hosts if graph.pods else "same",
         pods=settings.pods if graph.pods else 2,
         ranks=settings.ranks if graph.pods else 1,
+        pod=settings.pod if graph.pods else "netns",
         options=configuration.switch,
         guest=guest,
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
