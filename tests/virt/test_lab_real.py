@@ -192,9 +192,9 @@ def test_a_tester_on_one_machine_measures_a_vswitch_on_another(tmp_path: Path) -
         f"""
         {sys.executable} -m pytest {TOP}/testcases -p no:cacheprovider --preset smoke \\
             -k 'phy2phy_bridge and test_throughput' --frame-sizes 64 --results-dir results || exit
+        nics='cd /sys/bus/pci/devices; basename -a $(readlink 0000:2[12]:00.0/driver)'
         for machine in m1 m2; do
-            ssh -F "$(dirname "$VNETPERF_TESTBED")/ssh_config" $machine \\
-                'echo $(hostname) $(basename -a $(readlink /sys/bus/pci/devices/0000:2?:00.0/driver))'
+            ssh -F "$(dirname "$VNETPERF_TESTBED")/ssh_config" $machine "hostname; $nics" | xargs
         done
         """
     )
