@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from tests.deployment.test_hosts import of_machines, plan_of_machines
 from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.agent import client as agent
@@ -42,7 +43,16 @@ from vnetperf.runner.scenarios import make_scenario
 
 SPEC = TrialSpec(frame_size=64, load_fps=1000, duration_s=0.1, learning_frames=8)
 #: Phases whose calls are made to all hosts at the same time.
-TOGETHER = ("bring_up", "facts", "begin_watch", "end_watch", "inventory", "learn", "run_part")
+TOGETHER = (
+    "plug_nics",
+    "bring_up",
+    "facts",
+    "begin_watch",
+    "end_watch",
+    "inventory",
+    "learn",
+    "run_part",
+)
 
 
 class FakeHost:
@@ -54,10 +64,11 @@ class FakeHost:
     windows: ClassVar[list[tuple[str, TrialWindow]]] = []
     #: Host -> time until it receives, seconds, at its first trials.
     late_s: ClassVar[dict[str, list[float]]] = {}
+    brought: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
         self.testbed, self.read_only = testbed, read_only
-        self.name = testbed.agent.netns_host
+        self.name = testbed.agent.netns_host or testbed.agent.transport.removeprefix("ssh=")
         self.follow = self.given_up = False
         self.restored: list[Any] = []
         self.troubles = ("a link",) if self.name == "west" else ()
@@ -73,6 +84,8 @@ class FakeHost:
         self.gone = False
         self.calls.append((self.name, name))
         self.deployed |= name == "open"
+        if name == "bring_up":
+            self.brought[self.name] = args
         answer = self.answers.get((self.name, name))
         if isinstance(answer, BaseException):
             raise answer
@@ -295,6 +308,21 @@ def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other
     FakeHost.calls.clear()
     hosts.teardown()
     assert called() == [("west", "teardown"), ("east", "teardown")]
+
+
+def test_nics_of_cables_are_plugged_on_all_machines_before_anything_starts(
+    hosts: HostsClient,
+) -> None:
+    del hosts  # its doubles stand for machines too
+    machines = HostsClient(of_machines())
+    FakeHost.answers["a", "plug_nics"] = {}
+    FakeHost.answers["b", "plug_nics"] = {"0": 512, "1": None}
+    machines.deploy(plan_of_machines("phy2phy_bridge"))
+    names = [name for _, name in FakeHost.calls]
+    assert "lay_cables" not in names
+    assert max(n for n, name in enumerate(names) if name == "plug_nics") < names.index("bring_up")
+    # The tester learns what the DUT's NICs hold from the agent of their host.
+    assert FakeHost.brought["a"] == {"cables": {}, "rings": {"0": 512, "1": None}}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -182,3 +183,37 @@ def test_the_machine_goes_with_us(
     while machine in machines():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.mark.daily
+def test_a_tester_on_one_machine_measures_a_vswitch_on_another(tmp_path: Path) -> None:
+    """Two machines, agents behind ssh, cables of NICs: a result of both, and NICs given back."""
+    (tmp_path / "measure.sh").write_text(
+        f"""
+        {sys.executable} -m pytest {TOP}/testcases -p no:cacheprovider --preset smoke \\
+            -k 'phy2phy_bridge and test_throughput' --frame-sizes 64 --results-dir results || exit
+        nics='cd /sys/bus/pci/devices; basename -a $(readlink 0000:2[12]:00.0/driver)'
+        for machine in m1 m2; do
+            ssh -F "$(dirname "$VNETPERF_TESTBED")/ssh_config" $machine "hostname; $nics" | xargs
+        done
+        """
+    )
+    done = subprocess.run(
+        [*LAB, "run", "--machines", "2", "--timeout", "900", "--", "sh", "measure.sh"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (results,) = (tmp_path / "results").glob("2*/results.json")
+    found = json.loads(results.read_text())
+    hosts = found["scenarios"][0]["facts"]["hosts"]
+    assert {name: host["parts"] for name, host in hosts.items()} == {"m1": "tester", "m2": "dut"}
+    assert "m2:0000:21:00.0" in hosts["m1"]["cables"][0]
+    assert found["environment"]["virtual_lab"] is True
+    (goal,) = found["results"][0]["goals"]
+    assert goal["lower_bound_fps"]
+    assert done.stdout.splitlines()[-2:] == ["m1 igb igb", "m2 igb igb"]

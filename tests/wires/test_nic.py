@@ -9,10 +9,11 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
+from vnetperf.model.scenario import CableUse, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, NicConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.traffic.loadgen.driver import KERNEL_RX_RING, engine_port
@@ -119,6 +120,37 @@ def test_the_tester_knows_the_ring_of_the_duts_nic(
     assert (tester.peer_ring, dut.peer_ring) == (told, None)
     port = engine_port(0, tester, plan.scenario, 1, vhost_net=False)
     assert port.rings == PortRings(KERNEL_RX_RING, told)
+
+
+def test_the_end_of_a_cable_to_another_machine_is_plugged_alone() -> None:
+    machine = Borrower()
+    cables = (
+        CableUse(cable=4, port=0, side="dut", nic=DUT0, far="a:x", in_kernel=True),
+        CableUse(cable=5, port=3, side="tester", nic=TESTER0, far="a:y"),
+    )
+    plan = Plan(
+        scenario=Scenario(
+            deployment=make_deployment("phy2phy"), vswitch="fake", traffic=TrafficProfile()
+        ),
+        testbed=Testbed(),
+        wire="nic",
+        placement=Placement(mode="dedicated", reason="", cores={"tester": (0,)}, housekeeping=(0,)),
+        memory=(),
+        nics=(
+            NicUse(wire=0, side="dut", pci=DUT0, driver="ixgbe", kernel=True),
+            NicUse(wire=3, side="tester", pci=TESTER0, driver="vfio-pci", kernel=False),
+        ),
+        cables=cables,
+    )
+    ends: dict[int, WireEnd] = {}
+    deployed = SimpleNamespace(
+        plan=plan,
+        _nic_ends=ends,
+        _wire=lambda number: Nic(cast("Machine", machine), plan, number),
+    )
+    assert LiveDeployment.plug_nics(cast("LiveDeployment", deployed)) == {4: 512}
+    assert (ends[4].netdev, ends[4].side) == (f"of-{DUT0}", "dut")
+    assert (ends[5].pci, ends[5].driver, ends[5].netdev) == (TESTER0, "vfio-pci", None)
 
 
 def test_a_nic_with_a_session_is_never_taken() -> None:
