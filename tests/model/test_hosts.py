@@ -111,7 +111,13 @@ CABLE = '[[cables]]\nends = ["east:c0", "west:c0"]\n'
         (HOSTS.replace("netns", "local", 1) + CABLE, "accepted: two netns hosts"),
         (HOSTS.replace("netns", "telnet=x") + CABLE, "hosts.east.transport"),
         (HOSTS.replace("hosts.east", "hosts.East") + CABLE, "hosts.East"),
-        (HOSTS.replace('"netns"', '"netns"\nrole = "tester"') + CABLE, "both the tester"),
+        (
+            (HOSTS + '[hosts.north]\ntransport = "netns"\n').replace(
+                '"netns"', '"netns"\nrole = "tester"'
+            )
+            + CABLE,
+            "east, west, north are all the tester, which has two ports",
+        ),
         (HOSTS.replace('"netns"', '"netns"\nrole = "dut"') + CABLE, "every host is a DUT"),
         (HOSTS.replace('"netns"', '"netns"\nrole = "vnf"') + CABLE, "hosts.east.role"),
         (HOSTS + CABLE + '[hosts.west.programs]\nvqp = "/x"\n', "hosts.west.programs.vqp"),
