@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tests.plugin.conftest import REGISTER, Site
 from vnetperf import registry
-from vnetperf.model.deployment import ACROSS, OF_VSWITCHES, PODS
+from vnetperf.model.deployment import OF_VSWITCHES, PODS
 
 #: Deployments of frames; the others are for endpoints alone.
-OF_FRAMES = tuple(name for name in OF_VSWITCHES if name not in ACROSS)
 
 
 def collected(site: Site, *args: str) -> list[str]:
@@ -19,7 +18,7 @@ def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
     wanted = {
         f"test_throughput[{d}_{v}-{size}]"
         for v in registry.names("vswitches")
-        for d in registry.load("vswitches", v).deployments or OF_FRAMES
+        for d in registry.load("vswitches", v).deployments or OF_VSWITCHES
         for size in (64, 1518)
     } | {
         f"test_throughput[{d}_{network}-{size}]"
@@ -71,7 +70,7 @@ def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
 
 def test_a_vswitch_of_a_conftest_appears_in_every_id(site: Site) -> None:
     site.pytester.makeconftest(REGISTER)
-    for deployment in OF_FRAMES:
+    for deployment in OF_VSWITCHES:
         assert f"test_throughput[{deployment}_fake-64]" in collected(site, "-k", "fake")
 
 

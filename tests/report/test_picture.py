@@ -136,7 +136,6 @@ def test_ends_on_two_hosts_are_above_each_other(name: str, own: str, sockets: bo
     ends = ["endpoint 0", "endpoint 1"]
     if not sockets:
         ends = ["tester: loadgen, port 0", "tester: loadgen, port 1"]
-        assert {"port 0", "port 1"} <= {pin.name for pin in found.pins}
     assert ends[0] in [part for part, _ in east]
     assert ends[1] in [part for part, _ in west]
     assert len(east) == len(west) == 2

@@ -192,7 +192,9 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
         part = _part(plan, "tester", name, "tester")
         ends = [_Row(host, "tester", (part,), graph, numbers or (0, 1))]
     elif numbers:
-        part = (f"endpoint {numbers[0]}", (), "tester")
+        in_guest = str(plan["scenario"].get("vnf", "")).endswith(":vm")
+        in_guest &= isinstance(graph.ends[numbers[0]], VnfPort)
+        part = (f"endpoint {numbers[0]}", ("in a VM",) if in_guest else (), "tester")
         ends = [_Row(host, "end", (part,), graph, numbers)]
     if "dut" not in _has(plan):
         yield from ends
@@ -316,7 +318,8 @@ class _Drawing:
                 if self._graph.apart:
                     self._place_apart(row, boxes[0])
                 elif row.kind == "tester" and number in row.ends:
-                    self._pins[f"tester{number}"] = Pin(f"port {number}", x, boxes[0].y, below=True)
+                    name = f"port {number}" if len(row.ends) > 1 else ""  # else in its own name
+                    self._pins[f"tester{number}"] = Pin(name, x, boxes[0].y, below=True)
                 elif row.kind == "vswitch":
                     end = str(row.graph.ends[number])
                     self._pins[end] = Pin(end, x, switch.y + switch.height)
@@ -338,8 +341,7 @@ class _Drawing:
             self._pins[second] = Pin(second, x, box.y, below=True)
         else:
             (end,) = row.ends
-            name = f"port {end}" if row.kind == "tester" else ""
-            self._pins[f"tester{end}"] = Pin(name, x, low if end else box.y, below=not end)
+            self._pins[f"tester{end}"] = Pin("", x, low if end else box.y, below=not end)
 
     def _join(self) -> None:
         kinds, tunnel = self._kinds(), str(self._facts.plan["scenario"].get("tunnel", ""))
@@ -404,7 +406,7 @@ class _Drawing:
             self._joins.append(self._by_the_side(one, other, css, _short(label, room)))
             return
         path = f"M{one.x:.0f} {one.y:.0f}L{other.x:.0f} {other.y:.0f}"
-        middle = (one.y + other.y) / 2 + 4
+        middle = (one.y + other.y) / 2 + (12 if self._around else 4)  # below those by the side
         end = one.x > WIDTH / 2
         at = one.x - 9 if end else one.x + 9
         self._joins.append(Join(path, css, _short(label, room), at, middle, end))
