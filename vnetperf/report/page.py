@@ -716,6 +716,7 @@ def html_report(results: RunResults) -> str:
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
+        "pods": transfers.pods_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     by_size = plots.transfer_plots(transfers.transfers_by_scenario(results))

@@ -89,6 +89,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
+        (transfers.PODS_TITLE, transfers.pod_sentences(results)),
     ):
         if sentences:
             yield Text("")
