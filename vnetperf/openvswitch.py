@@ -320,7 +320,8 @@ class PrivateOvs:
     def add_interface(self, bridge: str, name: str, *settings: str, port: str = "") -> None:
         """Add an interface to a bridge; `port` is a setting of the port that it is."""
         of_port = (port,) if port else ()
-        self.vsctl("add-port", bridge, name, *of_port, "--", "set", "Interface", name, *settings)
+        of_interface = ("--", "set", "Interface", name, *settings) if settings else ()
+        self.vsctl("add-port", bridge, name, *of_port, *of_interface)
         self.check_port(name)
 
     def check_port(self, name: str) -> None:

@@ -12,7 +12,7 @@ from vnetperf import config, registry
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import switch_class
+from vnetperf.deployment.pods import probe_frame, switch_class
 from vnetperf.model.deployment import PODS, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
@@ -96,6 +96,81 @@ def test_frames_longer_than_a_tunnel_carries_are_refused() -> None:
     assert largest_frame(scenario("macvlan")) >= 1518
 
 
+@pytest.mark.parametrize(
+    ("network", "largest"),
+    [
+        ("vxlan", 1568),
+        ("vxlan_routed", 1568),
+        ("ovs_gre", 1580),
+        ("ovs_geneve", 1568),
+        ("ptp", 1618),
+    ],
+)
+def test_the_hosts_mtu_makes_room_for_longer_frames(network: str, largest: int) -> None:
+    assert largest_frame(scenario(network, set=("mtu=1600",))) == largest
+
+
+@pytest.mark.parametrize(
+    ("network", "mtu"), [("ovs_flat", 1500), ("ovs_vlan", 1500), ("ovs_vxlan", 1450)]
+)
+def test_a_network_of_ovs_is_planned_on_the_daemon_s_own_datapath(network: str, mtu: int) -> None:
+    for place in ("same", "other"):
+        assert f"MTU {mtu}" in planned(network, hosts=place).commands["pod1"]
+
+
+@pytest.mark.parametrize(
+    ("network", "module"),
+    [("ovs_flat", "openvswitch"), ("ovs_geneve", "geneve"), ("ovs_gre", "ip_gre")],
+)
+def test_the_kernel_s_datapath_needs_its_modules(network: str, module: str) -> None:
+    machine = facts().model_copy(update={"modules": {module: "not in this kernel"}})
+    testbed = configured().testbed
+    make_plan(scenario(network), testbed, machine)
+    with pytest.raises(CapabilityError, match=f"no module {module}, .*vnetperf lab"):
+        make_plan(scenario(network, set=("mode=kernel",)), testbed, machine)
+
+
+def test_the_daemon_s_own_datapath_has_no_offloads() -> None:
+    with pytest.raises(CapabilityError, match=r"leave offloads out, or choose --set mode=kernel"):
+        planned("ovs_vxlan", set=("offloads=true",))
+    assert planned("ovs_vxlan", set=("mode=kernel", "offloads=true"))
+
+
+def test_a_missing_ovs_is_one_message() -> None:
+    machine = facts().model_copy(update={"programs": {}})
+    with pytest.raises(CapabilityError, match="ovs-vswitchd is not installed"):
+        make_plan(scenario("ovs_flat"), configured().testbed, machine)
+
+
+def test_pods_of_one_host_share_the_mac_address_of_ipvlan() -> None:
+    with pytest.raises(CapabilityError, match=r"have one MAC address.*--set mode=l3"):
+        planned("ipvlan", hosts="same")
+    for mode in ("l3", "l3s"):
+        found = planned("ipvlan", hosts="same", set=(f"mode={mode}",)).scenario
+        assert {stream.eth_dst for stream in found.streams} == {vnf_mac(FIRST)}
+    wishes = configured(hosts="same")
+    sockets = endpoint_scenario(wishes, scenario("ipvlan", hosts="same"))
+    assert make_plan(sockets, wishes.testbed, facts()).scenario.sockets
+    assert {s.eth_dst for s in scenario("ipvlan").streams} == {vnf_mac(FIRST), vnf_mac(SECOND)}
+
+
+def test_ipvlan_carries_packets_of_pods_own_addresses_only() -> None:
+    with pytest.raises(CapabilityError, match="varies no addresses"):
+        planned("ipvlan", traffic="rfc2544")
+
+
+def test_a_probe_is_a_packet_that_a_router_takes() -> None:
+    (forth, _) = scenario("ptp").streams
+    for packet in (46, 1500):
+        frame = probe_frame(forth, packet)
+        header = frame[14:34]
+        words = sum(int.from_bytes(header[i : i + 2], "big") for i in range(0, 20, 2))
+        assert (words & 0xFFFF) + (words >> 16) == 0xFFFF  # RFC 1071
+        assert len(frame) == 14 + packet
+        assert int.from_bytes(header[2:4], "big") == packet
+        assert header[6] & 0x40, "it may be fragmented"
+
+
 def test_pods_of_one_host_on_its_own_network_have_sockets_and_no_frames() -> None:
     frames = planned("host", hosts="same")
     assert "no ports of their own" in frames.commands["frames"]
@@ -139,7 +214,13 @@ def test_a_vlan_has_one_pod_of_a_host() -> None:
 
 @pytest.mark.parametrize(
     ("network", "module"),
-    [("macvlan", "macvlan"), ("vlan", "8021q"), ("vxlan", "vxlan"), ("bridge", "bridge")],
+    [
+        ("macvlan", "macvlan"),
+        ("ipvlan", "ipvlan"),
+        ("vlan", "8021q"),
+        ("vxlan", "vxlan"),
+        ("bridge", "bridge"),
+    ],
 )
 def test_a_missing_module_is_one_message(network: str, module: str) -> None:
     machine = facts().model_copy(update={"modules": {module: "not in this kernel"}})

@@ -35,11 +35,14 @@ def stage() -> Iterator[Stage]:
     made.close()
 
 
-def pods(stage: Stage, content: dict[str, Any], folder: Path, place: PodHosts) -> Scenario:
+def pods(
+    stage: Stage, content: dict[str, Any], folder: Path, place: PodHosts, **wishes: Any
+) -> Scenario:
     path = folder / "mine.conflist"
     path.write_text(json.dumps({"cniVersion": "1.0.0", "name": "mine", **content}))
     options = (f"conflist={path}",)
-    return stage.scenario(Case("bmp2bmp"), FrameTester.name, hosts=place, set=options)
+    case = Case("bmp2bmp", **wishes)
+    return stage.scenario(case, FrameTester.name, hosts=place, set=options)
 
 
 def refused(stage: Stage, scenario: Scenario) -> VnetperfError:
@@ -58,6 +61,13 @@ def test_an_exhausted_pool_is_one_message_and_leaves_nothing(
     found = refused(stage, pods(stage, {"plugins": [plugin]}, tmp_path, place))
     assert "CNI plugin ptp, ADD: failed with status 1" in str(found)
     assert "no IP addresses available in range set: 10.9.0.2-10.9.0.2" in str(found)
+
+
+def test_an_mtu_that_does_not_pass_is_told_before_the_run(stage: Stage, tmp_path: Path) -> None:
+    plugin = {"type": "ptp", "mtu": 9000, "ipam": {**IPAM, "subnet": "10.9.0.0/24"}}
+    found = refused(stage, pods(stage, {"plugins": [plugin]}, tmp_path, "other"))
+    assert "the pods' interfaces have an MTU of 9000" in str(found)
+    assert "packets of up to 1500 octets pass" in str(found)
 
 
 def test_a_plugin_that_is_not_there_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -98,12 +108,14 @@ def test_what_a_plugin_writes_is_the_run_s_and_all_are_deleted(
     own_plugin("touch /etc/vnetperf-was-here 2>/dev/null && exit 9")
     ipam = {**IPAM, "ranges": [[{"subnet": "10.9.0.0/24"}]]}
     content = {"plugins": [{"type": "mine", "ipam": ipam}]}
-    with stage.used_up(pods(stage, content, tmp_path, "same")) as deployment:
-        assert calls(deployment) == ["ADD", "CHECK"] * 2
+    scenario = pods(stage, content, tmp_path, "same", forwarding="l3")
+    with stage.used_up(scenario) as deployment:
+        # The second pod is removed once, so that it is known how long that takes.
+        assert calls(deployment) == ["ADD", "CHECK"] * 2 + ["DEL"] + ["ADD", "CHECK"]
         leases = deployment.machine.run_dir / "cni/var/lib/cni/networks/mine"
-        assert sorted(p.name for p in leases.glob("10.*")) == ["10.9.0.2", "10.9.0.3"]
+        assert len(list(leases.glob("10.*"))) == 2
         deployment.vswitch.stop()
-        assert calls(deployment) == ["ADD", "CHECK"] * 2 + ["DEL"] * 2
+        assert calls(deployment)[-2:] == ["DEL"] * 2
         assert list(leases.glob("10.*")) == []
     assert not Path("/etc/vnetperf-was-here").exists()
     assert not Path("/var/lib/calls").exists()

@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from vnetperf.analysis.results_from_log import merge_transfers
-from vnetperf.model.outcomes import EndFacts, Transfer, Transfers, TransferSpec
+from vnetperf.model.outcomes import (
+    OCTETS_ADDED,
+    POD_ATTACHED,
+    POD_FIRST_PACKET,
+    POD_REMOVED,
+    EndFacts,
+    Transfer,
+    Transfers,
+    TransferSpec,
+)
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.report import transfers
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
+from vnetperf.results.metrics import PODS_TEST, compared_metrics
 
 BUSY = EndFacts(place="namespace", address="198.18.0.1", cpus="1", user_s=0.5, system_s=1.0)
 
@@ -116,3 +126,28 @@ def test_other_transfers_are_no_networks() -> None:
     )
     assert transfers.pod_transfers(run) == []
     assert transfers.NETWORKS_TITLE not in html_report(run)
+
+
+def test_a_pod_s_life_is_timed_in_every_report() -> None:
+    pods = {
+        "pod0": {POD_ATTACHED: 0.02},
+        "pod1": {POD_ATTACHED: 0.03, POD_REMOVED: 0.01, POD_FIRST_PACKET: 0.045},
+    }
+    own = {"MTU of pods": 1450, OCTETS_ADDED: 50, "pods": pods}
+    one = facts("vxlan")
+    run = results(vxlan=(trip(40.0),)).model_copy(
+        update={"scenarios": (one.model_copy(update={"facts": {"vswitch": own}}),)}
+    )
+    found = {m.label: m.value for m in compared_metrics(run) if m.test == PODS_TEST}
+    assert found == {"pod start": 0.03, "first packet": 0.045, "pod removal": 0.01}
+    for text in (markdown_report(run), html_report(run), terminal_text(run, width=400)):
+        assert "45.00 ms" in text
+        assert transfers.PODS_TITLE in text
+    assert "1450" in markdown_report(run)
+
+
+def test_pods_of_older_runs_have_no_times() -> None:
+    one = facts("vxlan").model_copy(update={"facts": {"vswitch": {"pods": {"pod0": {}}}}})
+    run = results(vxlan=(trip(40.0),)).model_copy(update={"scenarios": (one,)})
+    assert not [m for m in compared_metrics(run) if m.test == PODS_TEST]
+    assert transfers.PODS_TITLE not in markdown_report(run)

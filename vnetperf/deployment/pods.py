@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+import struct
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf import registry
+from vnetperf.host import links
+from vnetperf.host.linux import run_in
 from vnetperf.host.machine import Machine
+from vnetperf.host.wait import patient
 from vnetperf.model.deployment import (
     Attachment,
     Deployment,
@@ -19,6 +26,7 @@ from vnetperf.model.deployment import (
     vnf_mac,
 )
 from vnetperf.model.errors import DutError, NoResultError
+from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
@@ -28,8 +36,17 @@ from vnetperf.virt.oci import RUNC
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
-#: Fact of a pod: how long the network took to give it its interface, seconds.
-ATTACHED = "attached in, s"
+#: Longest wait for the first packet from pod to pod, and for one of the pods' MTU, seconds.
+FIRST_S, PROBE_S = 10.0, 0.3
+#: Time between two packets until the first arrives, seconds.
+PROBE_EVERY_S = 0.001
+#: What tells such packets from others: the payload's first octets. Their UDP port is "discard".
+PROBE_MARK, PROBE_PORT = b"vnetperf-probe", 9
+#: Protocol UDP; don't fragment; every Ethernet type (linux/if_ether.h).
+UDP, DONT_FRAGMENT, ETH_P_ALL = 17, 0x4000, 3
+#: Type of a packet that the interface itself sent (linux/if_packet.h).
+OUTGOING = 4
+IPV4_HEADER, UDP_HEADER, LEAST_PACKET = 20, 8, 46
 #: Addresses of pods: those of the traffic (RFC 2544 appendix C.2.2), of the first two and of those
 #: beside them in their networks.
 POD_ADDRESS = "198.{}.{}.1"
@@ -104,7 +121,8 @@ class PodNetwork(VSwitch):
         self._made = False
         #: Ports of the first two pods, then of those beside them that have ports of their own.
         self._ports: dict[VnfPort, PodPort] = {}
-        self._took_s: dict[VnfPort, float] = {}
+        #: Facts of each pod, with how long what was done to it took.
+        self._times: dict[VnfPort, dict[str, float]] = {}
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
@@ -197,29 +215,88 @@ class PodNetwork(VSwitch):
     def _host_of(self, port: VnfPort) -> PodHost:
         return self._hosts[_host_of(self.plan.scenario, port)]
 
-    def add_vnf_port(self, attachment: Attachment) -> None:
-        """Give a pod its interface."""
-        self._attach(attachment.port, attachment.require("netdev"))
-
-    def _attach(self, port: VnfPort, netdev: str) -> None:
-        pod = Pod(
+    def _pod(self, port: VnfPort, netdev: str) -> Pod:
+        return Pod(
             port=port,
             netdev=netdev,
             mac=vnf_mac(port),
             address=_address(port),
             gateway_mac=dut_mac(_port_of(port.vnf % 2)),  # one for all pods of a host
         )
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Give a pod its interface; the last of the first two is seen to reach the other."""
+        port = attachment.port
+        pod = self._pod(port, attachment.require("netdev"))
+        host, new = self._host_of(port), not self._network.is_there(pod)
+        self._attach(host, pod)
+        if len(self._ports) < len(self.plan.scenario.deployment.tester_vnf_ports):
+            return
+        if new:  # nobody has it open yet: removed, and attached to what other pods have by now
+            began = time.monotonic()
+            self._network.detach(host, self._ports.pop(port))
+            removed_s = time.monotonic() - began
+            self._attach(host, pod)
+            self._times[port][POD_REMOVED] = removed_s
         began = time.monotonic()
-        self._ports[port] = self._network.attach(self._host_of(port), pod)
-        self._took_s[port] = time.monotonic() - began
+        self._network.join(self._hosts, tuple(self._ports.values()))
+        if new and self._network.has_ports:
+            self._see_packets_pass(port, began)
+
+    def _attach(self, host: PodHost, pod: Pod) -> None:
+        began = time.monotonic()
+        self._ports[pod.port] = self._network.attach(host, pod)
+        self._times[pod.port] = {POD_ATTACHED: time.monotonic() - began}
+
+    def _see_packets_pass(self, to: VnfPort, began: float) -> None:
+        """Wait for the first packet to a pod, and see that one of the pods' MTU passes."""
+        (sender,) = (port for port in self._ports if port != to)
+        ends = self.plan.scenario.deployment.ends
+        forth = next(s for s in self.plan.scenario.streams if ends[s.direction] == sender)
+        link = [self._ports[port].pod.netdev for port in (sender, to)]
+
+        def passes(packet: int, limit_s: float) -> bool:
+            frame = probe_frame(forth, packet)
+            return self.machine.in_netns(lambda: _arrives(frame, link[0], link[1], limit_s))
+
+        if not passes(LEAST_PACKET, patient(FIRST_S)):
+            raise DutError(
+                f"no packet passes from pod{sender.vnf} to pod{to.vnf} within {FIRST_S:g} s",
+                where=f"network {self.name}",
+                cure="see the counters of the hosts' interfaces and, of a conflist, its addresses, "
+                "routes and firewall",
+            )
+        times = self._times[to]
+        times[POD_FIRST_PACKET] = times[POD_ATTACHED] + time.monotonic() - began
+        mtus = [self._ports[port].mtu for port in (sender, to)]
+        if passes(min(mtus), patient(PROBE_S)) and len({*mtus}) == 1:
+            return
+        least, most = LEAST_PACKET, min(mtus)
+        while least < most:
+            middle = (least + most + 1) // 2
+            least, most = (
+                (middle, most) if passes(middle, patient(PROBE_S)) else (least, middle - 1)
+            )
+        raise DutError(
+            f"the pods' interfaces have an MTU of {' and '.join(map(str, dict.fromkeys(mtus)))}, "
+            f"and packets of up to {least} octets pass between them: longer ones are lost",
+            where=f"network {self.name}",
+            accepted=f"pods with an MTU of {least} or less, on a link of the hosts with "
+            f"{self.plan.scenario.mtu}",
+            cure="give the network that MTU (mtu in a conflist), or the hosts' link a larger one "
+            "(--set mtu=)",
+        )
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Let the pods reach each other, those beside the first two as well."""
+        """Let the pods beside the first two, which do since both are there, be reached as well."""
         del streams
-        if self.network.capabilities.port != "host":
-            for port in map(_port_of, range(len(self._ports), pod_count(self.plan.scenario))):
-                self._attach(port, self._network.netdev(port.vnf))
-        self._network.join(self._hosts, tuple(self._ports.values()))
+        if self.network.capabilities.port == "host":
+            return
+        first = len(self._ports)
+        for port in map(_port_of, range(first, pod_count(self.plan.scenario))):
+            self._attach(self._host_of(port), self._pod(port, self._network.netdev(port.vnf)))
+        if len(self._ports) > first:
+            self._network.join(self._hosts, tuple(self._ports.values()))
 
     @property
     def pods(self) -> tuple[PodPort, ...]:
@@ -254,6 +331,11 @@ class PodNetwork(VSwitch):
         """What passed pods' interfaces."""
         return self._network.counters(self._ports)
 
+    def fragments(self) -> int | None:
+        """Those that the hosts have made, of packets that they routed and of a tunnel's."""
+        snmp = Path("/proc/thread-self/net/snmp")
+        return sum(links.fragments_made(run_in(h.netns, snmp.read_text)) for h in self._hosts)
+
     def check_alive(self) -> None:
         """Raise when a pod's interface is gone, or what the network runs has ended."""
         self._network.check_alive()
@@ -278,7 +360,7 @@ class PodNetwork(VSwitch):
                     "MAC": given.pod.mac,
                     "gateway": given.gateway or "none: frames carry the other pod's address",
                     "MTU": given.mtu,
-                    ATTACHED: round(self._took_s[port], 4),
+                    **{name: round(spent, 4) for name, spent in self._times[port].items()},
                 }
                 for port, given in self._ports.items()
             },
@@ -289,6 +371,52 @@ class PodNetwork(VSwitch):
         self._ports = {}
         if self._made:
             self._network.stop(self._hosts)
+
+
+def probe_frame(stream: Stream, packet: int) -> bytes:
+    """A frame of UDP as a stream's, without FCS.
+
+    Args:
+        stream: The stream.
+        packet: Length of its IPv4 packet, octets.
+    """
+    macs = bytes.fromhex((stream.eth_dst + stream.eth_src).replace(":", ""))
+    ends = socket.inet_aton(stream.ipv4_src) + socket.inet_aton(stream.ipv4_dst)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, packet, 0, DONT_FRAGMENT, 64, UDP, 0) + ends
+    total = sum(struct.unpack("!10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    head = head[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + head[12:]
+    datagram = packet - IPV4_HEADER
+    udp = struct.pack("!HHHH", PROBE_PORT, PROBE_PORT, datagram, 0)
+    return macs + b"\x08\x00" + head + udp + PROBE_MARK.ljust(datagram - UDP_HEADER, b"\0")
+
+
+def _arrives(frame: bytes, sender: str, receiver: str, limit_s: float) -> bool:
+    """Send a frame from an interface until it arrives at another, both in the caller's namespace.
+
+    Its packet is compared from the mark on: routers change what is before.
+    """
+    end, size = time.monotonic() + limit_s, len(frame)
+    kind = socket.AF_PACKET, socket.SOCK_RAW
+    with socket.socket(*kind, 0) as out, socket.socket(*kind, socket.htons(ETH_P_ALL)) as into:
+        out.bind((sender, 0))
+        into.bind((receiver, ETH_P_ALL))
+        into.settimeout(PROBE_EVERY_S)
+        while time.monotonic() < end:
+            try:
+                out.send(frame)
+            except OSError as error:
+                if error.errno == errno.EMSGSIZE:
+                    return False
+                raise DutError(
+                    f"takes no frame of {size} octets: {error.strerror}", where=sender
+                ) from error
+            with suppress(TimeoutError):
+                while True:
+                    found, origin = into.recvfrom(size + 4)
+                    if len(found) == size and PROBE_MARK in found and origin[2] != OUTGOING:
+                        return True
+    return False
 
 
 def _host_of(scenario: Scenario, port: VnfPort) -> int:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
 from vnetperf.collectors import MachineSampler
-from vnetperf.deployment.endpoints import TrafficWatchdog, in_place_of_tester, listening_ports
+from vnetperf.deployment.endpoints import (
+    LOOPBACK,
+    TrafficWatchdog,
+    in_place_of_tester,
+    listening_ports,
+)
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.host.links import SHOW_IP, fragments_made
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
@@ -136,9 +142,15 @@ class Exchange:
     """
 
     def __init__(
-        self, ends: EndpointPair, watch: Callable[[], None], machine: MachineSampler | None
+        self,
+        ends: EndpointPair,
+        watch: Callable[[], None],
+        machine: MachineSampler | None,
+        fragments: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.ends, self.watch, self.machine = ends, watch, machine
+        #: IP fragments that were made until now, where that is known.
+        self.fragments = fragments
         self._versions: dict[tuple[str, str], str] = {}
 
     def run(self, specs: Sequence[TransferSpec]) -> list[Transfer]:
@@ -162,11 +174,16 @@ class Exchange:
         instances = list(self._instances(tool, spec))
         try:
             self._serve(tool, spec, instances, where)
+            fragments = self.fragments()
             if self.machine is not None:
                 self.machine.start()
             elapsed_s = self._talk(tool, spec, instances, where)
-            spent = machine_cpu(self.machine.stop(), elapsed_s) if self.machine else {}
+            spent: dict[str, Any] = {}
+            if self.machine is not None:
+                spent = machine_cpu(self.machine.stop(), elapsed_s)
             cpu = self._cpu(instances)
+            if fragments is not None:
+                spent["fragments"] = (self.fragments() or fragments) - fragments
             for one in instances:
                 _program(one.server).end(tool.end_server_by)
             flows = self._read(tool, spec, instances, version, where)
@@ -489,4 +506,13 @@ def _in_place_of_tester(
         deployment.check_alive()
 
     with deployment.without_tester() as tester_ends, plug_in(tester_ends) as ends:
-        return tuple(Exchange(ends, watch_all, MachineSampler(())).run(specs))
+
+        def fragments() -> int | None:
+            of_network = deployment.vswitch.fragments()
+            if of_network is None:
+                return None
+            # An end in its host's namespace is counted there.
+            own = [end.place for end in (ends.client, ends.server) if end.netdev != LOOPBACK]
+            return of_network + sum(fragments_made(place.run(SHOW_IP)) for place in own)
+
+        return tuple(Exchange(ends, watch_all, MachineSampler(()), fragments).run(specs))

@@ -387,6 +387,16 @@ def parse_statistics(text: str) -> dict[str, LinkStatistics]:
     return found
 
 
+#: Prints what `fragments_made` reads.
+SHOW_IP = ("cat", "/proc/net/snmp")
+
+
+def fragments_made(snmp: str) -> int:
+    """IPv4 fragments that a namespace has made (FragCreates of RFC 1213)."""
+    names, values = [line.split() for line in snmp.splitlines() if line.startswith("Ip: ")][:2]
+    return int(dict(zip(names, values, strict=True))["FragCreates"])
+
+
 TUN_DEVICE = Path("/dev/net/tun")
 TUNSETIFF, TUNSETPERSIST = 0x400454CA, 0x400454CB
 IFF_TAP, IFF_MULTI_QUEUE, IFF_NO_PI = 0x0002, 0x0100, 0x1000

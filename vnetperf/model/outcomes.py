@@ -583,6 +583,14 @@ MAX_PODS, MAX_RANKS = 64, 64
 AUTO = "auto"
 
 
+#: Facts of a pod: how long its network took to give it its interface and to take it away, and how
+#: long from the one to the first packet that arrived there, seconds.
+POD_ATTACHED, POD_REMOVED = "attached in, s", "removed in, s"
+POD_FIRST_PACKET = "first packet after, s"
+#: Fact of a network: octets that frames between hosts are longer by.
+OCTETS_ADDED = "octets added between hosts"
+
+
 class TransferSpec(Frozen):
     """One transfer.
 
@@ -758,6 +766,8 @@ class Transfer(Figures):
             it, seconds; None: not recorded, or there is more than one machine.
         machine_interrupts_s: Of that in interrupts and what the kernel puts off from them: most of
             its forwarding.
+        fragments: IPv4 fragments that pods and their hosts made of packets that were too long for
+            a link; None: not recorded.
     """
 
     spec: TransferSpec
@@ -769,6 +779,7 @@ class Transfer(Figures):
     attach_s: float | None = None
     machine_busy_s: float | None = None
     machine_interrupts_s: float | None = None
+    fragments: int | None = None
 
 
 class Transfers(Frozen):

@@ -20,6 +20,7 @@ from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
+from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.trial import HopCounters
@@ -38,6 +39,8 @@ HOST_ADDRESS = "192.0.2.{}"
 #: The next hop is on the link, whatever its address is (linux/rtnetlink.h); and an entry that
 #: never ages (linux/neighbour.h).
 RTNH_F_ONLINK, NUD_PERMANENT = 4, 0x80
+#: A VLAN's tag, octets.
+TAG_OCTETS = 4
 #: Settings of a host's network namespace: it forwards, takes packets by any way, and a bridge with
 #: an address does not report that it listens for other snoopers (RFC 4286).
 SYSCTLS = {
@@ -62,6 +65,7 @@ class NetworkCapabilities(Frozen):
             and have a TTL less by one or more.
         modes: Names of its modes, the first being the default; empty when it has but one.
         overhead: Octets that frames between hosts are longer by, at the cost of the pods' MTU.
+        tag: Octets that they are longer by at no such cost (IEEE 802.1Q).
         max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
         needs_parent: True when a pod's port sits on the host's interface, which no network of
             another kind may have then.
@@ -75,6 +79,7 @@ class NetworkCapabilities(Frozen):
     routed: tuple[PodHosts, ...] = ()
     modes: tuple[str, ...] = ()
     overhead: int = 0
+    tag: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
     needs_parent: bool = False
     shares_mac: bool = False
@@ -439,6 +444,7 @@ class Network(Backend):
             "baseline": self.capabilities.port == "host",
             "MTU of pods": self.mtu,
             "MTU between hosts": self.plan.scenario.mtu,
+            OCTETS_ADDED: self.capabilities.overhead + self.capabilities.tag,
             "offloads": "on" if self.offloads else "off",
         }
 

@@ -13,7 +13,14 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.frames import OVERHEAD
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.networks.base import (
+    TAG_OCTETS,
+    Network,
+    NetworkCapabilities,
+    Pod,
+    PodHost,
+    PodPort,
+)
 from vnetperf.networks.vlan import VLAN_ID
 from vnetperf.networks.vxlan import VNI, VXLAN_MODULE
 from vnetperf.openvswitch import (
@@ -189,6 +196,9 @@ class OvsVlanNetwork(OvsFlatNetwork):
 
     name: ClassVar[str] = "ovs_vlan"
     pod_port: ClassVar[str] = f"tag={VLAN_ID}"
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
+        port="veth", modes=MODES, tag=TAG_OCTETS
+    )
     path: ClassVar[str] = "veth, OVS, VLAN on the hosts' link, OVS, veth"
 
 

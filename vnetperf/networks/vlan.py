@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from vnetperf.model.testbed import KernelModule
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.networks.base import (
+    TAG_OCTETS,
+    Network,
+    NetworkCapabilities,
+    Pod,
+    PodHost,
+    PodPort,
+)
 
 VLAN_MODULE = KernelModule(name="8021q", purpose="VLANs", symbol="vlan_dev_hard_start_xmit")
 #: The VLAN of all pods.
@@ -20,7 +27,12 @@ class VlanNetwork(Network):
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (VLAN_MODULE,)
     #: A VLAN is one interface on a parent, so that one host has no second pod in it.
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="vlan", places=("other",), frames=("other",), needs_parent=True, most_on_host=1
+        port="vlan",
+        places=("other",),
+        frames=("other",),
+        tag=TAG_OCTETS,
+        needs_parent=True,
+        most_on_host=1,
     )
     path: ClassVar[str] = "VLAN, hosts' link, VLAN"
 

@@ -99,6 +99,7 @@ def _parts(results: RunResults) -> Iterator[str]:
     yield from table_markdown(transfers.transport_table(results))
     yield from table_markdown(transfers.networks_table(results), level=2)
     yield from table_markdown(mpi.mpi_table(results), level=2)
+    yield from table_markdown(transfers.pods_table(results), level=2)
     yield from _calibrations(results)
     ledger = run_tables.ledger(summary.ledger(results))
     yield from table_markdown(ledger, level=2, empty=_EMPTY)

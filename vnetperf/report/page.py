@@ -578,6 +578,7 @@ def html_report(results: RunResults) -> str:
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
         "mpi": mpi.mpi_table(results),
+        "pods": transfers.pods_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
     by_size = transfers.transfer_plots(transfers.transfers_by_scenario(results))

@@ -34,6 +34,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
         (mpi.MPI_TITLE, mpi.mpi_sentences(results)),
+        (transfers.PODS_TITLE, transfers.pod_sentences(results)),
     ):
         if sentences:
             yield Text("")

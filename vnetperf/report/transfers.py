@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import EndFacts, OneWay, Transfer, Way
+from vnetperf.model.outcomes import OCTETS_ADDED, EndFacts, OneWay, Transfer, Way
 from vnetperf.model.result import RunResults
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series
 from vnetperf.report.table import NONE, Column, Table, group_sentences
+from vnetperf.results.metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
     MOST_LOST,
     IpCapacity,
@@ -538,6 +540,10 @@ def _tail_text(row: PodTransfer, name: str) -> str | None:
     return _time_text(row.transfer, name)
 
 
+def _count_text(count: int | None) -> str | None:
+    return None if count is None else str(count)
+
+
 def _cpu_cost_text(row: PodTransfer) -> str | None:
     cost = row.cpu_s_per_gigabit
     return None if cost is None else units.significant(cost)
@@ -559,6 +565,7 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("99 %", lambda row: _tail_text(row, "99")),
     Column("99.9 %", lambda row: _tail_text(row, "99.9")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
+    Column("IP fragments", lambda row: _count_text(row.transfer.fragments)),
     Column("tools' CPU, s/Gbit", _cpu_cost_text),
     Column("machine's CPU, s/Gbit (in interrupts)", _machine_cost_text),
     Column("rounds", lambda row: str(len(row.rounds))),
@@ -571,11 +578,76 @@ def networks_table(results: RunResults) -> Table:
         "Of the host's: mean of the rounds over that of the hosts' own network in the same place; "
         "where rounds were repeated (--repeat), geometric means and the ratio's 95 % interval. A "
         "ratio of round trips above 1 is slower, one of rates faster.",
+        "IP fragments: made by pods and hosts of packets too long for a link, in the last round.",
         "CPU: processor time for each gigabit of payload, in the last round: of the tool's "
         "processes at both ends, and of the whole machine, whatever else it did, with the part "
         "spent in interrupts, in which the kernel does most of its forwarding.",
     )
     return Table.of(NETWORKS_TITLE, _NETWORKS, pod_transfers(results), notes)
+
+
+PODS_TITLE = "Pods on container networks"
+
+
+@dataclass(frozen=True, slots=True)
+class _PodRow:
+    """A network that pods were attached to, by the first scenario of each place with its facts."""
+
+    network: str
+    place: str
+    facts: dict[str, Any]
+    times: dict[str, float]
+
+    def time(self, name: str) -> str | None:
+        value = self.times.get(name)
+        return None if value is None else units.nanoseconds(value * 1e9)
+
+    def octets(self, name: str) -> str | None:
+        value = self.facts.get(name)
+        return None if value is None else str(value)
+
+
+def _pod_rows(results: RunResults) -> list[_PodRow]:
+    rows: dict[tuple[str, str, str], _PodRow] = {}
+    for one in results.scenarios:
+        facts, scenario = one.facts.get("vswitch"), one.plan.get("scenario") or {}
+        times = {m.label: m.mean for m in pod_metrics(one) if m.mean is not None}
+        if times and isinstance(facts, dict):
+            network, place = scenario.get("vswitch", ""), scenario.get("pod_hosts", "")
+            key = network, place, str(scenario.get("options"))
+            rows.setdefault(key, _PodRow(network, place, facts, times))
+    return list(rows.values())
+
+
+_PODS: tuple[Column[_PodRow], ...] = (
+    Column("network", lambda row: row.network, words=True),
+    Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
+    *(Column(name, partial(_PodRow.time, name=name)) for name in POD_TIMES.values()),
+    Column("MTU of pods", lambda row: row.octets("MTU of pods")),
+    Column("octets added between hosts", lambda row: row.octets(OCTETS_ADDED)),
+)
+
+
+def pods_table(results: RunResults) -> Table:
+    """What a pod's life takes on each network, and what the network leaves of a frame."""
+    notes = (
+        "Of the second pod, while the first is there: from the call of the network until it had "
+        "given the pod its interface; until a packet of the first pod's, sent each millisecond, "
+        "arrived there; until its interface was taken away.",
+        "Frames between hosts are longer by the octets of the tunnel or tag, which are none of the "
+        "rates here; packets of the pods' MTU were seen to pass unfragmented.",
+    )
+    return Table.of(PODS_TITLE, _PODS, _pod_rows(results), notes)
+
+
+def pod_sentences(results: RunResults) -> list[str]:
+    """The same for a terminal."""
+    names = list(POD_TIMES.values())
+    found = []
+    for network, place, *cells in pods_table(results).texts:
+        known = [f"{n} {c}" for n, c in zip(names, cells, strict=False) if c != NONE]
+        found.append(f"{network}, pods on {place}: {', '.join(known)}")
+    return found
 
 
 def network_sentences(results: RunResults) -> list[str]:

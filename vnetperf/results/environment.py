@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
+from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.result import RunResults, ScenarioFacts
 
 #: In place of a value that only the other run has.
@@ -28,7 +29,9 @@ VOLATILE: Final[Mapping[str, str]] = {
     "environment.cpu.current_khz*": "the frequency of an idle moment",
     "environment.kernel.interrupts_served*": "counters since the machine was started",
     "*.facts.vnfs[*].guest.ready after, s": "how long a boot took",
-    "*.facts.vswitch.pods.*.attached in, s": "how long the kernel took to make an interface",
+    f"*.facts.vswitch.pods.*.{POD_ATTACHED}": "how long an interface took to be made",
+    f"*.facts.vswitch.pods.*.{POD_REMOVED}": "how long an interface took to be removed",
+    f"*.facts.vswitch.pods.*.{POD_FIRST_PACKET}": "how long the first packet took",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",
     "*.facts.generator.neighbours": "counts the frames that checked the path",
     "*.facts.generator.clock offset between sockets*": "as precisely as each start measured it",

@@ -8,8 +8,17 @@ from functools import partial
 from math import inf
 from typing import Any, Literal, TypeAlias
 
-from vnetperf.model.outcomes import MPI_PAIRS, LatencyAt, OverTrials, Spread, Transfer
-from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
+from vnetperf.model.outcomes import (
+    MPI_PAIRS,
+    POD_ATTACHED,
+    POD_FIRST_PACKET,
+    POD_REMOVED,
+    LatencyAt,
+    OverTrials,
+    Spread,
+    Transfer,
+)
+from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults, ScenarioFacts
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.results.transport import ip_capacity, tcp_quality
@@ -149,7 +158,13 @@ _PERCENTILES = ("50", "99")
 #: Those of the latency curve, whose loads are the same in every run; the second is what it is for.
 _CURVE_PERCENTILES, _CURVE_MAIN = ("50", "99", "99.9"), "99"
 _RESET_METHODS = {"loss": "loss", "time": "time stamps"}
-TRANSFERS_TEST = "transfers"
+TRANSFERS_TEST, PODS_TEST = "transfers", "pods"
+#: What a pod's life is timed by: fact, and name of the metric.
+POD_TIMES = {
+    POD_ATTACHED: "pod start",
+    POD_FIRST_PACKET: "first packet",
+    POD_REMOVED: "pod removal",
+}
 
 
 def compared_metrics(results: RunResults) -> Iterator[Metric]:
@@ -159,6 +174,28 @@ def compared_metrics(results: RunResults) -> Iterator[Metric]:
     for one in results.transfers:
         for transfer in one.transfers:
             yield from _of_transfer(one.scenario, transfer, one.transfers)
+    for of in results.scenarios:
+        yield from pod_metrics(of)
+
+
+def pod_metrics(of: ScenarioFacts) -> Iterator[Metric]:
+    """How long it took to start and to remove the pod that was attached last, seconds."""
+    network = of.facts.get("vswitch")
+    pods = network.get("pods") if isinstance(network, dict) else None
+    whole = [one for one in pods.values() if POD_REMOVED in one] if isinstance(pods, dict) else []
+    for pod in whole[-1:]:
+        for fact, name in POD_TIMES.items():
+            value = pod.get(fact)
+            if value is not None:
+                yield Metric(
+                    scenario=of.scenario,
+                    test=PODS_TEST,
+                    size="",
+                    label=name,
+                    unit="s",
+                    value=value,
+                    better="less",
+                )
 
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
@@ -658,7 +695,7 @@ def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) 
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
     yield make(name, "bit/s" if spec.is_stream else "1/s", "more", rate, main=True)
-    for percentile in _PERCENTILES:
+    for percentile in _CURVE_PERCENTILES if spec.kind.endswith("_LOAD") else _PERCENTILES:
         microseconds = transfer.round_trip_us.get(percentile)
         if microseconds is not None:
             yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)

@@ -12,10 +12,15 @@ import pytest
 from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import ATTACHED
 from vnetperf.deployment.trial import check_path
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
+from vnetperf.model.outcomes import (
+    OCTETS_ADDED,
+    POD_ATTACHED,
+    POD_FIRST_PACKET,
+    POD_REMOVED,
+)
 from vnetperf.model.scenario import ETHERNET_OCTETS, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.networks.base import Network, NetworkCapabilities
@@ -131,8 +136,11 @@ class NetworkContract(Contract):
                 netdev = pod["interface"].rpartition(" ")[2]
                 assert deployment.machine.link(netdev).mtu == pod["MTU"]
                 assert pod["MTU"] == self.of.pod_mtu(scenario)
-                assert pod[ATTACHED] >= 0
+                assert pod[POD_ATTACHED] >= 0
                 assert largest_frame(scenario) <= pod["MTU"] + ETHERNET_OCTETS
+            assert facts["pods"]["pod1"][POD_REMOVED] >= 0
+            assert facts["pods"]["pod1"][POD_FIRST_PACKET] > 0
+            assert facts[OCTETS_ADDED] >= self.can.overhead
 
     def test_pods_come_back_and_go(self, place: PodHosts, stage: Stage) -> None:
         """Life of one deployment: all is taken away and comes back, a pod goes, the network stops.

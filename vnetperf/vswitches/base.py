@@ -288,6 +288,14 @@ class VSwitch(Backend):
             Names of the ports; empty when every port is up.
         """
 
+    def fragments(self) -> int | None:
+        """IPv4 fragments that it has made of packets that were too long for their next link.
+
+        Returns:
+            Their number since its start; None where that is not counted.
+        """
+        return None
+
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port since it was made.
