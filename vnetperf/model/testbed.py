@@ -177,10 +177,6 @@ class NicConfig(Frozen):
         return value
 
 
-#: What a host has in a deployment.
-HostRole = Literal["tester", "dut"]
-
-
 class HostConfig(Frozen):
     """A host of a testbed of several; what it leaves out is as in the rest of the file.
 
