@@ -293,10 +293,8 @@ class Fault:
         tmpfs: Folder that has little space.
         deploying: Whether its moment is in the deployment.
         clock: Whether its clock can be set.
-        slow: Whether it is left out unless it is named.
         lives: Whether the deployment is the same after it: others may follow in it.
         stops: The part that it stops, and that may go on.
-        ends: Whether its controller cannot go on after it.
         load_fps: Load of the trial, frames/s in each direction.
     """
 
@@ -308,11 +306,14 @@ class Fault:
     tmpfs: str = ""
     deploying: bool = False
     clock: bool = False
-    slow: bool = False
     lives: bool = False
     stops: str = ""
-    ends: bool = False
     load_fps: float = LOAD_FPS
+
+    @property
+    def ends(self) -> bool:
+        """Whether its controller cannot go on after it."""
+        return self.restored or bool(self.tmpfs)
 
     def is_named(self, line: Values) -> bool:
         """Whether what became of the trial is right."""
@@ -515,13 +516,9 @@ def faults_of(deployment: str) -> dict[str, Fault]:
     gone = ("the agent ended", "is stopped")
     found["agent killed"] = Fault(to(kill, lambda c: c.agent), STOPPED_S, gone)
     found["agent stopped"] = Fault(to(stop, lambda c: c.agent), STOPPED_S, gone)
-    found["controller killed"] = Fault(
-        to(kill, lambda c: c.pid), STOPPED_S, restored=True, ends=True
-    )
+    found["controller killed"] = Fault(to(kill, lambda c: c.pid), STOPPED_S, restored=True)
     found["controller paused"] = Fault(pause, harmless=True, lives=True)
-    found["controller stopped"] = Fault(
-        to(stop, lambda c: c.pid), SILENT_S, restored=True, ends=True, slow=True
-    )
+    found[STOPPED] = Fault(to(stop, lambda c: c.pid), SILENT_S, restored=True)
     stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
     found["engine stalled"] = Fault(
         lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives="guest" not in parts
@@ -540,9 +537,9 @@ def faults_of(deployment: str) -> dict[str, Fault]:
     roots = HostRoots()
     run, state = str(roots.run), str(roots.state)
     full = filling(roots.run)
-    found["no space for run"] = Fault(full, None, NO_SPACE, harmless=True, tmpfs=run, ends=True)
+    found["no space for run"] = Fault(full, None, NO_SPACE, harmless=True, tmpfs=run)
     found["no space for journal"] = Fault(
-        filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True, ends=True
+        filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True
     )
     for name, years in (("back", -1), ("forward", 1)):
         found[f"clock {name} a year"] = Fault(setting(years), harmless=True, lives=True, clock=True)
@@ -890,22 +887,36 @@ def inject_one(
     )
 
 
+COLUMNS = (
+    "Fault",
+    "Deployments",
+    "Injected",
+    "Noticed",
+    "Wrong",
+    "Median, s",
+    "Longest, s",
+    "Left behind",
+)
+
+
+def row(name: str, mine: Sequence[Outcome]) -> str:
+    """A line of the table."""
+    times = [o.seconds for o in mine]
+    counts = (len(mine), sum(o.noticed for o in mine), sum(o.wrong for o in mine))
+    seconds = (f"{statistics.median(times):.2f}", f"{max(times):.2f}")
+    left = sum(bool(o.left) for o in mine)
+    deployments = ", ".join(sorted({o.deployment for o in mine})) if name != "all" else ""
+    return f"| {' | '.join(map(str, (name, deployments, *counts, *seconds, left)))} |"
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
-    """What became of all faults, a line for each kind."""
-    head = f"{'deployment':16} {'fault':20} {'faults':>6} {'noticed':>7} {'wrong':>5}"
-    lines = [f"{head} {'median s':>8} {'max s':>7} {'left behind':>11}"]
-    kinds = sorted({(o.deployment, o.fault) for o in outcomes})
-    for kind in [*kinds, ("all", "")]:
-        mine = [o for o in outcomes if kind[0] == "all" or (o.deployment, o.fault) == kind]
-        if mine:
-            times = [o.seconds for o in mine]
-            lines.append(
-                f"{kind[0]:16} {kind[1]:20} {len(mine):6} {sum(o.noticed for o in mine):7} "
-                f"{sum(o.wrong for o in mine):5} {statistics.median(times):8.2f} {max(times):7.2f} "
-                f"{sum(bool(o.left) for o in mine):11}"
-            )
-    loads = [o.load for o in outcomes]
-    if loads:
+    """What became of all faults, a line for each kind, in Markdown."""
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    names = [name for deployment in DEPLOYMENTS for name in faults_of(deployment)]
+    for name in [*dict.fromkeys([*names, RESULTS[1]]), "all"]:
+        if mine := [o for o in outcomes if name in (o.fault, "all")]:
+            lines.append(row(name, mine))
+    if loads := [o.load for o in outcomes]:
         lines.append(f"load average: median {statistics.median(loads):.1f}, max {max(loads):.1f}")
     for one in outcomes:
         if not one.noticed or one.wrong or one.left:
@@ -932,7 +943,7 @@ def choose(
         (deployment, name): fault
         for deployment in deployments
         for name, fault in faults_of(deployment).items()
-        if (name in only if only else not fault.slow)
+        if (name in only if only else name != STOPPED)
     }
     first = min(every, key=lambda key: (done[key], draw.random()))
     if first == RESULTS or every[first].tmpfs:
@@ -986,7 +997,7 @@ def main() -> int:
                 found = inject(deployment, chain, draw, began + arguments.seconds)
             outcomes += found
             for outcome in found:
-                print(table([outcome]).splitlines()[1], flush=True)
+                print(row(outcome.fault, [outcome]), flush=True)
             if arguments.append is not None:
                 with arguments.append.open("a") as file:
                     file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in found)

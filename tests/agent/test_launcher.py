@@ -528,11 +528,18 @@ def test_it_is_installed_from_what_is_roots_and_removed(
     assert "belongs to user 1000" in capsys.readouterr().err
     assert not program.exists()
     monkeypatch.setattr(launcher, "installation_problem", lambda _: "")
+    capsys.readouterr()
+    closed = f"below {tmp_path}, which is closed to them"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
+    tmp_path.chmod(0o700)
     assert main(["launcher", "--install", "--who", "bench"]) == 0
     assert (program.stat().st_mode & 0o7777, line.stat().st_mode & 0o7777) == (0o755, 0o440)
     assert f"bench ALL=(root) NOPASSWD:NOSETENV: {program}\n" in line.read_text()
     if visudo := shutil.which("visudo"):
         subprocess.run([visudo, "-cf", line], check=True)
+    assert closed in capsys.readouterr().err  # it is installed all the same
     assert main(["launcher"]) == 0
     assert program.read_text() in capsys.readouterr().out
     assert main(["launcher", "--remove"]) == 0

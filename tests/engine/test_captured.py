@@ -99,6 +99,12 @@ def test_two_workers_keep_together(
         executable, *memif, cpus=(0, 1), rx_queues=2, tx_queues=2, queue_map=mapping
     )
     engine.wait_links()
+    main, other = engine.info().workers
+    assert (main.clock_exchanges, main.clock_least_ns, main.clock_most_ns) == (0, 0, 0)
+    least, most = other.clock_least_ns, other.clock_most_ns
+    assert least is not None
+    assert most is not None
+    assert least <= 0 <= most  # this machine's processors share a clock
     engine.set_streams([stream(0, 0, 1)])
     engine.capture(200)
     run(engine, {0: StreamLoad(None, 1000)})

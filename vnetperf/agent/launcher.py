@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import sys
 import sysconfig
 from pathlib import Path
@@ -64,6 +65,14 @@ def installation_problem(launcher: Path) -> str:
     path = [Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()]
     whole = why_untrusted_below(package, *path)
     return whole or next(filter(None, (why_untrusted(p, only_root=True) for p in alone)), "")
+
+
+def closed_to_users(python: Path) -> str:
+    """The directory that keeps other users from starting an installation's Python; "" for none."""
+    places = (python.absolute().parent, python.resolve().parent)
+    return next(
+        (str(d) for p in places for d in (p, *p.parents) if not d.stat().st_mode & stat.S_IXOTH), ""
+    )
 
 
 class _Gateway(gateway_base.WorkerGateway):

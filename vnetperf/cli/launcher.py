@@ -50,6 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"wrote {path}")
         else:
             print(f"--- {path} (root, mode {mode:04o})\n{text}", end="")
+    if closed := launcher.closed_to_users(Path(sys.executable)):
+        print(
+            f"users cannot start this installation, for its Python is below {closed}, which is "
+            "closed to them: their controllers need one of their own, of the same version",
+            file=sys.stderr,
+        )
     if problem:
         print(f"not yet possible from here: {problem}", file=sys.stderr)
     return 0
