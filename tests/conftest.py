@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,30 @@ settings.load_profile("tests")
 pytest_plugins = ["pytester"]
 
 Programs = Callable[[dict[str, str]], Path]
+#: Settings of the machine; not those of processes, control groups and network namespaces.
+SETTINGS = re.compile(r"/proc/(sys/(?!net/)|[a-z-]+$)|/sys/(?!fs/cgroup/)")
+WRITTEN: list[str] = []
+WRITES = os.O_WRONLY | os.O_RDWR
+
+
+def note_writes(event: str, arguments: tuple[object, ...]) -> None:
+    """Note which settings are opened for writing; a test may have suppressed errors."""
+    if event == "open" and SETTINGS.match(str(arguments[0])):
+        flags = arguments[2]
+        if isinstance(flags, int) and flags & WRITES:
+            WRITTEN.append(str(arguments[0]))
+
+
+sys.addaudithook(note_writes)
+
+
+@pytest.fixture(autouse=True)
+def machine_left_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Only a real test changes the machine: what it has set would hold for all that run beside."""
+    WRITTEN.clear()
+    yield
+    if not request.node.get_closest_marker("real"):
+        assert not WRITTEN, "settings of the machine were written"
 
 
 @pytest.fixture

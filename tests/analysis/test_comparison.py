@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from vnetperf.analysis.comparison import (
     _undecided,
     compare,
 )
-from vnetperf.analysis.runs import find_run, load_run
+from vnetperf.analysis.runs import StoredRun, find_run, load_run
 from vnetperf.model.errors import ConfigError, DutError, LogError
 from vnetperf.model.parameters import (
     FrameLossTest,
@@ -83,8 +84,14 @@ def _duts(capacity: float, more: Mapping[str, Any] | None) -> tuple[SimulatedDut
     return tuple(SimulatedDut(capacity, **(more or {})) for _ in range(2))
 
 
+@lru_cache(maxsize=16)
+def stored(folder: Path, _octets: int) -> StoredRun:
+    """A run as it is read; what is compared again is not read again."""
+    return load_run(folder)
+
+
 def side(*folders: Path, scenario: str = "") -> Side:
-    runs = tuple(load_run(folder) for folder in folders)
+    runs = tuple(stored(folder, (folder / LOG_NAME).stat().st_size) for folder in folders)
     return Side("+".join(f.name for f in folders), runs, scenario)
 
 

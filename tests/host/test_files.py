@@ -1,12 +1,15 @@
+"""Files of a run: where they are and how they are written."""
+
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from vnetperf.host.files import create_tree
 from vnetperf.host.journal import Journal
-from vnetperf.host.paths import HostRoots
+from vnetperf.host.paths import HostRoots, list_files, make_private
 from vnetperf.host.session import RunDir
 from vnetperf.model.errors import HostError
 
@@ -53,3 +56,54 @@ def test_a_run_root_that_others_use_stays(journal: Journal, roots: HostRoots) ->
     (roots.run / "other").mkdir()
     journal.undo()
     assert (roots.run / "other").is_dir()
+
+
+def test_a_directory_is_made_private_and_accepted_again(tmp_path: Path) -> None:
+    directory = tmp_path / "a/b"
+    make_private(directory)
+    make_private(directory)
+    assert {p.stat().st_mode & 0o777 for p in (directory, directory.parent)} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_a_directory_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(HostError, match="written to by others") as caught:
+        make_private(tmp_path)
+    assert "remove it" in caught.value.cure
+
+
+def test_links_and_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").touch()
+    for name in ("link", "file"):
+        with pytest.raises(HostError, match="no directory"):
+            make_private(tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away")
+def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, -1)
+    with pytest.raises(HostError, match="belongs to user 65534"):
+        make_private(tmp_path)
+
+
+def test_no_run_directory_below_what_others_can_write_to(
+    journal: Journal, roots: HostRoots
+) -> None:
+    roots.run.mkdir()
+    roots.run.chmod(0o777)
+    with pytest.raises(HostError, match="cannot be trusted"):
+        RunDir.create(journal, roots)
+
+
+def test_a_directory_that_another_run_removes_while_it_is_listed_has_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(path: object) -> None:
+        raise FileNotFoundError(path)
+
+    (tmp_path / "a.lock").touch()
+    assert [path.name for path in list_files(tmp_path, "*.lock")] == ["a.lock"]
+    monkeypatch.setattr(os, "scandir", vanish)
+    assert list_files(tmp_path, "*.lock") == []

@@ -147,7 +147,10 @@ class Machine:
         with contextlib.suppress(Killed), pytest.MonkeyPatch.context() as patch:
             if dying:  # the dead undo nothing
                 patch.setattr(Journal, "undo_one", lambda *_: "")
-            hugepages.reserve(journal, 0, 2048, self.pages + pages, sys=self.sys)
+            # Refused, it would compact the memory of the machine itself.
+            hugepages.reserve(
+                journal, 0, 2048, self.pages + pages, sys=self.sys, proc=self.roots.state.parent
+            )
         self.dying = ""
         return journal
 

@@ -19,6 +19,14 @@ def every(results: RunResults) -> RunResults:
 
 
 @pytest.fixture(scope="session")
+def few(results: RunResults) -> RunResults:
+    """The benchmark's first result and trials, for what does not depend on what was measured."""
+    return results.model_copy(
+        update={"results": results.results[:1], "trials": results.trials[:20]}
+    )
+
+
+@pytest.fixture(scope="session")
 def smoke(results: RunResults) -> RunResults:
     """The same by a preset that is no benchmark."""
     return results.model_copy(update=no_benchmark())

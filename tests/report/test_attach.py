@@ -24,12 +24,12 @@ def attached(results: RunResults, phase: object) -> RunResults:
     )
 
 
-def test_what_the_sgsn_says_stands_in_every_report(results: RunResults) -> None:
+def test_what_the_sgsn_says_stands_in_every_report(few: RunResults) -> None:
     phase = AttachPhase(
         requested=50, ramp=25.0, seconds=2.0, requesting_s=1.96, answer_s=[0.001] * 49 + [0.003]
     )
     phase.contexts = [Context(1, 1, "198.18.0.1", "192.0.2.1")] * 50
-    run = attached(results, phase.facts())
+    run = attached(few, phase.facts())
     row = "| 50 of 50 | 100 % | 25.00/s | 25.00/s | 2 s | 1.000 ms | 2.020 ms |"
     assert row in markdown_report(run).split(f"## {TITLE}")[1]
     page = html_report(run)
@@ -40,7 +40,7 @@ def test_what_the_sgsn_says_stands_in_every_report(results: RunResults) -> None:
     assert "50 of 50 sessions attached in 2 s (25.00/s), median 1.000 ms" in said.getvalue()
 
 
-def test_a_stack_with_a_command_of_its_own_was_not_timed(results: RunResults) -> None:
+def test_a_stack_with_a_command_of_its_own_was_not_timed(few: RunResults) -> None:
     for phase in ({}, "by the stack's own command", {"attached": "a plugin's own"}):
-        assert TITLE not in markdown_report(attached(results, phase))
-        assert 'href="#attach"' not in html_report(attached(results, phase))
+        assert TITLE not in markdown_report(attached(few, phase))
+        assert 'href="#attach"' not in html_report(attached(few, phase))

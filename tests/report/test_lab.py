@@ -14,8 +14,8 @@ SAYS = "Virtual lab: its speeds and latencies mean nothing"
 
 
 @pytest.fixture(scope="module")
-def lab(results):
-    return results.model_copy(update={"environment": {**results.environment, "virtual_lab": True}})
+def lab(few):
+    return few.model_copy(update={"environment": {**few.environment, "virtual_lab": True}})
 
 
 def test_the_first_line_says_so(lab):
@@ -43,8 +43,8 @@ def test_programs_can_tell(lab):
 
 
 @pytest.mark.parametrize("said", [False, "unknown: /proc/cmdline: no such file"])
-def test_a_real_machine_says_nothing_of_it(results, said):
-    real = results.model_copy(update={"environment": {"virtual_lab": said}})
+def test_a_real_machine_says_nothing_of_it(few, said):
+    real = few.model_copy(update={"environment": {"virtual_lab": said}})
     assert "Virtual lab" not in terminal_text(real)
     assert not markdown_report(real).startswith("**Virtual")
     assert {row["benchmark"] for row in csv.DictReader(io.StringIO(results_csv(real)))} == {"true"}

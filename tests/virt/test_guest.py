@@ -1,9 +1,10 @@
-"""How a guest starts, and starts again, with a session that is a stand-in."""
+"""Guests: what is planned for them, and where they run."""
 
 from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt import guest as module
 from vnetperf.virt.domain import BootFiles, Domain
 from vnetperf.virt.guest import Guest, LibvirtSession
+from vnetperf.virt.guest_plan import CLUSTER, QCOW2_HEADER, QCOW2_MAGIC, disk_size, make_overlay
+from vnetperf.virt.lab_guest import run_dir
 
 ABORT = "qemu-system-x86_64: physmem.c:2678: iotlb_to_section: Assertion `x < 3' failed.\n"
 
@@ -171,3 +174,48 @@ def test_what_qemu_put_in_the_place_of_its_console_is_not_read(tmp_path: Path) -
         ""
     ] * 4
     assert module._text(file, 7) == "[2Jup\n"
+
+
+@pytest.mark.parametrize("mib", [1, 512, 513, 5 << 20])
+def test_an_overlay_is_as_large_as_what_is_beneath(tmp_path: Path, mib: int) -> None:
+    base, overlay = tmp_path / "base.img", tmp_path / "overlay.qcow2"
+    with base.open("wb") as file:
+        file.truncate(mib << 20)
+    make_overlay(overlay, base, "raw")
+    assert disk_size(overlay, "qcow2") == mib << 20
+    again = tmp_path / "again.qcow2"
+    make_overlay(again, overlay, "qcow2")
+    assert disk_size(again, "qcow2") == mib << 20
+    content = overlay.read_bytes()
+    fields = struct.unpack(QCOW2_HEADER, content[: struct.calcsize(QCOW2_HEADER)])
+    at, length, entries, table = fields[2], fields[3], fields[7], fields[8]
+    assert content[at : at + length].decode() == str(base)
+    assert entries * 512 >= mib  # an entry stands for 512 MiB
+    assert len(content) >= table + entries * 8
+    used = len(content) // CLUSTER
+    assert content[2 * CLUSTER : 2 * CLUSTER + 2 * used] == b"\0\1" * used
+
+
+def test_what_is_no_image_is_told(tmp_path: Path) -> None:
+    (tmp_path / "text.qcow2").write_text("hello")
+    with pytest.raises(HostError, match="is no qcow2 image"):
+        make_overlay(tmp_path / "o", tmp_path / "text.qcow2", "qcow2")
+    (tmp_path / "short.qcow2").write_bytes(QCOW2_MAGIC)
+    with pytest.raises(HostError, match="is no qcow2 image"):
+        disk_size(tmp_path / "short.qcow2", "qcow2")
+    with pytest.raises(HostError, match="cannot be read"):
+        make_overlay(tmp_path / "o", tmp_path / "none.img", "raw")
+
+
+def test_a_run_without_a_place_says_what_to_do(lab_home: Path) -> None:
+    lab_home.mkdir(parents=True)
+    (lab_home / "runs").touch()
+    with pytest.raises(HostError) as caught, run_dir():
+        pass
+    assert "XDG_CACHE_HOME" in caught.value.cure
+
+
+def test_a_run_leaves_nothing(lab_home: Path) -> None:
+    with run_dir() as path:
+        (path / "file").touch()
+    assert list((lab_home / "runs").iterdir()) == []

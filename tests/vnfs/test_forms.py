@@ -1,22 +1,28 @@
-"""The kernel's forms as steps: what is run, in which order, with which file."""
+"""Forms of VNFs: where they run, and what they do."""
 
 from __future__ import annotations
 
 import shutil
 import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.fakes.machine import facts
+from vnetperf import config, registry
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.xdp import compile_program
 from vnetperf.model.deployment import DEPLOYMENTS, VnfPort, make_deployment
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.errors import ConfigError, DutError, HostError
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import NicFacts
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vloop import Vloop, kernel_forwarders
 from vnetperf.vnfs.vloop.container import ContainerVloop
 from vnetperf.vnfs.vloop.kernel_forwarders import (
@@ -196,3 +202,71 @@ def test_what_the_kernel_lacks_is_told_and_testpmd_is_not_asked_for() -> None:
 def test_swapped_ip_addresses_are_refused_where_they_decide(wishes: dict[str, str]) -> None:
     assert "5tswap" in Vloop.missing(facts(), deploying(vnf_mode="5tswap", **wishes))
     assert Vloop.missing(facts(), deploying(vnf_mode="5tswap")) == ""
+
+
+WITH_IOMMU = NicFacts(address="0000:01:00.0", max_vfs=7, iommu_group=3)
+WITHOUT = NicFacts(address="0000:01:00.0", max_vfs=7)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "nic", "says"),
+    [
+        ("pvp_sriov", {}, WITH_IOMMU, "where there is an IOMMU they go to vfio-pci"),
+        ("pvp_sriov", {}, WITHOUT, ""),
+        ("pvp_sriov", {"set": ("vf_driver=vfio-pci",)}, WITHOUT, "vf_driver is vfio-pci"),
+        ("pvp_sriov", {"set": ("vf_driver=kernel",)}, WITH_IOMMU, ""),
+        ("pvp_bridge", {}, WITH_IOMMU, ""),
+        ("pvp_sriov", {"vnf_mode": "mac"}, WITH_IOMMU, ""),  # testpmd takes PCI devices
+    ],
+)
+def test_a_kernel_form_is_not_planned_on_pci_devices(
+    scenario: str, settings: dict[str, Any], nic: NicFacts, says: str
+) -> None:
+    typed = {"vnf": "vloop:container", "vnf_mode": "route", **settings}
+    asked = make_scenario(scenario, config.load(typed, environment={}))
+    missing = registry.load_vnf("vloop:container").missing(facts(nics=(nic,)), asked)
+    assert bool(missing) == bool(says)
+    assert says in missing
+    if says:
+        assert "mode route needs interfaces" in missing
+        assert missing.endswith("--set vf_driver=kernel")
+
+
+def test_a_name_alone_is_a_process_on_the_host() -> None:
+    assert registry.load_vnf("vloop") is Vloop
+
+
+def test_a_place_is_a_class_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.vnfs.base:Vnf"})
+    assert registry.load_vnf("vloop:moon") is Vnf
+
+
+def test_a_place_it_does_not_run_in_is_told_with_those_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.vnfs.base:Vnf"})
+    with pytest.raises(ConfigError, match=r"does not run in 'mars'.*vloop, vloop:moon"):
+        registry.load_vnf("vloop:mars")
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ({"hugepage_mib": lambda _: 512}, "memory"),
+        ({"page_kb": property(lambda _: 2048)}, "memory"),
+        ({"memory_floats": True}, "memory"),
+        ({"demands": classmethod(lambda *_: ())}, "roles"),
+        ({"roles": classmethod(lambda _, number: number)}, "roles"),
+    ],
+)
+def test_a_vnf_of_an_earlier_version_is_refused_when_it_is_loaded(
+    former: dict[str, Any], now: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert type("Mine", (Vnf,), {"roles": classmethod(lambda *_: ())})
+    (name,) = former
+    module = ModuleType("of_earlier")
+    module.__getattr__ = lambda _: type("Mine", (Vnf,), former)  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "of_earlier", module)
+    monkeypatch.setitem(registry._registered["vnfs"], "mine", "of_earlier:Mine")
+    with pytest.raises(ConfigError, match=rf"implements {name}.*accepted: {now}\(scenario"):
+        registry.load("vnfs", "mine")

@@ -1,4 +1,4 @@
-"""Descriptions of cores: what ships is right, and what is wrong is told before anything starts."""
+"""The mobile core's stack and its users."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from vnetperf import config
+from vnetperf import config, registry
 from vnetperf.host.programs import linked_libraries
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import MobileCore, MobileCoreOptions, StackProgram, UeAttach
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.vnfs.base import UserPlane
@@ -197,3 +197,21 @@ def test_a_core_in_our_image_has_no_mode_of_the_kernel() -> None:
     assert "has no gtpu_mode kernel" in VmVepc.missing(facts, in_vm)
     other = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",), guest=("image=mine",))
     assert stack.guest_mobile_core_problem(other) == ""
+
+
+def facts(**programs: str) -> MachineFacts:
+    found = {"sgsnemu": "/usr/bin/sgsnemu", **programs}
+    return MachineFacts.model_construct(programs=found, program_troubles={})
+
+
+@pytest.mark.parametrize("vnf", ["vepc", "vepc:vm"])
+def test_what_keeps_users_away_is_known_before_anything_is_deployed(vnf: str) -> None:
+    here = scenario(vnf=vnf)
+    plan = Plan.model_construct(scenario=here, wire="veth")
+    loaded = registry.load_vnf(vnf)
+    assert loaded.no_users(facts(), plan) == ""
+    assert "install the package osmo-ggsn" in loaded.no_users(facts(sgsnemu=""), plan)
+    assert "--wire veth" in loaded.no_users(facts(), plan.model_copy(update={"wire": "memif"}))
+    assert here.stack is not None
+    alone = here.model_copy(update={"stack": here.stack.model_copy(update={"ue": None})})
+    assert "[ue]" in loaded.no_users(facts(), plan.model_copy(update={"scenario": alone}))

@@ -1,5 +1,8 @@
+"""Locks of testbeds, of the machine and of files."""
+
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -13,7 +16,7 @@ from tests.host.agents import is_held
 from vnetperf.host import locks
 from vnetperf.host.locks import LockHolder, TestbedLock
 from vnetperf.host.paths import HostRoots
-from vnetperf.model.errors import TestbedBusyError
+from vnetperf.model.errors import HostError, TestbedBusyError
 
 HOLDER = """
 import sys, time
@@ -135,3 +138,29 @@ def test_a_process_without_standard_input_takes_the_lock(tmp_path: Path) -> None
         text=True,
     )
     assert taken.stdout == "0\n"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[int, int]]:
+    """Two openings of one file, as two processes would have them."""
+    path = tmp_path / "lock"
+    path.touch()
+    fds = (os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY))
+    yield fds
+    for fd in fds:
+        os.close(fd)
+
+
+def busy() -> HostError:
+    return HostError("somebody has it")
+
+
+def test_it_is_waited_for_and_then_had(two: tuple[int, int]) -> None:
+    mine, theirs = two
+    locks.lock_file(theirs, 0, busy)
+    timer = threading.Timer(0.1, locks.unlock_file, (theirs,))
+    timer.start()
+    locks.lock_file(mine, 20, busy)
+    timer.join()
+    with pytest.raises(HostError, match="somebody has it"):
+        locks.lock_file(theirs, 0.05, busy)

@@ -1,21 +1,94 @@
-"""`vnetperf lab` as a user types it, without starting anything."""
+"""How the virtual lab is laid out, started and left."""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Programs
+from vnetperf import config
 from vnetperf.cli import lab as command
 from vnetperf.cli import main
-from vnetperf.model.errors import HostError
-from vnetperf.virt import kernel, kvm, lab_guest, tools
+from vnetperf.model.errors import ConfigError, HostError
+from vnetperf.model.testbed import Testbed
+from vnetperf.virt import kernel, kvm, lab_boot, lab_guest, tools
 from vnetperf.virt.kernel import Kernel
-from vnetperf.virt.lab_boot import LabMachine
-from vnetperf.virt.lab_guest import Task
+from vnetperf.virt.lab_boot import NICS, LabMachine
+from vnetperf.virt.lab_guest import Relay, Task
+
+
+def devices(machine: LabMachine, kind: str) -> list[dict[str, str]]:
+    """Properties of each device of a kind, in order."""
+    options = machine.qemu_options()
+    found = [options[n + 1] for n, option in enumerate(options) if option == "-device"]
+    return [
+        dict(part.split("=") for part in text.split(",")[1:])
+        for text in found
+        if text.split(",")[0] == kind
+    ]
+
+
+def test_every_nic_has_a_port_of_its_own_on_a_bus_of_its_node() -> None:
+    machine = LabMachine()
+    buses = {bus["id"]: bus for bus in devices(machine, "pxb-pcie")}
+    ports = {port["id"]: port for port in devices(machine, "pcie-root-port")}
+    assert len({port["chassis"] for port in ports.values()}) == len(NICS)
+    for nic, device in zip(NICS, devices(machine, "igb"), strict=True):
+        port = ports[device["bus"]]
+        bus = buses[port["bus"]]
+        assert int(bus["numa_node"]) == nic.node
+        # Firmware numbers the buses behind a bus's ports in the order of their slots.
+        expected = int(bus["bus_nr"], 16) + 1 + int(port["addr"], 16)
+        assert nic.pci == f"0000:{expected:02x}:00.0"
+
+
+def test_cables_join_a_tester_and_a_dut() -> None:
+    options = " ".join(LabMachine().qemu_options())
+    ends: dict[str, list[str]] = {}
+    for name, hub in re.findall(r"hubport,id=cable-(\w+),hubid=(\d+)", options):
+        ends.setdefault(hub, []).append(name)
+    assert ends == {"0": ["tester0", "dut0"], "1": ["tester1", "dut1"]}
+    assert len({nic.mac for nic in NICS}) == len(NICS)
+
+
+def test_the_testbed_file_names_the_nics_of_the_layout() -> None:
+    testbed = config.load_model(Testbed, config.find_file("testbeds", "lab"))
+    named = [(wire.tester, wire.dut) for wire in testbed.nics]
+    by_cable = {(nic.cable, nic.side): nic.pci for nic in NICS}
+    assert named == [(by_cable[n, "tester"], by_cable[n, "dut"]) for n in range(2)]
+
+
+def test_processors_and_memory_are_spread_over_the_nodes() -> None:
+    assert LabMachine(cpus=8, memory_mib=6144).numa() == ("3072M,cpus=0-3", "3072M,cpus=4-7")
+
+
+def test_emulation_unless_told_otherwise() -> None:
+    assert "kvm" not in " ".join(LabMachine().qemu_options())
+    assert LabMachine(accelerator="kvm").qemu_options()[:2] == ["-accel", "kvm"]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory", "where"), [(3, 4096, "--cpus"), (0, 4096, "--cpus"), (4, 512, "--memory")]
+)
+def test_a_machine_that_cannot_be_is_refused(cpus: int, memory: int, where: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LabMachine(cpus=cpus, memory_mib=memory)
+    assert caught.value.where == where
+    assert caught.value.accepted
+
+
+def test_guests_of_the_lab_need_a_thread_for_each_processor_or_hardware() -> None:
+    assert not LabMachine().takes_guests
+    several = LabMachine(threads="multi")
+    assert several.takes_guests
+    assert several.qemu_options()[:2] == ["-accel", "tcg,thread=multi"]
+    assert LabMachine(accelerator="kvm").takes_guests
 
 
 @pytest.fixture
@@ -153,3 +226,56 @@ def test_a_lab_that_cannot_be_made_is_one_message(
     with pytest.raises(HostError) as caught:
         kernel.cached()
     assert "XDG_CACHE_HOME" in caught.value.cure
+
+
+def test_a_qemu_that_ends_with_our_word_unread_is_an_end() -> None:
+    pairs = {name: socket.socketpair() for name in ("in", "out", "err", "ctl")}
+    relay = Relay({name: ours for name, (ours, _) in pairs.items()})
+    relay.send("INT")
+    pairs["ctl"][1].close()  # unread: the kernel calls that a reset
+    assert list(relay.turn(1.0)) == []
+    assert relay.closed
+    for ends in pairs.values():
+        for end in ends:
+            end.close()
+
+
+HOSTILE = 'it\'s $(touch /tmp/no) @CWD@; "x"'
+
+
+def written(tmp_path: Path, terminal: tuple[int, int] | None) -> tuple[str, dict[str, str]]:
+    command = lab_boot.write_scripts(
+        tmp_path,
+        modules=Path("/modules/of this"),
+        shares=[Path("/data") / HOSTILE],
+        kept=[Path("/data/package")],
+        cwd=Path("/data") / HOSTILE,
+        environment={"NOTES": HOSTILE},
+        argv=["prog", HOSTILE],
+        terminal=terminal,
+    )
+    return command, {name: (tmp_path / name).read_text() for name in ("prepare.sh", "run.sh")}
+
+
+@pytest.mark.parametrize("terminal", [None, (50, 120)])
+def test_the_scripts_are_well_formed(tmp_path: Path, terminal: tuple[int, int] | None) -> None:
+    command, texts = written(tmp_path, terminal)
+    for text in (command, *texts.values()):
+        done = subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    filled = "".join(texts.values()).replace(HOSTILE, "").replace("@CWD@", "")
+    assert not re.search(r"@[A-Z]+@", filled)
+    # It goes on the kernel's command line in base64, and that line ends at 2048 characters.
+    assert len(command) < 400 + len(str(tmp_path))
+
+
+def test_arguments_and_environment_arrive_as_they_are(tmp_path: Path) -> None:
+    _, texts = written(tmp_path, None)
+    (line,) = [line for line in texts["run.sh"].splitlines() if line.startswith("env -i")]
+    shown = line.partition(" </dev/virtio-ports")[0].replace("/run/lab.pid", str(tmp_path / "pid"))
+    script = shown.replace("sh prog", "sh printf '%s\\n'")
+    done = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=False)
+    assert done.stdout == f"{HOSTILE}\n", done.stderr
+    script = shown.replace("sh prog", "sh printenv NOTES")
+    done = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=False)
+    assert done.stdout.startswith(f"{HOSTILE}\n"), done.stderr

@@ -1,22 +1,31 @@
-"""What is asked of guests and cannot be had: refused in the plan, in one sentence."""
+"""What guests require of the machine, and what is in them."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.deployment.capability_check import check_capabilities
-from vnetperf.model.errors import CapabilityError
+from vnetperf.host.facts import is_unknown
+from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Placement, Scenario
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.virt import guest_facts, guest_plan
+from vnetperf.virt.domain import BootFiles, Domain, GuestNic, NetdevBacking, VfBacking
+from vnetperf.virt.guest import Guest
+from vnetperf.virt.guest_facts import disk_hash, guest_system, image_facts
+from vnetperf.virt.images import Image
 from vnetperf.vnfs.vloop import guest_requirements
+from vnetperf.vnfs.vloop.guest_forwarders import NOIOMMU, GuestTestpmd
 from vnetperf.vnfs.vloop.vm import VmVloop
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.dpdk import OvsDpdk
@@ -181,3 +190,138 @@ def test_a_guest_of_half_a_page_is_refused() -> None:
     assert "--guest memory_mib=1024" in text
     whole = asked("hugepage_kb=1048576", "memory_mib=1024", scenario="pvp_dpdk")
     assert guest_requirements.guest_problem(whole, facts(), 0) == ""
+
+
+FILES = {
+    "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\n',
+    "/proc/sys/kernel/osrelease": "6.12.95\n",
+    "/proc/sys/kernel/version": "#1 SMP\n",
+    "/proc/cmdline": "console=ttyS0 isolcpus=1\n",
+    "/proc/meminfo": "MemTotal:  498000 kB\nMemFree: 1 kB\n",
+    "/sys/devices/system/cpu/online": "0-1\n",
+}
+
+
+class Agent:
+    def read(self, path: str) -> str:
+        if path in FILES:
+            return FILES[path]
+        raise HostError("there is no such file", where=path, cure="none")
+
+
+def test_what_a_guest_tells_of_its_system() -> None:
+    found = guest_system(Agent())
+    assert found["distribution"] == "Debian GNU/Linux 12"
+    assert found["kernel"] == "6.12.95"
+    assert found["boot options"]["isolcpus"]["value"] == "1"
+    assert found["memory, kB"] == 498000
+    assert is_unknown(found["clock source"])  # one that is missing does not cost the others
+    assert "no such file" in found["clock source"]
+
+
+def test_a_built_image_without_os_release_names_its_packages(tmp_path: Path) -> None:
+    packages = {"libc6": "2.36-9+deb12u14", "dpdk-dev": "22.11", "dash": "1"}
+    image = Image("vloop", "17ab", tmp_path, tmp_path, tmp_path, "", {"packages": packages})
+    assert "libc6 2.36-9+deb12u14" in guest_system(None, image)["distribution"]
+    assert set(image_facts(image, Path("vloop"))["packages"]) == {"libc6", "dpdk-dev"}
+
+
+def test_a_guest_that_does_not_answer_says_so_everywhere() -> None:
+    found = guest_system(None)
+    assert found.keys() == guest_system(Agent()).keys()
+    assert all(is_unknown(value) for value in found.values())
+
+
+def test_a_disk_of_the_users_has_the_hash_of_its_octets(tmp_path: Path) -> None:
+    disk = tmp_path / "own.raw"
+    disk.write_bytes(b"disk" * 1000)
+    facts = image_facts(None, disk)
+    assert facts["hash"] == hashlib.sha256(disk.read_bytes()).hexdigest()
+    assert is_unknown(disk_hash(disk, most=10))
+    assert is_unknown(image_facts(None, tmp_path / "none")["hash"])
+
+
+@pytest.mark.parametrize("facts", [{}, {"packages": {"dpdk-dev": "22.11"}}])
+def test_a_built_image_has_its_key(tmp_path: Path, facts: dict[str, object]) -> None:
+    image = Image("vloop", "17ab", tmp_path, tmp_path, tmp_path, "", dict(facts))
+    found = image_facts(image, Path("vloop"))
+    assert (found["name"], found["hash"]) == ("vloop", "17ab")
+    assert is_unknown(found["packages"]) is (not facts)
+
+
+MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
+#: The second NIC has the lower address: DPDK numbers it first.
+PCIS = {"eth0": "0000:06:00.0", "eth1": "0000:05:00.0"}
+
+
+class FakeAgent:
+    """An agent that takes notes; its kernel has vfio without an IOMMU, or has not."""
+
+    def __init__(self, *, noiommu: bool) -> None:
+        self.noiommu = noiommu
+        self.ran: list[str] = []
+        self.written: list[tuple[str, str]] = []
+
+    def run(self, argv: Sequence[str]) -> str:
+        self.ran.append(" ".join(argv))
+        name = argv[-1].split("/")[-2] if argv[0] == "readlink" else ""
+        return f"/sys/devices/pci0000:00/{PCIS[name]}/virtio1\n" if name else ""
+
+    def write(self, path: str, text: str) -> None:
+        if path == NOIOMMU and not self.noiommu:
+            raise DutError("no such file", where=path)
+        self.written.append((path, text))
+
+
+def taken(
+    backing: NetdevBacking | VfBacking, *, noiommu: bool
+) -> tuple[GuestTestpmd, FakeAgent, list[str]]:
+    agent = FakeAgent(noiommu=noiommu)
+    domain = Domain(
+        name="vnf0",
+        accelerator="tcg",
+        emulator=Path("/q"),
+        vcpus=2,
+        memory_mib=512,
+        boot=BootFiles(kernel=Path("/k")),
+        nics=tuple(GuestNic(mac=mac, backing=backing) for mac in MACS),
+        console=Path("/c"),
+    )
+    names = dict(zip(MACS, PCIS, strict=True))
+    guest = SimpleNamespace(agent=agent, domain=domain, interface=names.__getitem__)
+    testpmd = GuestTestpmd(cast("Guest", guest), "vnf0", {})
+    return testpmd, agent, list(testpmd.take_nics(1500))
+
+
+VF = VfBacking(pci="0000:41:10.0")
+
+
+@pytest.mark.parametrize(
+    ("backing", "noiommu", "driver"),
+    [
+        (NetdevBacking(netdev="t"), True, "vfio-pci"),
+        (NetdevBacking(netdev="t"), False, "uio_pci_generic"),
+        (VF, True, "vfio-pci"),
+    ],
+)
+def test_it_drives_nics_itself_where_a_driver_gives_them_away(
+    backing: NetdevBacking | VfBacking, noiommu: bool, driver: str
+) -> None:
+    testpmd, agent, devices = taken(backing, noiommu=noiommu)
+    assert devices == ["-a0000:06:00.0", "-a0000:05:00.0"]
+    assert (testpmd.number(0), testpmd.number(1)) == (1, 0)
+    assert testpmd.driver == driver
+    overridden = [text for path, text in agent.written if path.endswith("driver_override")]
+    assert overridden == [driver, driver]
+
+
+def test_a_function_without_an_interrupt_line_stays_the_kernels() -> None:
+    testpmd, agent, devices = taken(VF, noiommu=False)
+    assert [device.partition(",framesz")[0] for device in devices] == [
+        "--vdev=net_af_packet0,iface=eth0",
+        "--vdev=net_af_packet1,iface=eth1",
+    ]
+    assert (testpmd.number(0), testpmd.number(1)) == (0, 1)
+    assert "packet sockets" in testpmd.driver
+    assert "ip link set dev eth1 mtu 1500 up" in agent.ran
+    assert not any(path.endswith("unbind") for path, _ in agent.written)

@@ -1,0 +1,111 @@
+"""State, counters and queueing disciplines of network interfaces."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vnetperf.host import links
+from vnetperf.host.links import LinkStatistics, add_qdisc_counters
+from vnetperf.host.nic import netdev
+
+WAS: dict[str, Any] = {
+    "name": "eth1",
+    "mac": "52:54:00:00:00:01",
+    "mtu": 1500,
+    "flags": 0x1001,
+    "offloads": {"gro": 1},
+    "queues": [0, 0, 1, 4],
+    "addresses": [],
+    "routes": [],
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    monkeypatch.setattr(netdev.links, "get", lambda _: SimpleNamespace(index=7))
+    monkeypatch.setattr(netdev, "request_link", lambda _, **what: found.append(what))
+    monkeypatch.setattr(netdev, "_put_addresses_back", lambda *_: False)
+    for name in ("set_offloads", "set_channels"):
+        monkeypatch.setattr(
+            netdev.ethtool, name, lambda _, what, name=name: found.append((name, what))
+        )
+    return found
+
+
+def test_what_is_as_before_is_left(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netdev, "read_state", lambda _: WAS)
+    assert netdev.restore_state("eth1", WAS) == "already as before"
+    assert calls == []
+
+
+def test_all_that_a_run_changes_is_put_back(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {**WAS, "mtu": 9000, "flags": 0x80, "offloads": {"gro": 0}, "queues": [0, 0, 1, 2]}
+    monkeypatch.setattr(netdev, "read_state", lambda _: now)
+    assert netdev.restore_state("dev0", WAS) == "put back: name, mtu, offloads, queues, flags"
+    assert ("set_channels", [0, 0, 1, 4]) in calls
+    assert ("set_offloads", {"gro": 1}) in calls
+    assert calls[-1]["flags"] == 0x1001, "it comes up when all else is set"
+
+
+def test_a_journal_of_an_earlier_version_and_a_driver_without_queues(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netdev, "read_state", lambda _: WAS)
+    netdev.restore_state("eth1", {key: WAS[key] for key in WAS if key != "queues"})
+    netdev.restore_state("eth1", {**WAS, "queues": []})
+    assert calls == []
+
+
+TABLE = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo \
+colls carrier compressed
+    lo: 3193      29    0    1    0     0          0         0     3193      28    0    2    0     \
+0       0          0
+vp78c2s0a: 64 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+eth0:1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
+"""
+
+
+def test_the_kernels_table_is_read_by_column() -> None:
+    found = links.parse_statistics(TABLE)
+    assert found["lo"] == links.LinkStatistics(rx=29, tx=28, rx_dropped=1, tx_dropped=2)
+    assert found["vp78c2s0a"].rx == 2**64 - 1
+    assert found["eth0:1"] == links.LinkStatistics(rx=2, tx=10, rx_dropped=4, tx_dropped=12)
+
+
+def test_the_running_kernels_table_can_be_read() -> None:
+    assert "lo" in links.statistics()
+
+
+LINKS = {"eth0": LinkStatistics(600, 451, 0, 1), "eth1": LinkStatistics(600, 600, 0, 0)}
+#: As iproute2 6.1 prints it: a root of two queues, and those queues.
+SHOWN = json.dumps(
+    [
+        {"kind": "noqueue", "handle": "0:", "dev": "lo", "root": True, "packets": 0, "drops": 0},
+        {"kind": "mq", "handle": "0:", "dev": "eth0", "root": True, "packets": 594, "drops": 6},
+        {"kind": "pfifo_fast", "dev": "eth0", "parent": ":1", "packets": 594, "drops": 6},
+        {"kind": "pfifo_fast", "dev": "eth0", "parent": ":2", "packets": 0, "drops": 0},
+    ]
+)
+
+
+def test_a_discipline_knows_of_frames_that_the_driver_has_not_counted_and_of_its_drops() -> None:
+    assert add_qdisc_counters(LINKS, SHOWN) == {
+        "eth0": LinkStatistics(600, 594, 0, 7),
+        "eth1": LinkStatistics(600, 600, 0, 0),
+    }
+
+
+def test_links_without_a_discipline_keep_their_own_numbers() -> None:
+    assert add_qdisc_counters(LINKS, "") == LINKS
+    # XDP_REDIRECT goes round the discipline: it counts nothing, the driver does.
+    empty = [{"kind": "mq", "dev": "eth1", "root": True, "packets": 0, "drops": 0}]
+    assert add_qdisc_counters(LINKS, json.dumps(empty)) == LINKS
