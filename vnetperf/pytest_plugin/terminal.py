@@ -254,8 +254,9 @@ def _wires(plan: Plan) -> str:
     if not plan.hosts:
         return f"{plan.wire}, one per physical port"
     (kind,) = {part.wire for part in plan.hosts}
-    in_place = plan.scenario.deployment.tester_vnf_ports
-    looped = f"; the tester is calibrated over {plan.wire}" if in_place else ""
+    graph = plan.scenario.deployment
+    elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not graph.apart
+    looped = f"; the tester is calibrated over {plan.wire}" if elsewhere else ""
     return f"{kind}, those between hosts are cables{looped}"
 
 
@@ -268,6 +269,7 @@ def _hosts(plan: Plan) -> list[str]:
         of_dut = f" ({', '.join([f'vSwitch {scenario.vswitch}', *vnfs])})" if part.has_dut else ""
         lines.append(f"host        {part.host}: {' and '.join(part.parts)}{of_dut}")
         lines += [f"            {use}" for use in part.cables]
+        lines += [f"            {nic}" for nic in part.nics]
         lines += [
             f"            {scenario.tunnel} at {end.port}: {end.local} to {end.remote}"
             for end in scenario.tunnel_ends
