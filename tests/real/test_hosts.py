@@ -179,7 +179,7 @@ def test_addresses_are_followed_over_the_cable(start: Start, unchanged: Unchange
 
 
 @pytest.mark.daily
-@pytest.mark.parametrize("tunnel", ["none", pytest.param("vxlan", marks=VXLAN)])
+@pytest.mark.parametrize("tunnel", ["auto", pytest.param("vxlan", marks=VXLAN)])
 def test_what_is_reset_is_reset_at_its_host(
     tunnel: str, start: Start, unchanged: Unchanged
 ) -> None:

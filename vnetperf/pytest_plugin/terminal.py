@@ -255,8 +255,9 @@ def _wires(plan: Plan) -> str:
     if not plan.hosts:
         return f"{plan.wire}, one per physical port"
     (kind,) = {part.wire for part in plan.hosts}
-    in_place = plan.scenario.deployment.tester_vnf_ports
-    looped = f"; the tester is calibrated over {plan.wire}" if in_place else ""
+    graph = plan.scenario.deployment
+    elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not graph.apart
+    looped = f"; the tester is calibrated over {plan.wire}" if elsewhere else ""
     return f"{kind}, those between hosts are cables{looped}"
 
 
@@ -271,6 +272,7 @@ def _hosts(plan: Plan) -> list[str]:
         parts = " and ".join(f"{one}{port}" if one == "tester" else one for one in part.parts)
         lines.append(f"host        {part.host}: {parts}{of_dut}")
         lines += [f"            {use}" for use in part.cables]
+        lines += [f"            {nic}" for nic in part.nics]
         lines += [
             f"            {scenario.tunnel} at {end.port}: {end.local} to {end.remote}"
             for end in scenario.tunnel_ends
