@@ -395,6 +395,8 @@ def test_between_two_clocks_no_latency_is_measured(hosts: HostsClient) -> None:
     assert [d.latency for d in result.directions] == [None, None]
     assert [d.received for d in result.directions] == [100, 100]
     assert "by the clock of its own machine" in result.uncollected["latency"]
+    with pytest.raises(CapabilityError, match="how far the clocks of two machines are apart"):
+        hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
 
 
 @pytest.mark.parametrize(
