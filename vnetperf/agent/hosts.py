@@ -708,7 +708,7 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     found["vswitch"] = of_host[first]["vswitch"]
     found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     if len(plan.testers) > 1:
-        found["tester"] = plan.tester_text
+        found["ports of the tester"] = plan.tester_text
     found["hosts"] = {
         part.host: {
             "parts": " and ".join(part.parts),
