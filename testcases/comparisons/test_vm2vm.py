@@ -22,19 +22,19 @@ CLIENTS = (1, 2, 4, 8)
 pytestmark = pytest.mark.deployments("v2c2v", "p2c2p")
 
 
-@pytest.mark.parametrize("octets", SIZES)
+@pytest.mark.parametrize("message_size", SIZES)
 @pytest.mark.parametrize("clients", CLIENTS)
-def test_stream_by_size_and_clients(bench: Bench, octets: int, clients: int) -> None:
+def test_stream_by_size_and_clients(bench: Bench, message_size: int, clients: int) -> None:
     """Bandwidth of TCP streams of as many clients at once."""
-    if why := bench.no_endpoints("TCP_STREAM", octets, clients):
+    if why := bench.no_endpoints("TCP_STREAM", message_size, clients):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.between_endpoints("TCP_STREAM", octets, clients=clients).check_expectations()
+    bench.between_endpoints("TCP_STREAM", message_size, clients=clients).check_expectations()
 
 
-@pytest.mark.parametrize("octets", ROUND_TRIPS)
+@pytest.mark.parametrize("message_size", ROUND_TRIPS)
 @pytest.mark.parametrize("clients", CLIENTS)
-def test_round_trips_by_size_and_clients(bench: Bench, octets: int, clients: int) -> None:
+def test_round_trips_by_size_and_clients(bench: Bench, message_size: int, clients: int) -> None:
     """Requests and responses of TCP of as many clients at once: rate and times."""
-    if why := bench.no_endpoints("TCP_RR", octets, clients):
+    if why := bench.no_endpoints("TCP_RR", message_size, clients):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.between_endpoints("TCP_RR", octets, clients=clients).check_expectations()
+    bench.between_endpoints("TCP_RR", message_size, clients=clients).check_expectations()

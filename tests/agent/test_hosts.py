@@ -364,7 +364,7 @@ def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> 
 def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: HostsClient) -> None:
     deployed = hosts.deploy(plan(hosts, "p2c2p_bridge"))
     assert deployed.path_check["received"] == [30, 30]
-    assert "port 0 on east, port 1 on west" in deployed.facts["tester"]
+    assert "port 0 on east, port 1 on west" in deployed.facts["ports of the tester"]
     FakeHost.calls.clear()
     live: list[dict[str, Any]] = []
     for client in hosts.clients.values():
@@ -423,6 +423,8 @@ def test_between_two_clocks_no_latency_is_measured(hosts: HostsClient) -> None:
     assert [d.latency for d in result.directions] == [None, None]
     assert [d.received for d in result.directions] == [100, 100]
     assert "by the clock of its own machine" in result.uncollected["latency"]
+    with pytest.raises(CapabilityError, match="how far the clocks of two machines are apart"):
+        hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
 
 
 @pytest.mark.parametrize(

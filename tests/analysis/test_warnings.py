@@ -55,7 +55,7 @@ def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, sockets
 
 def test_a_tester_on_two_hosts_stands_beside_the_numbers() -> None:
     told = "the tester has port 0 on east, port 1 on west: ..."
-    assert f"p2c2p_bridge: {told}" in warnings("p2c2p_bridge", {"tester": told})
+    assert f"p2c2p_bridge: {told}" in warnings("p2c2p_bridge", {"ports of the tester": told})
 
 
 @pytest.mark.parametrize(

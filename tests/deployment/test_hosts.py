@@ -106,7 +106,13 @@ def test_a_chain_over_two_vswitches_ends_at_the_tester_beside_the_first() -> Non
 
 @pytest.mark.parametrize(
     ("name", "ports"),
-    [("p2c2p_bridge", "ew"), ("v2c2v_dpdk", "ew"), ("p2v_bridge", "ew"), ("v2p_bridge", "we")],
+    [
+        ("p2c2p_bridge", "ew"),
+        ("v2c2v_dpdk", "ew"),
+        ("v2c2v_macvtap", "ew"),
+        ("p2v_bridge", "ew"),
+        ("v2p_bridge", "we"),
+    ],
 )
 def test_a_deployment_between_two_hosts_has_a_port_of_the_tester_on_each(
     name: str, ports: str

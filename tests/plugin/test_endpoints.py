@@ -52,6 +52,17 @@ def test_deployments_between_two_hosts_are_of_frames_and_of_endpoints(
     assert over == ["test_messages[p2c2p_bridge-1024-TCP_RR]"]
 
 
+def test_a_test_may_have_message_sizes_of_its_own(endpoints: Site) -> None:
+    (endpoints.path / "test_own.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('message_size', [64, 65536])\n"
+        "def test_own(bench, message_size): bench.between_endpoints('TCP_RR', message_size)\n"
+    )
+    lines = endpoints.run("--collect-only", "-q", "test_own.py", "-k", "phy2phy_bridge").outlines
+    found = [line.partition("::")[2] for line in lines if "::" in line]
+    assert found == ["test_own[phy2phy_bridge-64]", "test_own[phy2phy_bridge-65536]"]
+
+
 def test_a_sweep_is_deployed_once_and_stands_in_every_report(endpoints: Site) -> None:
     endpoints.run(
         *(PATH, "-k", "phy2phy_bridge and (TCP_STREAM or test_stream)"),

@@ -63,6 +63,15 @@ def test_cores_wires_and_names_are_told() -> None:
     assert sum(join.css == "forwards" for join in found.joins) == 3  # two hops, and the VNF
 
 
+def test_the_version_of_a_vswitch_has_room() -> None:
+    graph = make_deployment("pvp").model_dump(mode="json")
+    plan = {"scenario": {"deployment": graph, "vswitch": "dpdk"}, "testbed": {"name": "lab1"}}
+    told = {"vswitch": {"version": "ovs-vswitchd-dpdk (Open vSwitch) 3.1.0\nDPDK 22.11.10"}}
+    found = picture(ScenarioFacts(scenario="pvp_dpdk", plan=plan, facts=told), "host-7")
+    assert found is not None
+    assert ("Open vSwitch 3.1.0", "in the kernel") in [box.lines for box in found.parts]
+
+
 def test_an_external_dut_has_a_box_of_its_own() -> None:
     ports = [{"tester": "eth2", "dut": "port 7"}, {"tester": "eth3", "dut": ""}]
     testbed = {"name": "lab1", "external": {"name": "rack switch", "ports": ports}}

@@ -104,6 +104,39 @@ def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools() -> None:
     assert "has no VNF to be in" in transfers.why_no_endpoint_traffic(run, alone, "TCP_STREAM", 64)
 
 
+@pytest.mark.parametrize("name", ["v2c2v_dpdk", "v2c2v_bridge"])
+def test_endpoints_of_two_hosts_are_in_guests_with_the_tools(name: str) -> None:
+    asked = config.load({"vnf": "vloop:vm"}, environment={})
+    deployed = transfers.endpoint_scenario(asked, scenario(name, vnf="vloop:vm"))
+    assert (deployed.sockets, deployed.vnf_mode, deployed.guest.image) == (
+        True,
+        "route",
+        "endpoint",
+    )
+    at_wires = transfers.endpoint_scenario(asked, scenario("p2c2p_dpdk", vnf="vloop:vm"))
+    assert (at_wires.sockets, at_wires.vnf_mode) == (True, "io")
+    # netperf is here, and no guest image has it.
+    run = run_of(deployed)
+    programs = {"netperf": "/x", "netserver": "/x", "sockperf": "/x"}
+    facts = MachineFacts.model_construct(programs=programs, program_troubles={})
+    run.facts.return_value = facts
+    run.configuration = asked
+    assert transfers._spec(run, deployed, "TCP_RR", 64).tool == "sockperf"
+    assert transfers._spec(run, at_wires, "TCP_RR", 64).tool == "netperf"
+
+
+def test_endpoints_take_no_tester_that_is_on_two_hosts() -> None:
+    plain = scenario("phy2phy_bridge")
+    run = run_of(plain)
+    parts = [
+        Plan.model_construct(host=host, parts=("tester",), ends=(number,))
+        for number, host in enumerate(("east", "north"))
+    ]
+    run.plan.return_value = Plan.model_construct(scenario=plain, hosts=tuple(parts))
+    why = transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64)
+    assert "on two hosts; choose p2c2p or v2c2v" in why
+
+
 @pytest.mark.parametrize(
     ("kind", "wanted", "here", "chosen"),
     [

@@ -14,7 +14,14 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.trial import DirectionCounts, LoadStep, TrialResult, TrialSpec, Verdict
+from vnetperf.model.trial import (
+    DirectionCounts,
+    LoadStep,
+    TrialResult,
+    TrialSpec,
+    TrialWindow,
+    Verdict,
+)
 from vnetperf.runner.verdict import judge
 from vnetperf.traffic.loadgen import trials
 from vnetperf.traffic.loadgen.driver import Loadgen
@@ -102,6 +109,24 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
     burst = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], BURST)
     assert burst.send.over_s == 0  # it has no load to catch up with
     assert not any(one.kind == "send" for one in burst.queues)
+
+
+def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:
+    parts = parts_of(STREAMS, PROFILE, 64, {}, away=(1,))
+    assert [(part.spec.tx_port, part.spec.away) for part in parts] == [(0, False), (1, True)]
+    prepared = PreparedStreams(parts, rings=(trials.PortRings(4096, 2048),) * 2, away=(1,))
+    window = TrialWindow(number=9, lead_s=0.25)
+    told = trials.engine_trial(prepared, PACED, refusal_is_loss=False, window=window)
+    assert (told.epoch, told.delay_s, told.drain_s) == (9, 0.25, PACED.drain_s + 0.25)
+    slow = trials.engine_trial(prepared, BURST, refusal_is_loss=False, window=window)
+    assert slow.drain_s > BURST.drain_s + 0.25  # the other's burst may take its time
+    none = {"refused": 0, "unsent": 0}
+    sent = DirectionCounts(direction=0, intended=9, sent=9, received=0, tx_seconds=0.1, **none)
+    came = DirectionCounts(direction=1, intended=0, sent=0, received=7, **none)
+    queues = trials._queues_of(prepared, [sent, came], PACED)
+    assert [(d, q.way, q.port, q.rate) for d, q in queues] == [
+        *((0, "tx", 0, 90.0), (1, "rx", 0, PACED.load_fps)),
+    ]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorError("no answer")])

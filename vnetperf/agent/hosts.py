@@ -37,6 +37,7 @@ from vnetperf.model.errors import (
     DutError,
     GeneratorError,
     HostError,
+    NoResultError,
     VnetperfError,
 )
 from vnetperf.model.outcomes import Transfer, TransferSpec
@@ -357,8 +358,8 @@ class HostsClient:
 
     def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """A trial of a tester whose ports are on two hosts: sent and received as one."""
-        if why := why_no_parts(spec):
-            raise CapabilityError(
+        if why := why_no_parts(spec, plan.clock_bound_s):
+            raise NoResultError(
                 f"a tester with its ports on two hosts does not {why}",
                 where=plan.scenario.id,
                 cure="measure it with both ports on one host",
@@ -719,7 +720,7 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     found["vswitch"] = of_host[first]["vswitch"]
     found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     if len(plan.testers) > 1:
-        found["tester"] = plan.tester_text
+        found["ports of the tester"] = plan.tester_text
     found["hosts"] = {
         part.host: {
             "parts": " and ".join(part.parts),
@@ -731,10 +732,12 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     return found
 
 
-def why_no_parts(spec: TrialSpec) -> str:
+def why_no_parts(spec: TrialSpec, clock_bound_s: float | None) -> str:
     """What of a trial a tester does not do whose ports are on two hosts; "" for nothing."""
     if spec.event is not None or spec.bin_s:
         return "count frames over time, since the two do not begin at the same moment"
+    if clock_bound_s is None and (spec.ipdv or spec.tag_at_s):
+        return "measure latency, since nothing bounds how far the clocks of two machines are apart"
     return ""
 
 

@@ -379,7 +379,7 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             f"the tester is in a VNF's place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
-    if tester := record.facts.facts.get("tester"):
+    if tester := record.facts.facts.get("ports of the tester"):
         warnings.append(str(tester))
     if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
         warnings.append(

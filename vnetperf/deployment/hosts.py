@@ -149,7 +149,7 @@ def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
     if graph.sites and (scenario.rules != "port" or scenario.routed):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
     steers = switch_class(graph, scenario.vswitch).capabilities.addressing == "port"
-    if graph.sites and steers and not scenario.vnf_addresses:
+    if graph.sites and graph.vnf_count and steers and not scenario.vnf_addresses:
         yield (
             f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "
             f"{scenario.vnf_mode} does not write; choose --vnf-mode mac, or route"

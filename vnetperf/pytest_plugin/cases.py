@@ -298,12 +298,13 @@ def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
 def _sizes(metafunc: pytest.Metafunc, configuration: Configuration | None) -> dict[str, Any]:
     """Fixture -> sizes by the name that they have in test ids."""
     found: dict[str, Any] = {}
+    own = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize") if mark.args}
     if "frame_size" in metafunc.fixturenames:
         test = measured_test(metafunc.definition) if configuration else None
         sizes = configuration.preset.sizes_of(test or "") if configuration else ()
         mixed = configuration is not None and configuration.traffic.mix is not None
         found["frame_size"] = {IMIX if mixed else str(size): size for size in sizes}
-    if "message_size" in metafunc.fixturenames:
+    if "message_size" in metafunc.fixturenames and "message_size" not in own:
         sizes = configuration.settings.message_sizes if configuration else ()
         found["message_size"] = {str(size): size for size in sizes}
     return found

@@ -6,6 +6,7 @@ another host, or of somebody else, are in a box of their own. `picture` of parts
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -234,7 +235,9 @@ def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) ->
     roles = [r for r in cores_of if r != "tester" and not r.startswith("vnf") and ":" not in r]
     cores = sorted({cpu for role in roles for cpu in cores_of[role]})
     where = f"core{'s' * (len(cores) > 1)} {_numbers(cores)}" if cores else "in the kernel"
-    lines = (version.partition("\n")[0], where) if version else (where,)
+    # "ovs-vswitchd (Open vSwitch) 3.1.0" has no room.
+    short = re.sub(r"^\S+ \(([^)]+)\)", r"\1", version.partition("\n")[0])
+    lines = (short, where) if version else (where,)
     return f"vSwitch: {name}", lines, "switch"
 
 

@@ -394,10 +394,11 @@ def _transfer_ends(transfer: Transfer) -> str:
     if not client.place or not server.place:
         return ""
     ends = f"{client.place} ({client.address}) and {server.place} ({server.address})"
+    cores = "" if "vCPU" in client.cpus else "cores "  # a guest's are named by themselves
     where = (
-        f"share cores {client.cpus}"
+        f"share {cores}{client.cpus}"
         if client.cpus == server.cpus
-        else f"are on cores {client.cpus} and {server.cpus}"
+        else f"are on {cores}{client.cpus} and {server.cpus}"
     )
     attach = transfer.attach_s
     attached = "" if attach is None else f"; the UE attached in {units.seconds(attach)}"

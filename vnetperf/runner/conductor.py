@@ -190,7 +190,7 @@ def begin_test(
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,
         burst_gap_ns=point.smallest_burst_gap_ns if point else None,
-        timelines=generator.capabilities.timelines,
+        timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
         throughput=known,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )

@@ -106,7 +106,13 @@ def why_no_endpoint_traffic(
     if not why:
         try:
             _spec(run, deployed, kind, message_size, clients=clients)
-            if run.plan(deployed).hosts and run.configuration.settings.endpoint_server == "vnf":
+            plan = run.plan(deployed)
+            if len(plan.testers) > 1:
+                why = (
+                    f"endpoints of {deployed.deployment.name} are at the tester's ports, which are "
+                    "on two hosts; choose p2c2p or v2c2v"
+                )
+            elif plan.hosts and run.configuration.settings.endpoint_server == "vnf":
                 why = (
                     "an endpoint in a VNF talks to one on its own host only; choose a testbed of "
                     "one host, or leave --endpoint-server out"

@@ -474,7 +474,7 @@ def _queues_of(
         for d in directions:
             mine = [p.spec.id for p in prepared.parts if p.stream.direction == d.direction]
             planned = sum(paced[one].rate or 0.0 for one in mine if one in paced)
-            rates.setdefault(d.direction, planned or d.received / trial.duration_s)
+            rates.setdefault(d.direction, planned or d.received / (trial.duration_s or 1.0))
         rates = {direction: rate for direction, rate in rates.items() if rate > 0}
     sides = {
         p.stream.direction: (p.stream.tx_port, p.stream.rx_port)
