@@ -108,3 +108,9 @@ def test_a_pair_is_made_where_it_belongs_and_its_names_are_free_there(
     inside.undo()
     assert [links.find(name, space) for name in names] == [None, None]
     assert {link.name: link.index for link in links.links() if link.name in names} == outside
+
+
+def test_fragments_are_read_by_name() -> None:
+    text = "Ip: Forwarding FragFails FragCreates\nIp: 1 3 12\nIcmp: InMsgs\nIcmp: 4\n"
+    assert links.fragments_made(text) == 12
+    assert links.fragments_made(Path("/proc/net/snmp").read_text()) >= 0
