@@ -45,6 +45,14 @@ def run(client: FakePlace, server: FakePlace, spec: TransferSpec = TCP) -> Trans
     return found
 
 
+def test_fragments_are_those_made_while_the_clients_ran() -> None:
+    made = iter((5, 47))
+    both = ends(FakePlace(works), FakePlace(works))
+    (found,) = Exchange(both, lambda: None, None, lambda: next(made)).run([TCP])
+    assert found.fragments == 42
+    assert run(FakePlace(works), FakePlace(works)).fragments is None
+
+
 def test_each_instance_has_a_server_and_a_client_of_its_own_each_way() -> None:
     client, server = FakePlace(works), FakePlace(works)
     spec = TCP.model_copy(update={"instances": 3, "way": "both"})

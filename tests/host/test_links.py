@@ -140,3 +140,9 @@ def test_a_link_without_receive_work_of_its_own_is_told(
     with pytest.raises(HostError, match=r"threads are seen|gives no threads") as caught:
         links.start_napi_threads(names[0], (0,), netns=space)
     assert "leave --set napi=threaded out" in caught.value.cure
+
+
+def test_fragments_are_read_by_name() -> None:
+    text = "Ip: Forwarding FragFails FragCreates\nIp: 1 3 12\nIcmp: InMsgs\nIcmp: 4\n"
+    assert links.fragments_made(text) == 12
+    assert links.fragments_made(Path("/proc/net/snmp").read_text()) >= 0

@@ -12,7 +12,7 @@ from vnetperf import config, registry
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import probe_frame, switch_class
+from vnetperf.deployment.pods import largest_packet, probe_frame, switch_class
 from vnetperf.model.deployment import PODS, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
@@ -169,6 +169,20 @@ def test_a_probe_is_a_packet_that_a_router_takes() -> None:
         assert len(frame) == 14 + packet
         assert int.from_bytes(header[2:4], "big") == packet
         assert header[6] & 0x40, "it may be fragmented"
+
+
+@pytest.mark.parametrize("largest", [46, 1400, 1450, 1499, 1500])
+def test_the_largest_packet_is_found_by_halving(largest: int) -> None:
+    seen: list[int] = []
+
+    def passes(packet: int) -> bool:
+        seen.append(packet)
+        return packet <= largest
+
+    assert largest_packet(passes, 1500) == largest
+    assert len(seen) <= 12
+    late = iter([False])
+    assert largest_packet(lambda packet: next(late, True) and packet <= largest, 1500) == largest
 
 
 def test_pods_of_one_host_on_its_own_network_have_sockets_and_no_frames() -> None:

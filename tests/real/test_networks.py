@@ -14,12 +14,17 @@ from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
+#: What is killed: networks of the kernel, of plugins, and of daemons.
+NETWORKS = ("bridge", "macvlan", "vxlan", "vxlan_routed", "cni", "ovs_flat", "ovs_vxlan")
 SOCKETS = pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
 
 
 # Frames pass in each place and network in every merge: the contract kit's.
 @pytest.mark.parametrize("place", [pytest.param("same", marks=pytest.mark.daily), "other"])
-@pytest.mark.parametrize("network", ["host", pytest.param("vxlan", marks=pytest.mark.daily)])
+@pytest.mark.parametrize(
+    "network",
+    ["host", *(pytest.param(n, marks=pytest.mark.daily) for n in ("vxlan", "cni", "ovs_vxlan"))],
+)
 @SOCKETS
 def test_pods_talk_and_are_gone(
     network: str, place: str, start: Start, unchanged: Unchanged
@@ -35,6 +40,7 @@ def test_pods_talk_and_are_gone(
     assert found["transfers"][0]["transactions_per_second"] > 0
     (facts,) = run.json()["scenarios"]
     assert facts["plan"]["scenario"]["pod_hosts"] == place
+    assert found["transfers"][0]["fragments"] == 0
     assert {pod["host"] for pod in facts["facts"]["vswitch"]["pods"].values()} == (
         {0} if place == "same" else {0, 1}
     )
@@ -53,7 +59,7 @@ def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:
     moment = random.Random(f"pods {how.__name__} {seed}").uniform(0.0, 3.0)
-    network = random.Random(seed).choice(["bridge", "macvlan", "vxlan", "vxlan_routed"])
+    network = random.Random(seed).choice(NETWORKS)
     run = start("-k", f"bmp2bmp_{network} and test_throughput", "--frame-sizes=64,128,256")
     run.wait_until_begun()
     time.sleep(moment)

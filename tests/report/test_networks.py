@@ -151,3 +151,16 @@ def test_pods_of_older_runs_have_no_times() -> None:
     run = results(vxlan=(trip(40.0),)).model_copy(update={"scenarios": (one,)})
     assert not [m for m in compared_metrics(run) if m.test == PODS_TEST]
     assert transfers.PODS_TITLE not in markdown_report(run)
+
+
+def test_round_trips_under_load_are_compared_by_their_tail() -> None:
+    alone = trip(20.0)
+    times = {"50": 20.0, "99": 40.0, "99.9": 90.0}
+    spec = alone.spec.model_copy(update={"kind": "UDP_LOAD"})
+    loaded = alone.model_copy(update={"spec": spec, "round_trip_us": times, "fragments": 7})
+    run = results(host=(alone, loaded))
+    labels = {m.label: m.value for m in compared_metrics(run)}
+    assert labels["UDP_LOAD forth round trip p99.9"] == 90e3
+    assert "UDP_RR forth round trip p99.9" not in labels
+    (row,) = [r for r in transfers.networks_table(run).texts if "UDP_LOAD" in r[1]]
+    assert "7" in row

@@ -6,6 +6,7 @@ import errno
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,7 @@ from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
 #: Longest wait for the first packet from pod to pod, and for one of the pods' MTU, seconds.
-FIRST_S, PROBE_S = 10.0, 0.3
+FIRST_S, PROBE_S = 10.0, 1.0
 #: Time between two packets until the first arrives, seconds.
 PROBE_EVERY_S = 0.001
 #: What tells such packets from others: the payload's first octets. Their UDP port is "discard".
@@ -269,19 +270,14 @@ class PodNetwork(VSwitch):
         times = self._times[to]
         times[POD_FIRST_PACKET] = times[POD_ATTACHED] + time.monotonic() - began
         mtus = [self._ports[port].mtu for port in (sender, to)]
-        if passes(min(mtus), patient(PROBE_S)) and len({*mtus}) == 1:
+        most = largest_packet(lambda packet: passes(packet, patient(PROBE_S)), min(mtus))
+        if most == max(mtus):
             return
-        least, most = LEAST_PACKET, min(mtus)
-        while least < most:
-            middle = (least + most + 1) // 2
-            least, most = (
-                (middle, most) if passes(middle, patient(PROBE_S)) else (least, middle - 1)
-            )
         raise DutError(
             f"the pods' interfaces have an MTU of {' and '.join(map(str, dict.fromkeys(mtus)))}, "
-            f"and packets of up to {least} octets pass between them: longer ones are lost",
+            f"and packets of up to {most} octets pass between them: longer ones are lost",
             where=f"network {self.name}",
-            accepted=f"pods with an MTU of {least} or less, on a link of the hosts with "
+            accepted=f"pods with an MTU of {most} or less, on a link of the hosts with "
             f"{self.plan.scenario.mtu}",
             cure="give the network that MTU (mtu in a conflist), or the hosts' link a larger one "
             "(--set mtu=)",
@@ -371,6 +367,22 @@ class PodNetwork(VSwitch):
         self._ports = {}
         if self._made:
             self._network.stop(self._hosts)
+
+
+def largest_packet(passes: Callable[[int], bool], most: int) -> int:
+    """The largest packet that passes, by halving; one that did not once may have been late.
+
+    Args:
+        passes: Whether a packet of a length passes.
+        most: The largest that could, octets.
+    """
+    if passes(most):
+        return most
+    least = LEAST_PACKET
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if passes(middle) else (least, middle - 1)
+    return least
 
 
 def probe_frame(stream: Stream, packet: int) -> bytes:

@@ -351,7 +351,12 @@ class CniRuntime:
             "CNI_CONTAINERID": at.container,
             "CNI_NETNS": str(at.sandbox),
             "CNI_IFNAME": at.interface,
-            "CNI_PATH": ":".join(self._folders),
+            # A plugin that starts others finds only what root has put there, too.
+            "CNI_PATH": ":".join(
+                folder
+                for folder in self._folders
+                if Path(folder).is_dir() and not why_untrusted(Path(folder), only_root=True)
+            ),
         }
 
         def call() -> subprocess.CompletedProcess[str]:

@@ -172,7 +172,9 @@ class OvsFlatNetwork(Network):
         return {
             **super().facts(),
             "version": version.splitlines()[0] if version else "unknown",
-            "datapath": "the kernel's" if not self.userspace else "the daemon's own (netdev)",
+            "forwarded by": "the daemon's own datapath (netdev)"
+            if self.userspace
+            else "the kernel's datapath (system)",
             "launch line": {
                 f"host{n}": " ".join(switch.switch_argv()) for n, switch in self._switches.items()
             },

@@ -335,6 +335,7 @@ _TRANSFERS: Columns = {
     **_end("server"),
     "machine_busy_s": "whole.machine_busy_s",
     "machine_interrupts_s": "whole.machine_interrupts_s",
+    "fragments": "whole.fragments",
     "attach_s": "whole.attach_s",
     "benchmark": "run.benchmark",
     "virtual_lab": "run.virtual_lab",

@@ -32,6 +32,7 @@ VOLATILE: Final[Mapping[str, str]] = {
     f"*.facts.vswitch.pods.*.{POD_ATTACHED}": "how long an interface took to be made",
     f"*.facts.vswitch.pods.*.{POD_REMOVED}": "how long an interface took to be removed",
     f"*.facts.vswitch.pods.*.{POD_FIRST_PACKET}": "how long the first packet took",
+    "*.facts.vswitch.results*": "names and addresses that CNI plugins made up",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",
     "*.facts.generator.neighbours": "counts the frames that checked the path",
     "*.facts.generator.clock offset between sockets*": "as precisely as each start measured it",
