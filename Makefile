@@ -70,6 +70,7 @@ check: deps-test $(VENV)/.dev-stamp
 	$(PYTHON) -m tests.house
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
+	clang-format --dry-run --Werror vnetperf/mpi/loops.c
 
 # The engine's parts under AddressSanitizer and UBSan; logs, TOML files, and what the engine writes
 # (histograms, timelines, captures and the pcaps made of them) by Hypothesis.

@@ -661,15 +661,20 @@ def _worth_text(results: RunResults) -> Iterator[str]:
 
 def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
     """What was measured, on what, and what it is worth, in plain words."""
-    transferred = [one.scenario for one in results.transfers]
     measured = list(_measured_text(found))
-    if transferred:
-        measured.append(f"traffic between sockets of {_listed(transferred)}")
+    for what, is_mpi in (("traffic between sockets", False), ("MPI", True)):
+        kinds = (
+            (one.scenario, {t.spec.is_mpi for t in one.transfers}) for one in results.transfers
+        )
+        if transferred := [scenario for scenario, held in kinds if is_mpi in held]:
+            measured.append(f"{what} of {_listed(transferred)}")
+    said = mpi.mpi_sentences(results)
+    ranks = [] if len(said) > _MOST_ANSWERS else said  # the part of its own has many
     rows = (
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
-        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
+        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results), *ranks])),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, words) for name, words in rows if words]
