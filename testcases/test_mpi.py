@@ -37,7 +37,7 @@ def test_barrier(bench: Bench) -> None:
 
 @pytest.mark.slow
 def test_hpl(bench: Bench) -> None:
-    """HPC Challenge: HPL, and ping-pong between all pairs of ranks; it takes minutes."""
+    """HPC Challenge: HPL, and ping-pong between pairs of ranks."""
     if why := bench.no_mpi("MPI_HPL"):
         pytest.skip(why)  # what is missing, as the plan tells it
     bench.mpi("MPI_HPL").check_expectations()

@@ -36,7 +36,7 @@ REGISTERED = {"vnetperf.pytest_plugin.hooks"}
 #: Rooms that name no backend, neither ours nor a plugin's.
 NEUTRAL = ("model", "host")
 #: Families of backends: the entry points of setup.cfg.
-FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints")
+FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints", "mpi")
 #: Names of backends that are words of another thing too: a library, a program, a Debian package, a
 #: kind of link, a deployment, an image.
 OTHER_MEANINGS = {

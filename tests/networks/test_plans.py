@@ -344,8 +344,10 @@ def test_pods_of_runc_have_programs_and_no_frames() -> None:
     machine = facts().model_copy(update={"programs": {**facts().programs, "runc": "/sbin/runc"}})
     wishes = configured(pod="runc")
     plain = make_scenario("bmp2bmp_bridge", wishes)
-    with pytest.raises(CapabilityError, match="from no container; leave --pod out"):
-        make_plan(plain, wishes.testbed, machine)
+    frames = make_plan(plain, wishes.testbed, machine)
+    assert "from no container" in frames.commands["frames"]
+    with pytest.raises(NoResultError, match="from no container; leave --pod out"):
+        LiveDeployment.deploy(frames, machine)
     for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
         plan = make_plan(one, wishes.testbed, machine)
         assert (plan.scenario.pod, plan.scenario.conditions[1]) == ("runc", "pods by runc")

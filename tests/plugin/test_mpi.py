@@ -93,3 +93,12 @@ def test_a_program_that_cannot_is_one_message(mpi: Site) -> None:
     result.stdout.fnmatch_lines(["*hpcc cannot do MPI_BARRIER; it can do MPI_HPL*"])
     result = mpi.run(PATH, "-k", "bmp2bmp_bridge and barrier", "--mpi-program=imb")
     assert "unknown mpi backend" in result.stdout.str() + result.stderr.str()
+
+
+def test_pods_of_runc_have_ranks(mpi: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = {name: f"/usr/bin/{name}" for name in ("mpirun", "mpicc", "runc")}
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"programs": programs}))
+    mpi.run(PATH, "-k", "bmp2bmp_bridge and barrier", "--pod=runc").assert_outcomes(passed=1)
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"programs": {**programs, "runc": ""}}))
+    result = mpi.run(PATH, "-k", "bmp2bmp_bridge and barrier", "--pod=runc", "-rs")
+    result.stdout.fnmatch_lines(["*runc is not installed; install the package runc*"])

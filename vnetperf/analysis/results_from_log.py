@@ -373,7 +373,7 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer, and "
             "theoretical maxima and L1 rates are those of the frame in it"
         )
-    if scenario.deployment.tester_vnf_ports and not scenario.apart:
+    if scenario.deployment.tester_vnf_ports and not scenario.sockets:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
         warnings.append(
             f"the tester is in a VNF's place at {places}; "

@@ -76,10 +76,12 @@ def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
 
 
 @contextmanager
-def pods_of(machine: Machine, plan: Plan, network: PodNetwork) -> Iterator[tuple[MpiPod, ...]]:
-    """Make a place for each pod with its interface, and take them away again."""
+def pods_of(
+    machine: Machine, plan: Plan, network: PodNetwork, most: int
+) -> Iterator[tuple[MpiPod, ...]]:
+    """Make a place for each of the first pods with its interface, and take them away again."""
     cpus = _processors(plan, machine.facts)
-    ports, tag = network.pods, next(_NUMBERS)
+    ports, tag = network.pods[:most], next(_NUMBERS)
     first: dict[str, Container] = {}
     found: list[MpiPod] = []
     with ExitStack() as undo:
@@ -248,6 +250,7 @@ def transfer_mpi(
         deployment.check_alive()
 
     machine, plan = deployment.machine, deployment.plan
-    with deployment.without_tester(), pods_of(machine, plan, network) as pods:
+    most = max(spec.pods for spec in specs)
+    with deployment.without_tester(), pods_of(machine, plan, network, most) as pods:
         run = MpiRun(machine, plan, pods, watch_all)
         return tuple(run.run(spec) for spec in specs)

@@ -63,6 +63,8 @@ def no_frames(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
+    if scenario.pod != "netns":
+        return "frames of a tester are sent from no container; leave --pod out"
     network: type[Network] = registry.load("networks", scenario.vswitch)
     places = network.capabilities.frames
     if scenario.pod_hosts in places:
@@ -156,11 +158,8 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
             )
-        if scenario.pod == "runc":
-            if not scenario.sockets:
-                return "frames of a tester are sent from no container; leave --pod out"
-            if why := facts.missing_program(RUNC):
-                return why
+        if scenario.pod == "runc" and (why := facts.missing_program(RUNC)):
+            return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
             most = can.most_on_host

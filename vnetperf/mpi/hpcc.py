@@ -60,7 +60,7 @@ def grid(ranks: int) -> tuple[int, int]:
 
 
 class Hpcc(MpiProgram):
-    """HPC Challenge; what it takes is its own, minutes on a small machine."""
+    """HPC Challenge; how long it takes is its own: longer with more ranks than processors."""
 
     name: ClassVar[str] = "hpcc"
     programs: ClassVar[tuple[Program, ...]] = (

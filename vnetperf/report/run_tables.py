@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from vnetperf.model import units
 from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, Result, RunResults
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, summary, transfers
+from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import Cell, Column, Table
 
@@ -166,15 +166,20 @@ def _worth_text(results: RunResults) -> Iterator[str]:
 
 def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
     """What was measured, on what, and what it is worth, in plain words."""
-    transferred = [one.scenario for one in results.transfers]
     measured = list(_measured_text(found))
-    if transferred:
-        measured.append(f"traffic between sockets of {_listed(transferred)}")
+    for what, is_mpi in (("traffic between sockets", False), ("MPI", True)):
+        kinds = (
+            (one.scenario, {t.spec.is_mpi for t in one.transfers}) for one in results.transfers
+        )
+        if transferred := [scenario for scenario, held in kinds if is_mpi in held]:
+            measured.append(f"{what} of {_listed(transferred)}")
+    sentences = mpi.mpi_sentences(results)
+    ranks = [] if len(sentences) > _MOST_ANSWERS else sentences  # the part of its own has many
     rows = (
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
-        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
+        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results), *ranks])),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, words) for name, words in rows if words]

@@ -1,0 +1,87 @@
+"""What runc is given for a pod, and that what it makes elsewhere is journaled before it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock, call, patch
+
+import pytest
+
+from vnetperf.virt import oci
+from vnetperf.virt.container import Container
+
+MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
+cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    (tmp_path / "mounts").write_text(MOUNTS)
+    monkeypatch.setattr(oci, "PROC_MOUNTS", tmp_path / "mounts")
+    machine = MagicMock()
+    machine.run_id, machine.run_dir = "20260101-000000-abcd", tmp_path
+    machine.facts.programs = {"runc": "/usr/sbin/runc"}
+    machine.subdir.side_effect = lambda name: tmp_path / name
+    return machine
+
+
+def made(machine: MagicMock) -> tuple[oci.OciPod, dict[str, Any]]:
+    pod = oci.OciPod(machine, "pod0", (3, 1))
+    pod.directory.mkdir()
+    with patch("vnetperf.virt.container.links.create_netns"):
+        pod.create()
+    return pod, json.loads((pod.directory / "bundle/config.json").read_text())
+
+
+def test_a_pod_has_namespaces_and_processors_of_its_own(machine: MagicMock) -> None:
+    pod, config = made(machine)
+    namespaces = {one["type"]: one.get("path") for one in config["linux"]["namespaces"]}
+    own = {"pid": None, "ipc": None, "uts": None, "mount": None}
+    assert namespaces == {**own, "network": str(pod.netns)}
+    assert config["linux"]["resources"]["cpu"] == {"cpus": "1,3"}
+    assert config["hostname"] == "pod0"
+    assert "VNETPERF_RUN_ID=20260101-000000-abcd" in config["process"]["env"]
+
+
+def test_the_machines_files_are_read_only_and_the_runs_are_not(machine: MagicMock) -> None:
+    _, config = made(machine)
+    assert config["root"]["readonly"]
+    mounts = {one["destination"]: one for one in config["mounts"]}
+    assert "ro" in mounts["/usr"]["options"]
+    assert "rw" in mounts[str(machine.run_dir)]["options"]
+    assert not {"/home", "/root", "/var", "/"} & set(mounts)
+    assert {one["type"] for place, one in mounts.items() if place in ("/tmp", "/run")} == {"tmpfs"}
+
+
+def test_cgroups_are_journaled_before_the_container_is_made(machine: MagicMock) -> None:
+    made(machine)
+    name = "vnetperf-20260101-000000-abcd-pod0"
+    calls = machine.mock_calls
+    journaled = [n for n, one in enumerate(calls) if one[0] == "journal.intend"]
+    assert [calls[n].args[2] for n in journaled] == [
+        {"path": f"/sys/fs/cgroup/{mount}/{name}"} for mount in ("cpuset", "unified")
+    ]
+    spawned = next(n for n, one in enumerate(calls) if one[0] == "spawn")
+    assert max(journaled) < spawned
+    root = str(machine.run_dir / "runc")
+    assert calls[spawned].args[1][:4] == ["/usr/sbin/runc", "--root", root, "run"]
+
+
+def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
+    pod, _ = made(machine)
+    root = str(machine.run_dir / "runc")
+    name = "vnetperf-20260101-000000-abcd-pod0"
+    assert pod.entry("any") == ("/usr/sbin/runc", "--root", root, "exec", name)
+    pod.give_back()
+    pod.give_back()
+    gone = ["/usr/sbin/runc", "--root", root, "delete", "--force", name]
+    assert machine.run.call_args_list == [call(gone)]
+
+
+def test_kinds_of_pods(machine: MagicMock) -> None:
+    assert type(oci.make_pod("netns", machine, "a", (1,))) is Container
+    assert type(oci.make_pod("runc", machine, "a", (1,))) is oci.OciPod
