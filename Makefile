@@ -71,7 +71,8 @@ check: deps-test $(VENV)/.dev-stamp
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
 	clang-format --style=file:vnetperf/traffic/loadgen/engine/.clang-format --dry-run --Werror \
-		vnetperf/host/*.h vnetperf/vswitches/xdp/*.[ch] vnetperf/vnfs/vloop/*.c vnetperf/mpi/*.c
+		vnetperf/host/*.h vnetperf/vswitches/xdp/*.[ch] vnetperf/vnfs/vloop/*.c vnetperf/mpi/*.c \
+		benchmarks/*.c
 
 # The engine's parts under AddressSanitizer and UBSan; logs, TOML files, and what the engine writes
 # (histograms, timelines, captures and the pcaps made of them) by Hypothesis.

@@ -15,6 +15,7 @@ SCRIPTS = (
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),
+    ("benchmarks.xdp",),
 )
 
 

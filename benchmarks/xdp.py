@@ -1,13 +1,13 @@
-"""What XDP forwards on veth, by mode and program, when the kernel itself is the source.
+"""What XDP programs forward on veth, by mode, when the kernel itself is the source.
 
-Run as root: `python -m benchmarks.xdp [--repeats 3] [--frames 2000000] [--threaded]`.
+Run as root: `python -m benchmarks.xdp [--repeats 5] [--frames 500000]`; it takes seconds.
 
 A packet socket costs more than all that XDP does, and hides the difference between its modes.
-Here frames of 64 octets enter the tester's end of wire 0 from the kernel (Linux 5.18,
-BPF_F_TEST_XDP_LIVE_FRAMES) and are dropped by a program at the tester's end of wire 1. Source and
-DUT are on one processor; with `--threaded` the DUT has threads of its own, and what finds its ring
-full is lost.
-Modes take turns, so that whatever else the machine does meets all of them.
+Here the switch's own programs stand between two veth pairs in a namespace of the benchmark. Frames
+of 64 octets enter the far end of one from the kernel (Linux 5.18, BPF_F_TEST_XDP_LIVE_FRAMES) and
+are dropped by a program at the far end of the other. All of it is done by one thread, the source's
+part too: rates are frames by second of its processor time, which other work on the machine
+disturbs little. Modes take turns.
 """
 
 from __future__ import annotations
@@ -15,24 +15,30 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import secrets
 import statistics
 import struct
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from vnetperf import config
-from vnetperf.agent.inventory import take_inventory
-from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.planner import make_plan
-from vnetperf.host.xdp import LIBRARY, BpfObject, compile_program, let_peer_receive
-from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.frames import stream_frame
+from vnetperf.host import links, xdp
+from vnetperf.host.journal import Journal
+from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.xdp import BpfObject, compile_program
+from vnetperf.traffic.layers import internet_checksum
+from vnetperf.vswitches.xdp.switch import COUNTS, SOURCES
 
-LIVE_FRAMES, BATCH, HEADERS, FCS = 1 << 1, 64, 42, 4
-CASES = (("native", "l2"), ("generic", "l2"), ("native", "l3"), ("generic", "l3"))
-TITLES = {"l2": "redirect", "l3": "fib"}
+LIVE_FRAMES, BATCH = 1 << 1, 64
+MODES, PROGRAMS = ("native", "generic"), ("redirect", "fib")
+FIRST = struct.pack("=I", 0)
+#: Addresses: the router's at its port, the tester's beyond its other one, and a way to there.
+ROUTER, TESTER = "02:00:00:00:00:01", "02:00:00:00:00:02"
+NEXT_HOP, NETWORK = "169.254.0.1", "198.18.0.0/15"
 
 
 class _Run(ctypes.Structure):
@@ -58,7 +64,7 @@ class _Run(ctypes.Structure):
 
 
 def send(program: int, frame: bytes, count: int) -> float:
-    """Run a program on frames that go where it sends them; the time that it took, seconds."""
+    """Run a program on frames that go where it sends them; the processor time of it, seconds."""
     run = _Run(
         size=ctypes.sizeof(_Run),
         data_in=frame,
@@ -69,70 +75,114 @@ def send(program: int, frame: bytes, count: int) -> float:
         flags=LIVE_FRAMES,
         batch=BATCH,
     )
-    began = time.monotonic()
-    code = ctypes.CDLL(LIBRARY).bpf_prog_test_run_opts(program, ctypes.byref(run))
+    began = time.thread_time()
+    code = ctypes.CDLL(xdp.LIBRARY).bpf_prog_test_run_opts(program, ctypes.byref(run))
     if code:
         raise OSError(-code, os.strerror(-code))
-    return time.monotonic() - began
+    return time.thread_time() - began
 
 
-@contextmanager
-def deployed(mode: str, layer: str, threaded: bool) -> Iterator[LiveDeployment]:
-    """Deploy phy2phy_xdp, and take it away."""
-    options = (f"mode={mode}", *(("napi=threaded",) if threaded else ()))
-    settings = {"set": options, "forwarding": layer, "wire": "veth"}
-    configuration = config.load(settings, environment={})
-    facts = take_inventory(configuration.testbed)
-    plan = make_plan(make_scenario("phy2phy_xdp", configuration), configuration.testbed, facts)
-    deployment = LiveDeployment.deploy(plan, facts)
-    try:
-        yield deployment
-    finally:
-        deployment.teardown()
+def octets(mac: str) -> bytes:
+    """A MAC address as it is in a frame."""
+    return bytes.fromhex(mac.replace(":", ""))
 
 
-def rate(mode: str, layer: str, frames: int, *, threaded: bool) -> float:
-    """Frames/s that leave the DUT."""
-    with ExitStack() as stack:
-        deployment = stack.enter_context(deployed(mode, layer, threaded))
-        ends = [str(end.netdev) for end in stack.enter_context(deployment.without_tester())]
-        frame = stream_frame(deployment.plan.scenario.streams[0], 64, 1)[: 64 - FCS]
-        target = deployment.machine.link(ends[0]).index
+def test_frame() -> bytes:
+    """A frame of 64 octets without its FCS: UDP from one test network to the other."""
+    addresses = bytes([198, 18, 0, 1, 198, 19, 0, 1])
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 46, 0, 0, 64, 17, 0) + addresses
+    ip = ip[:10] + struct.pack("!H", internet_checksum(ip)) + ip[12:]
+    udp = struct.pack("!HHHH", 1024, 7, 26, 0)
+    return octets(ROUTER) + octets(TESTER) + b"\x08\x00" + ip + udp + bytes(18)
+
+
+def route(source: str, target: str) -> None:
+    """Give the kernel's table of this namespace a way out by an interface."""
+    Path(f"/proc/sys/net/ipv4/conf/{source}/forwarding").write_text("1\n")
+    with netlink("install a route") as sockets:
+        out = next(m["index"] for m in sockets.get_links() if m.get_attr("IFLA_IFNAME") == target)
+        sockets.neigh("replace", ifindex=out, dst=NEXT_HOP, lladdr=TESTER, state="permanent")
+        sockets.route("replace", dst=NETWORK, gateway=NEXT_HOP, oif=out, flags=4)  # onlink
+
+
+class Stand:
+    """Two veth pairs in a namespace: t0 - d0, d1 - t1; the programs are at d0."""
+
+    def __init__(self, directory: Path) -> None:
+        roots = HostRoots(directory / "state", directory / "run")
+        self.journal = Journal.create(roots, f"xdp-{secrets.token_hex(4)}")
+        self.netns = directory / "netns"
+        links.create_netns(self.journal, self.netns)
+        for number in (0, 1):
+            ends = (f"t{number}", f"d{number}")
+            links.create_veth(self.journal, ends, netns=(self.netns, self.netns))
+        index = {link.name: link.index for link in links.links(self.netns)}
+        self.target = struct.pack("=I", index["d1"])
+        self.code = {name: compile_program("clang", SOURCES / f"{name}.c") for name in PROGRAMS}
         source = Path(__file__).with_name("source.c")
-        program = BpfObject("source", compile_program("clang", source, TARGET=target))
-        stack.callback(program.close)
-        program.map("headers").update(struct.pack("=I", 0), frame[:HEADERS])
-        machine = deployment.machine
-        machine.in_netns(lambda: program.attach("take", ends[1], "native"))
-        # In mode generic the DUT's end takes such frames, as buffers, only with NAPI.
-        machine.in_netns(lambda: let_peer_receive(ends[0]))
-        before = deployment.counters()["phy1"].tx
-        spent = machine.in_netns(lambda: send(program.program("send"), frame, frames))
-        time.sleep(0.2)
-        return (deployment.counters()["phy1"].tx - before) / spent
+        self.source = compile_program("clang", source, TARGET=index["t0"])
+        run_in(self.netns, partial(route, "d0", "d1"))
+        for end in ("t0", "d0", "d1"):  # the other end of each takes frames of XDP, by NAPI
+            run_in(self.netns, partial(xdp.let_peer_receive, end))
+
+    def rate(self, name: str, mode: str, frames: int) -> float:
+        """Frames/s that a program forwards in a mode."""
+        with ExitStack() as stack:
+            loaded = [
+                stack.enter_context(BpfObject(what, code))
+                for what, code in (("dut", self.code[name]), ("source", self.source))
+            ]
+            return run_in(self.netns, self._measured(name, mode, frames, *loaded))
+
+    def _measured(
+        self, name: str, mode: str, frames: int, dut: BpfObject, source: BpfObject
+    ) -> Callable[[], float]:
+        def measure() -> float:
+            frame = test_frame()
+            source.map("headers").update(FIRST, frame[:42])
+            source.attach("take", "t1", "native")
+            dut.attach("forward", "d0", mode)
+            if name == "fib":
+                dut.map("port").update(FIRST, octets(ROUTER))
+            else:
+                dut.map("target").update(FIRST, self.target)
+            before = links.statistics()["d1"].tx
+            spent = send(source.program("send"), frame, frames)
+            time.sleep(0.05)
+            sent = links.statistics()["d1"].tx - before
+            counts = [dut.map("counts").sums(struct.pack("=I", n))[0] for n in range(len(COUNTS))]
+            if counts != [frames] + [0] * (len(COUNTS) - 1) or sent != frames:
+                raise SystemExit(f"{name}, {mode}: {sent} of {frames} forwarded, counts {counts}")
+            return sent / spent
+
+        return measure
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--frames", type=int, default=2_000_000, help="of each measurement")
-    parser.add_argument("--threaded", action="store_true", help="threads of its own for the DUT")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--frames", type=int, default=500_000, help="of each measurement")
     args = parser.parse_args()
-    seen: dict[tuple[str, str], list[float]] = {case: [] for case in CASES}
-    for _ in range(args.repeats):
-        for case in CASES:
-            seen[case].append(rate(*case, args.frames, threaded=args.threaded))
-    for (mode, layer), rates in seen.items():
-        print(
-            f"{TITLES[layer]:<9} {mode:<8} {statistics.median(rates) / 1e6:>5.2f} M frames/s "
-            f"({min(rates) / 1e6:.2f}..{max(rates) / 1e6:.2f})"
-        )
-    for layer in ("l2", "l3"):
-        pairs = zip(seen["native", layer], seen["generic", layer], strict=True)
-        ratios = [native / generic for native, generic in pairs]
-        spread = f"({min(ratios):.2f}..{max(ratios):.2f})"
-        print(f"{TITLES[layer]}: native / generic {statistics.median(ratios):.2f} {spread}")
+    with tempfile.TemporaryDirectory() as directory:
+        stand = Stand(Path(directory))
+        try:
+            for name in PROGRAMS:
+                compare(stand, name, args.repeats, args.frames)
+        finally:
+            stand.journal.undo().raise_if_incomplete()
+            stand.journal.close()
+
+
+def compare(stand: Stand, name: str, repeats: int, frames: int) -> None:
+    """Measure a program in both modes in turn, and print rates and ratio."""
+    seen = [[stand.rate(name, mode, frames) for mode in MODES] for _ in range(repeats)]
+    for mode, rates in zip(MODES, zip(*seen, strict=True), strict=True):
+        spread = f"({min(rates) / 1e6:.2f}..{max(rates) / 1e6:.2f})"
+        print(f"{name:<9} {mode:<8} {statistics.median(rates) / 1e6:.2f} M frames/s {spread}")
+    ratios = [native / generic for native, generic in seen]
+    spread = f"({min(ratios):.2f}..{max(ratios):.2f})"
+    print(f"{name:<9} native / generic {statistics.median(ratios):.2f} {spread}")
 
 
 if __name__ == "__main__":

@@ -237,6 +237,7 @@ def test_what_a_machine_lacks_is_told_before_deployment(lacks: dict[str, Any], s
     [
         ({"options": SwitchOptions(mode="offload")}, "no mode 'offload'"),
         ({"deployment": "pvpv"}, "parallel chains"),
+        ({"deployment": "pvp", "vnf": "vloop:vm"}, "does not report it; --set mode=generic"),
         ({"rules": "learning"}, "rules = learning"),
         ({"forwarding": "l3", "deployment": "pvp"}, "use --vnf-mode mac"),
     ],
@@ -244,7 +245,7 @@ def test_what_a_machine_lacks_is_told_before_deployment(lacks: dict[str, Any], s
 def test_what_it_cannot_do_is_refused_before_deployment(changes: dict[str, Any], says: str) -> None:
     name = changes.pop("deployment", "phy2phy")
     with pytest.raises(CapabilityError, match=re.escape(says)):
-        make_plan(scenario(name, vnf="vloop:container", **changes), Testbed(), facts())
+        make_plan(scenario(name, **{"vnf": "vloop:container"} | changes), Testbed(), facts())
 
 
 def test_the_plan_shows_each_ports_program() -> None:

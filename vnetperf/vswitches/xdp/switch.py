@@ -116,6 +116,11 @@ class Xdp(KernelSwitch):
         trouble = facts.missing_program(CLANG) or facts.bpf or super().missing(facts, scenario)
         if trouble:
             return trouble
+        if scenario.has_guests and scenario.options.mode != "generic":
+            return (
+                "at a guest's tap the kernel runs a native program in generic mode for frames that "
+                "it cannot build otherwise, and does not report it; --set mode=generic"
+            )
         if scenario.routed and program not in (None, ROUTED):
             return f"the program {program} does not route; leave it out, or --forwarding l3"
         if scenario.routed and graph.vnf_count and not scenario.vnf_addresses:
@@ -162,7 +167,7 @@ class Xdp(KernelSwitch):
                     mac = bytes.fromhex(dut_mac(port).replace(":", ""))
                     code.map("port").update(_FIRST, mac)
                 self._watched().update_per_cpu(self._interface(index), bytes(24))
-                peer = xdp.let_peer_receive(netdev) if self.mode == "native" else ""
+                peer = self._peer(port, netdev) if self.mode == "native" else ""
                 code.attach("forward", netdev, self.mode)
             except BaseException:
                 code.close()
@@ -170,6 +175,13 @@ class Xdp(KernelSwitch):
             return PortProgram(netdev, index, code, peer)
 
         self._ports[port] = self._in_namespace(attach)
+
+    def _peer(self, port: Port, netdev: str) -> str:
+        """The other end of a port's pair, which takes native frames from here on."""
+        if peer := xdp.let_peer_receive(netdev):
+            return peer
+        made = self.attachments.get(port)  # a VNF has it in its own namespace, as it was left
+        return str(made.netdev) if made and made.kind == "veth" else ""
 
     def unplug(self, port: Port, netdev: str) -> None:
         """Detach a port's program; frames for the port are dropped and counted."""
