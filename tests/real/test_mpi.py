@@ -103,5 +103,5 @@ def test_killed_at_a_random_moment(
     assert run.process.poll() is None, run.finish() and run.output
     how(run)
     run.finish()
-    assert _ranks() == [], f"after {moment:.2f} s"
     assert unchanged() == (), f"after {moment:.2f} s"
+    assert _ranks() == [], f"after {moment:.2f} s"

@@ -35,6 +35,8 @@ INSIDE_ADDRESS = "198.18.255.254"
 #: Kinds of wire and attachment whose end is an interface that a namespace can take.
 MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "ipvlan", "vlan")
 LOOPBACK = "lo"
+#: What an endpoint is in, where that is more than a namespace.
+_WHAT = {"runc": "container of runc"}
 #: Namespaces stay until the run ends: those of one call are not those of the next.
 _NUMBERS = count()
 
@@ -217,7 +219,7 @@ def _namespace(
         container.enter(Path(end.netns))
         try:
             _set_address(container, at.address, end.netdev)
-            what = f"host's namespace at port {number}"
+            what = _WHAT.get(kind, "host's namespace") + f" at port {number}"
             yield Endpoint(what, container, at.address, end.netdev)
         finally:
             container.give_back()
@@ -228,7 +230,8 @@ def _namespace(
     try:
         container.take(end.netdev, mac=at.mac)
         _set_address(container, at.address, end.netdev)
-        yield Endpoint(f"namespace at port {number}", container, at.address, end.netdev)
+        what = _WHAT.get(kind, "namespace") + f" at port {number}"
+        yield Endpoint(what, container, at.address, end.netdev)
     finally:
         container.give_back()
         machine.set_link(end.netdev, mac=before)
