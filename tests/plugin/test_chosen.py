@@ -98,7 +98,7 @@ def test_only_cases_that_can_run_are_collected(tests: Site) -> None:
     [
         ("phy2phy_bridge or phy2phy_vpp", {"phy2phy_bridge", "phy2phy_vpp"}),
         (
-            "not (phy2phy or v or op2p or bmp2bmp)",
+            "not (phy2phy or v or op2p or p2c2p or bmp2bmp)",
             {f"{d}_{v}" for d in ("encap", "decap") for v in ALL},
         ),
         ("pvp_dpdk and not 64", {"pvp_dpdk"}),
@@ -201,7 +201,7 @@ def test_the_plan_says_which_tests(tests: Site) -> None:
         ("pvp2pvp_dpdk", {"pvp2pvp"}),
         ("p2v_dpdk", {"p2v"}),
         ("(p2v_dpdk or v2p2v) and dpdk", {"p2v", "v2p2v"}),
-        ("dpdk and 2p", {"phy2phy", "op2p", "v2p", "v2p2v", "pvp2pvp"}),
+        ("dpdk and 2p", {"phy2phy", "op2p", "v2p", "v2p2v", "pvp2pvp", "p2c2p"}),
     ],
 )
 def test_the_whole_name_of_a_scenario_is_no_part_of_another(

@@ -147,6 +147,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "tcp": None,
         "outer": None,
         "queue": None,
+        "away": None,
     }
     assert varied == {
         "stream": 3,

@@ -598,7 +598,6 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("duration", "s", soak.seconds, soak.of)
     yield make("offered", "frames", float(soak.offered), soak.of)
     yield make("lost", "frames", float(soak.lost), soak.of)
-    yield make("soak_trials", "trials", float(len(soak.trials)), soak.of)
     # Without an event nothing shows how many frames one takes: there is no upper end.
     high = inf if soak.loss_high is None else soak.loss_high
     label, ends = f"loss at {soak.of}", (soak.loss_low, high)
