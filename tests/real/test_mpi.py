@@ -74,9 +74,7 @@ def _ranks() -> list[int]:
 def test_a_lost_rank_is_one_message_and_the_next_case_runs(
     start: Start, unchanged: Unchanged
 ) -> None:
-    run = begin(
-        start, "bmp2bmp_bridge and (ALLTOALL or barrier)", "--pods=3", "--message-sizes=16K", **LONG
-    )
+    run = begin(start, "bmp2bmp_bridge and (ALLTOALL or barrier)", "--pods=3", *LONG)
     deadline = time.monotonic() + 60
     while not (ranks := _ranks()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -96,9 +94,7 @@ def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:
     moment = random.Random(f"mpi {how.__name__} {seed}").uniform(0.3, 6.0)
-    run = begin(
-        start, "bmp2bmp_bridge and (ALLTOALL or pair)", "--pods=4", "--message-sizes=16K", **LONG
-    )
+    run = begin(start, "bmp2bmp_bridge and (ALLTOALL or pair)", "--pods=4", *LONG)
     time.sleep(moment)
     assert run.process.poll() is None, run.finish() and run.output
     how(run)
