@@ -89,6 +89,8 @@ def test_the_mode_is_the_one_that_was_requested(
         assert first.is_attached()
         links.delete(netdev, netns=space)
         assert not first.is_attached()
+        first.close()
+        assert not first.is_attached()
     assert run_in(space, xdp.attached) == {}
 
 

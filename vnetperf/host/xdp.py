@@ -259,6 +259,8 @@ class BpfObject:
         Others can neither replace it there nor change its mode: it can only be detached, as the
         kernel does when the interface is deleted.
         """
+        if not self._links:
+            return False
         info = _LinkInfo()
         size = ctypes.c_uint32(ctypes.sizeof(info))
         code = self._library.bpf_obj_get_info_by_fd(
