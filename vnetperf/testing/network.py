@@ -142,24 +142,27 @@ class NetworkContract(Contract):
             assert facts["pods"]["pod1"][POD_FIRST_PACKET] > 0
             assert facts[OCTETS_ADDED] >= self.can.overhead
 
-    def test_pods_come_back_and_go(self, place: PodHosts, stage: Stage) -> None:
-        """Life of one deployment: all is taken away and comes back, a pod goes, the network stops.
-
-        The port of a pod that is gone counts no more, the other's does, and taking it away again
-        is an error. `stop` is idempotent. The machine is as it was, after every deployment so far.
-        """
-        with stage.used_up(self._frames(stage, place)) as deployment:
+    def test_it_comes_back_after_a_restart(self, place: PodHosts, stage: Stage) -> None:
+        """Pods are taken away, the network is stopped, and both come back."""
+        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
+
+    def test_a_pod_that_is_taken_away_is_gone(self, place: PodHosts, stage: Stage) -> None:
+        """Its port counts no more, the other's does, and taking it away again is an error."""
+        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
             gone = VnfPort(vnf=1, index=0)
             deployment.vswitch.remove_port(gone)
             deployment.check_alive()
             assert [c.port for c in deployment.vswitch.counters()] == ["vnf0.0"]
             with pytest.raises(VnetperfError):
                 deployment.vswitch.remove_port(gone)
+
+    def test_stopping_twice_is_stopping_once(self, place: PodHosts, stage: Stage) -> None:
+        """`stop` is idempotent."""
+        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
             deployment.vswitch.stop()
             deployment.vswitch.stop()
-        assert stage.troubles == []
 
     @pytest.mark.parametrize("part", PARTS)
     def test_a_deployment_that_fails_leaves_nothing(
@@ -178,3 +181,10 @@ class NetworkContract(Contract):
         with pytest.raises(DutError, match="injected by the contract kit"):
             stage.deploy(plan)
         assert stage.left_behind() == ()
+
+    def test_it_leaves_the_machine_as_it_was(self, place: PodHosts, stage: Stage) -> None:
+        """Links, mounts, modules, files, processes: all as before."""
+        with stage.deployed(stage.scenario(PODS, hosts=place)):
+            pass
+        stage.clear()
+        assert stage.troubles == []

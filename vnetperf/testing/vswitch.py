@@ -177,7 +177,7 @@ class LifeCycle(Sighting):
 
     def test_it_comes_back_after_a_restart(self, simple: Case, stage: Stage) -> None:
         """Same ports, same rules, and the tester and the VNF need not know."""
-        with stage.deployed(stage.scenario(simple)) as deployment:
+        with stage.used_up(stage.scenario(simple)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
             result = without_loss(deployment)
@@ -211,6 +211,13 @@ class LifeCycle(Sighting):
                     assert found == ([], []), f"{what} went on"
             with pytest.raises(VnetperfError):
                 deployment.vswitch.remove_port(gone[0])
+
+    def test_stopping_twice_is_stopping_once(self, simple: Case, stage: Stage) -> None:
+        """`stop` is idempotent, and a stopped switch has no busy threads."""
+        with stage.used_up(stage.scenario(simple, FrameTester.name)) as deployment:
+            deployment.vswitch.stop()
+            assert deployment.vswitch.pollers() == ()
+            deployment.vswitch.stop()
 
     def test_its_death_in_a_trial_is_no_number(self, stage: Stage) -> None:
         """A trial in which a process of the switch is killed fails by the DUT."""
@@ -265,14 +272,10 @@ class LifeCycle(Sighting):
         assert stage.left_behind() == ()
 
     def test_it_leaves_the_machine_as_it_was(self, simple: Case, stage: Stage) -> None:
-        """Links, mounts, modules, hugepages, files, processes, of every deployment of the class.
-
-        `stop` is idempotent, and a stopped switch has no busy threads.
-        """
-        with stage.used_up(stage.scenario(simple)) as deployment:
-            deployment.vswitch.stop()
-            assert deployment.vswitch.pollers() == ()
-            deployment.vswitch.stop()
+        """Links, mounts, modules, hugepages, files, processes: all as before."""
+        with stage.deployed(stage.scenario(simple)):
+            pass
+        stage.clear()
         assert stage.troubles == []
 
 
