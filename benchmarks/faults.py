@@ -22,6 +22,7 @@ is loaded before the C library adds to CLOCK_REALTIME, time() and gettimeofday()
 from __future__ import annotations
 
 import argparse
+import ctypes
 import faulthandler
 import json
 import os
@@ -613,6 +614,8 @@ def report(kind: str, **values: object) -> None:
 def control(deployment: str) -> int:
     """Be the controller: deploy, run trials as ordered, report, and take everything away."""
     faulthandler.register(signal.SIGUSR1)
+    # PR_SET_PDEATHSIG: one that is stopped would stay when who started it is killed.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     loaded = config.load({}, environment={}, directory=Path("/nonexistent"))
 
     def on_event(event: dict[str, Any]) -> None:
