@@ -144,13 +144,13 @@ class NetworkContract(Contract):
 
     def test_it_comes_back_after_a_restart(self, place: PodHosts, stage: Stage) -> None:
         """Pods are taken away, the network is stopped, and both come back."""
-        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
 
     def test_a_pod_that_is_taken_away_is_gone(self, place: PodHosts, stage: Stage) -> None:
         """Its port counts no more, the other's does, and taking it away again is an error."""
-        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
             gone = VnfPort(vnf=1, index=0)
             deployment.vswitch.remove_port(gone)
             deployment.check_alive()
@@ -160,7 +160,7 @@ class NetworkContract(Contract):
 
     def test_stopping_twice_is_stopping_once(self, place: PodHosts, stage: Stage) -> None:
         """`stop` is idempotent."""
-        with stage.used_up(stage.scenario(PODS, FrameTester.name, hosts=place)) as deployment:
+        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
             deployment.vswitch.stop()
             deployment.vswitch.stop()
 
@@ -184,7 +184,7 @@ class NetworkContract(Contract):
 
     def test_it_leaves_the_machine_as_it_was(self, place: PodHosts, stage: Stage) -> None:
         """Links, mounts, modules, files, processes: all as before."""
-        with stage.deployed(stage.scenario(PODS, hosts=place)):
+        with stage.deployed(self._pods(stage, place)):
             pass
         stage.clear()
         assert stage.troubles == []
