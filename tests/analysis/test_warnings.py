@@ -25,6 +25,7 @@ def warnings(
     *,
     environment: EnvironmentRecord | None = None,
     sockets: bool = False,
+    plan: dict[str, Any] | None = None,
     **settings: Any,
 ) -> str:
     loaded = configuration(**settings)
@@ -36,9 +37,8 @@ def warnings(
         fingerprint="",
     )
     scenario = make_scenario(scenario_id, loaded).model_copy(update={"sockets": sockets})
-    record = ScenarioRecord(
-        scenario=scenario, facts=ScenarioFacts(scenario=scenario.id, facts=facts or {})
-    )
+    found = ScenarioFacts(scenario=scenario.id, facts=facts or {}, plan=plan or {})
+    record = ScenarioRecord(scenario=scenario, facts=found)
     first = [run] if environment is None else [run, environment]
     return "\n".join(warnings_of(run, [*first, record], [record], []))
 
@@ -93,9 +93,18 @@ def test_clocks_of_sockets_that_are_apart_stand_beside_the_latencies(
     offset: object, text: str
 ) -> None:
     generator = {} if offset is None else {"clock offset between sockets": offset}
-    found = warnings("pvp_dpdk", {"generator": generator})
-    assert text in found
-    assert ("apart" in found) is bool(text)
+    of_both = {"generator": {}, "hosts": {"east": {"generator": generator}, "west": {}}}
+    for facts in ({"generator": generator}, of_both):
+        found = warnings("pvp_dpdk", facts)
+        assert text in found
+        assert ("apart" in found) is bool(text)
+
+
+def test_a_calibration_over_another_wire_than_the_cables_stands_beside_the_numbers() -> None:
+    of_nics = {"wire": "veth", "hosts": [{"wire": "nic"}, {"wire": "nic"}]}
+    assert "calibrated over veth" in warnings("phy2phy_dpdk", plan=of_nics)
+    within = {"wire": "veth", "hosts": [{"wire": "veth"}, {"wire": "veth"}]}
+    assert "calibrated" not in warnings("phy2phy_dpdk", plan=within)
 
 
 def test_what_was_asked_of_the_vswitch_stands_beside_its_numbers() -> None:

@@ -272,7 +272,7 @@ def test_a_way_through_is_looked_for_where_nothing_came_back(
     received: tuple[int, ...], looked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
-    monkeypatch.setattr(trial, "check_path", lambda _, timeout_s: looks.append(timeout_s))
+    monkeypatch.setattr(trial, "check_path", lambda _, timeout_s, least: looks.append(timeout_s))
     silent = trial.silent_directions(counted(*received))
     trial.check_way_through(cast("LiveDeployment", Deployed()), silent)
     assert len(looks) == looked  # an overload may well cost every frame: that is a measurement
@@ -310,9 +310,12 @@ class Offering:
         )
 
 
-def path_check(*tries: tuple[int, int]) -> tuple[dict[str, Any], list[int]]:
+def path_check(
+    *tries: tuple[int, int], least: int = trial.PATH_FRAMES
+) -> tuple[dict[str, Any], list[int]]:
     deployed = Offering(*tries)
-    return trial.check_path(cast("LiveDeployment", deployed), 0.2), deployed.offered
+    found = trial.check_path(cast("LiveDeployment", deployed), 0.2, least)
+    return found, deployed.offered
 
 
 def test_a_path_is_held_against_what_a_late_tester_sent() -> None:
@@ -329,14 +332,20 @@ def test_a_frame_that_is_lost_begins_the_path_check_anew() -> None:
         path_check((30, 1))
 
 
+def test_one_frame_that_comes_back_shows_that_a_dut_lives() -> None:
+    found, offered = path_check((0, 0), (2, 0), least=1)
+    assert (found["sent"], offered) == ([2, 2], [30, 60])
+
+
 def test_a_tester_that_is_never_on_time_is_no_fault_of_the_dut() -> None:
     with pytest.raises(GeneratorError, match=r"not on time .* it gave others up"):
         path_check((0, 0))
 
 
 def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def silent(_: Any, timeout_s: float) -> None:
+    def silent(_: Any, timeout_s: float, least: int) -> None:
         assert timeout_s < 10
+        assert least == 1
         raise DutError("the path check failed: 0 of 30", where="pvp", cure="see its log")
 
     monkeypatch.setattr(trial, "check_path", silent)

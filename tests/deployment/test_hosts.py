@@ -170,6 +170,30 @@ def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: flo
     assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
 
 
+def test_counters_of_two_sockets_are_compared_by_nobody_where_engines_are_two() -> None:
+    found = machine()
+    west = found.hosts["west"]
+    other = tuple(cpu.model_copy(update={"node": 1}) for cpu in west.cpus)
+    hosts = {
+        "east": found.hosts["east"].model_copy(update={"boot": "a"}),
+        "west": west.model_copy(update={"boot": "a", "cpus": other}),
+    }
+    configuration = loaded()
+    scenario = make_scenario("p2c2p_bridge", configuration)
+    plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
+    assert plan.clock_bound_s is None
+
+
+def test_endpoints_leave_each_machine_the_processors_that_it_has() -> None:
+    one, other = (with_nics(facts(cores=cores, nodes=1)) for cores in (8, 2))
+    both = one.model_copy(update={"hosts": {"a": one, "b": other}})
+    scenario = make_scenario("p2c2p_dpdk", loaded(set="workers=2"))
+    scenario = scenario.model_copy(update={"sockets": True})
+    with pytest.raises(CapabilityError) as refused:
+        make_plan(scenario, of_machines(), both)
+    assert "processor 2 is not there" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -23,6 +23,7 @@ from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import (
     LEARNED_SHARE,
+    PATH_FRAMES,
     PATH_TIMEOUT_S,
     SILENT_S,
     check_event,
@@ -368,15 +369,18 @@ class HostsClient:
         silent = silent_directions(result)
         if silent and not result.failed:  # as of a tester on one host: at a low load too?
             try:
-                self._path_of_parts(plan, SILENT_S)
+                self._path_of_parts(plan, SILENT_S, least=1)
             except DutError as error:
                 ways = " and ".join(silent)
                 failure = f"nothing came back in direction {ways}, nor at a low load: {error}"
                 return TrialResult(directions=(), failed="dut", failure=failure)
+            except GeneratorError as error:
+                return TrialResult(directions=(), failed="generator", failure=str(error))
         return result if not spec.profile else _without_stacks(result)
 
     def _parts_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """Run a trial of parts until each host received all the while that the other sent."""
+        self._window = self._window.model_copy(update={"lead_s": LEAD_S})
         for _ in range(WINDOW_TRIES):
             result, late = self._parts(plan, spec)
             if not late:
@@ -405,10 +409,15 @@ class HostsClient:
         parts, late = self._sent_by_parts(testers, sent)
         ended = self._all({host: partial(self.clients[host].call, "end_watch") for host in every})
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
-        first = counted[testers[0]]
         merged = merge_parts(parts, plan.clock_bound_s)
         if not merged.failed:
-            update = {"machine": first.machine, "collected_s": first.collected_s}
+            machines = [counted[host].machine for host in testers]
+            # One that changed its clock source underway has no valid trial, wherever it is.
+            changed = (machine for machine in machines if machine and machine.clock_change)
+            update = {
+                "machine": next(changed, machines[0]),
+                "collected_s": counted[testers[0]].collected_s,
+            }
             merged = merged.model_copy(update=update)
         merged = merge_counts(merged, counted)
         wall_s = round(time.monotonic() - began, 4)
@@ -455,7 +464,9 @@ class HostsClient:
                 return found, f"host {one} ended {over_s:.2f} s before frames of {other} were due"
         return found, ""
 
-    def _path_of_parts(self, plan: Plan, timeout_s: float) -> dict[str, Any]:
+    def _path_of_parts(
+        self, plan: Plan, timeout_s: float, least: int = PATH_FRAMES
+    ) -> dict[str, Any]:
         """Check that frames come through between the tester's ports on two hosts."""
 
         def attempt(check: TrialSpec) -> TrialResult:
@@ -471,7 +482,7 @@ class HostsClient:
                 cure="the hop where frames stop shows which part does not forward; see its log",
             )
 
-        return send_until_whole(plan.scenario, attempt, timeout_s, lost)
+        return send_until_whole(plan.scenario, attempt, timeout_s, lost, least)
 
     def _sent(
         self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None
@@ -537,7 +548,7 @@ class HostsClient:
             return event
         try:
             self.clients[plan.of_tester().host].call("check_path", length_s=60)
-        except DutError as error:
+        except (DutError, GeneratorError) as error:
             failure = f"after the trial still no way through: {error}"
             return event.model_copy(update={"failure": failure})
         return event
@@ -551,6 +562,8 @@ class HostsClient:
         except DutError as error:
             why = str(self._cause(plan, error))
             return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
+        except GeneratorError as error:
+            return TrialResult(directions=(), failed="generator", failure=str(error))
         return result
 
     @contextlib.contextmanager
@@ -737,7 +750,7 @@ def why_no_parts(spec: TrialSpec, clock_bound_s: float | None) -> str:
     if spec.event is not None or spec.bin_s:
         return "count frames over time, since the two do not begin at the same moment"
     if clock_bound_s is None and (spec.ipdv or spec.tag_at_s):
-        return "measure latency, since nothing bounds how far the clocks of two machines are apart"
+        return "measure latency, since nothing bounds how far the clocks of its ports are apart"
     return ""
 
 

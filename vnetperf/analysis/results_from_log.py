@@ -379,6 +379,13 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             f"the tester is in a VNF's place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
+    cables = {part["wire"] for part in record.facts.plan.get("hosts", ())}
+    wire = record.facts.plan.get("wire")
+    if cables - {wire} and not (scenario.deployment.tester_vnf_ports or scenario.sockets):
+        warnings.append(
+            f"the tester was calibrated over {wire} within its machine and not over its cables of "
+            f"{' and '.join(sorted(cables))}: the largest load is what it offered there"
+        )
     if tester := record.facts.facts.get("ports of the tester"):
         warnings.append(str(tester))
     if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
@@ -386,7 +393,9 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             "the kernel forwards in the time of whoever hands it a frame, "
             "so that the processors of tester and VNFs carry the switch's work too"
         )
-    return warnings + _offset_warnings(record.facts.facts.get("generator", {}))
+    every = [record.facts.facts, *record.facts.facts.get("hosts", {}).values()]
+    offsets = [line for facts in every for line in _offset_warnings(facts.get("generator", {}))]
+    return warnings + list(dict.fromkeys(offsets))
 
 
 def _offset_warnings(generator: dict[str, Any]) -> list[str]:

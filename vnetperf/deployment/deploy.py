@@ -482,7 +482,7 @@ class LiveDeployment:
         found: list[Pollers] = []
         if self.plan.has_dut:
             found += self.vswitch.pollers()
-            found += (poller for vnf in self.vnfs for poller in vnf.pollers())
+            found += (poller for vnf in self._guests_too() for poller in vnf.pollers())
         if self.plan.has_tester:
             found += self.generator.pollers()
         return tuple(found)

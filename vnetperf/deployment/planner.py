@@ -278,8 +278,8 @@ def _cables_with_nics(
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     shares = share_out(scenario, testbed)
-    testers = sorted((s for s in shares if "tester" in s.parts), key=lambda share: share.ends)
-    bound_s = _clock_bound_s(scenario, testers, facts)
+    testers = [share for share in shares if "tester" in share.parts]
+    _require_apart(scenario, testers)
     _require_cable_wire(scenario, testbed, facts, shares)
     own = {share.host: scenario for share in shares}
     for share in shares:
@@ -292,6 +292,7 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
     duts = [share for share in shares if "dut" in share.parts]
     tester = testers[0]
     dut = tester if tester in duts else duts[0]
+    bound_s = _clock_bound_s([share.host for share in testers], facts, placements)
     wire, queues = _wire_of_tester(own, testbed, facts, (tester.host, dut.host), placements)
     whole = scenario.deployment if scenario.deployment.sites else None
     plugged = wire if scenario.deployment.tester_vnf_ports else cable_wire(testbed)
@@ -325,14 +326,30 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
 
 
 def _clock_bound_s(
-    scenario: Scenario, testers: Sequence[HostShare], facts: MachineFacts
+    testers: Sequence[str], facts: MachineFacts, placements: Mapping[str, Placement]
 ) -> float | None:
     """Most that the clocks of the tester's ports differ by; None where nothing bounds it.
 
-    Hosts of one boot have one clock, which is what their kernels are read for.
+    Hosts of one boot have one clock, which is what their kernels are read for. The counters of two
+    sockets are compared within an engine alone, and two hosts have two.
     """
     if len(testers) == 1:
         return 0.0
+    boots = {facts.hosts[host].boot for host in testers}
+    nodes = {
+        cpu.node
+        for host in testers
+        for cpu in facts.hosts[host].cpus
+        for role, cpus in placements[host].cores.items()
+        if role.startswith("tester") and cpu.cpu in cpus
+    }
+    return 0.0 if len(boots) == len(nodes) == 1 and "" not in boots else None
+
+
+def _require_apart(scenario: Scenario, testers: Sequence[HostShare]) -> None:
+    """Refuse what cannot have the tester's ports on two hosts."""
+    if len(testers) == 1:
+        return
     generator = registry.load("traffic", scenario.generator)
     where = f"{scenario.id}, {' and '.join(share.host for share in testers)}"
     if not generator.capabilities.apart:
@@ -353,8 +370,6 @@ def _clock_bound_s(
             where=where,
             cure="leave rx_queues out, or give the tester one host",
         )
-    boots = {facts.hosts[share.host].boot for share in testers}
-    return 0.0 if len(boots) == 1 and "" not in boots else None
 
 
 def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -461,16 +476,15 @@ def _place_beside_ends(
                 "or choose a vSwitch in the kernel",
             )
 
-    def without_last(cores: CoresConfig, host: str) -> CoresConfig:
-        return cores.model_copy(update={"allowed": tuple(allowed[host][:-1])})
+    def without_last(name: str) -> CoresConfig:
+        update = {"allowed": tuple(allowed[name][:-1])}
+        return testbed.of_host(name).cores.model_copy(update=update)
 
     hosts = {
-        name: host.model_copy(update={"cores": host.cores and without_last(host.cores, name)})
+        name: host.model_copy(update={"cores": without_last(name)} if name in allowed else {})
         for name, host in testbed.hosts.items()
-        if name in allowed
     }
-    update = {"cores": without_last(testbed.cores, shares[0].host), "hosts": hosts}
-    placements = _place_hosts(shares, own, testbed.model_copy(update=update), facts, nics)
+    placements = _place_hosts(shares, own, testbed.model_copy(update={"hosts": hosts}), facts, nics)
     reason = "endpoints have the last processor for themselves"
     return {
         host: placed.model_copy(update={"reason": f"{placed.reason}; {reason}"})

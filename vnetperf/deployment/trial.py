@@ -58,11 +58,15 @@ PATH_TRIAL = TrialSpec(
     drain_s=0.3,
     histogram_up_to_loss=-1.0,
 )
+#: Frames of each direction that must come back, one after the other.
+PATH_FRAMES = round(PATH_TRIAL.load_fps * PATH_TRIAL.duration_s)
 #: Longest trial of a path check whose tester is late, seconds.
 PATH_MOST_S = 1.0
 
 
-def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> dict[str, Any]:
+def check_path(
+    deployment: LiveDeployment, timeout_s: float | None = None, least: int = PATH_FRAMES
+) -> dict[str, Any]:
     """Send a few frames each way until all of them come back."""
     if not deployment.plan.sends_frames:
         return {"frames": "none were sent: only programs in pods communicate here"}
@@ -80,6 +84,7 @@ def check_path(deployment: LiveDeployment, timeout_s: float | None = None) -> di
         attempt,
         timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
         lambda result: _path_error(deployment, result, before),
+        least,
     )
 
 
@@ -88,6 +93,7 @@ def send_until_whole(
     attempt: Callable[[TrialSpec], TrialResult],
     timeout_s: float,
     lost: Callable[[TrialResult], DutError],
+    least: int = PATH_FRAMES,
 ) -> dict[str, Any]:
     """Repeat a short trial until the frames of a path check were sent, and all came back.
 
@@ -99,7 +105,6 @@ def send_until_whole(
     check = PATH_TRIAL.model_copy(update={"frame_size": scenario.traffic.least_frame_size})
     tries: list[TrialResult] = []
     whole: Counter[int] = Counter()  # frames of each direction since the last loss
-    wanted = round(check.load_fps * check.duration_s)
 
     def frames_come_back() -> bool:
         longer = 2.0 ** sum(map(_came_back, tries))
@@ -110,7 +115,7 @@ def send_until_whole(
             whole.clear()
             return False
         whole.update({d.direction: d.sent for d in result.directions})
-        due = {d.direction: min(wanted, d.intended) for d in result.directions}
+        due = {d.direction: min(least, d.intended) for d in result.directions}
         return all(whole[direction] >= frames for direction, frames in due.items())
 
     def failed() -> DutError | GeneratorError:
@@ -157,7 +162,7 @@ def check_way_through(deployment: LiveDeployment, silent: Sequence[str]) -> None
     which = f"nothing came back in direction {' and '.join(silent)}"
     log.warning("%s: looking for a way through", which)
     try:
-        check_path(deployment, SILENT_S)
+        check_path(deployment, SILENT_S, least=1)
     except DutError as error:
         raise DutError(
             f"{which}, and nothing does at a low load either: {error.what}",

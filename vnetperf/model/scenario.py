@@ -685,7 +685,7 @@ class Plan(Frozen):
         if self.clock_bound_s is None:
             return (
                 f"the tester has {places}: rates and loss are by the counters of both, and latency "
-                "is not measured, since nothing bounds how far the clocks of two machines are apart"
+                "is not measured, since nothing bounds how far the clocks of its ports are apart"
             )
         return (
             f"the tester has {places}: rates and loss are by the counters of both; latency is one "

@@ -256,7 +256,7 @@ def _wires(plan: Plan) -> str:
         return f"{plan.wire}, one per physical port"
     (kind,) = {part.wire for part in plan.hosts}
     graph = plan.scenario.deployment
-    elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not graph.apart
+    elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not plan.scenario.apart
     looped = f"; the tester is calibrated over {plan.wire}" if elsewhere else ""
     return f"{kind}, those between hosts are cables{looped}"
 

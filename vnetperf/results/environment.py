@@ -104,7 +104,10 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
         found = {
             "traffic": f"{traffic.get('name', '')} {_digest(traffic)}".strip(),
             "flows": str(traffic.get("flows", ABSENT)),
-            "wire": str(plan.get("wire", ABSENT)),
+            "wire": ", ".join(
+                sorted({part["wire"] for part in plan.get("hosts", ()) if "wire" in part})
+            )
+            or str(plan.get("wire", ABSENT)),
             "cores": str(plan.get("placement", {}).get("mode", ABSENT)),
             "VNFs": _vnf_count(asked.get("deployment") or {}),
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},

@@ -47,7 +47,7 @@ class Machine:
         return function()
 
     def spawn(
-        self, name: str, argv: Sequence[str], *, isolated: bool, env: Mapping[str, str]
+        self, name: str, argv: Sequence[str], *, isolated: bool = True, env: Mapping[str, str]
     ) -> ManagedProcess:
         assert isolated, "anybody could reach its socket"
         log = self.directory / f"{name}{len(self.started)}.log"
