@@ -17,7 +17,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.openvswitch import PrivateOvs, tunnel_settings
+from vnetperf.private_ovs import PrivateOvs, tunnel_settings
 from vnetperf.vswitches.dpdk import OvsDpdk
 from vnetperf.vswitches.kernelports import TUNNEL_MODULES
 from vnetperf.vswitches.openvswitch import openflow
@@ -130,7 +130,7 @@ def test_what_an_earlier_start_left_is_removed_and_vnfs_sockets_are_not(
     names = ("conf.db", "db.sock", "br0.mgmt", "vswitchd.ctl", "vnf0.0.sock")
     for name in names:
         (instance.directory / name).write_text("")
-    monkeypatch.setattr("vnetperf.openvswitch.SCHEMAS", ())
+    monkeypatch.setattr("vnetperf.private_ovs.SCHEMAS", ())
     with pytest.raises(DutError, match="schema"):
         instance.start_database()
     assert [p.name for p in instance.directory.iterdir()] == ["vnf0.0.sock"]

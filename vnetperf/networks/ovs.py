@@ -23,7 +23,7 @@ from vnetperf.networks.base import (
 )
 from vnetperf.networks.vlan import VLAN_ID
 from vnetperf.networks.vxlan import VNI, VXLAN_MODULE
-from vnetperf.openvswitch import (
+from vnetperf.private_ovs import (
     DAEMON,
     DATAPATH,
     OVS_TOOLS,

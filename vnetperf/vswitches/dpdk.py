@@ -21,7 +21,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork
-from vnetperf.openvswitch import (
+from vnetperf.private_ovs import (
     DPDK_DAEMON,
     KERNEL_DAEMON,
     OVS_TOOLS,

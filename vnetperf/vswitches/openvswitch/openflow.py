@@ -13,7 +13,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import FlowKey, Stream, flow_count, flows, why_uncountable
-from vnetperf.openvswitch import PrivateOvs
+from vnetperf.private_ovs import PrivateOvs
 
 #: Bridges of underlays and interfaces of tunnels, a number after each.
 UNDERLAY, TUNNEL_PORT = "under", "tunnel"

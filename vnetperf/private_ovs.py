@@ -22,6 +22,7 @@ from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 
+log = logging.getLogger(__name__)
 SUPPORTED_OVS = ((2, 17), (4, 99))
 DPDK_DAEMON, KERNEL_DAEMON = "ovs-vswitchd-dpdk", "ovs-vswitchd"
 #: Tools of the private instance; those of another version may not understand a daemon's database.
@@ -54,6 +55,17 @@ DAEMON = Program(
 DATAPATH = KernelModule(
     name="openvswitch", purpose="the kernel's datapath", symbol="ovs_dp_process_packet"
 )
+#: What a stopped or killed instance leaves in its directory; VNFs' sockets are there as well.
+LEFTOVERS = ("conf.db", ".conf.db.~lock~", "*.pid", "*.ctl", "db.sock", "*.mgmt", "*.snoop")
+#: Longest wait for the daemon to take down what it made, seconds.
+EXIT_S = 3.0
+#: Rules that ovs-ofctl surely installs in a second, on a core it shares.
+RULES_PER_S = 2000
+#: Where distributions and `make install` keep the schema.
+SCHEMAS = (
+    "/usr/share/openvswitch/vswitch.ovsschema",
+    "/usr/local/share/openvswitch/vswitch.ovsschema",
+)
 
 
 def tunnel_settings(kind: str, local: str, remote: str, key: int) -> tuple[str, ...]:
@@ -84,9 +96,6 @@ def ovs_version_problem(facts: MachineFacts, daemon: Program) -> str:
         f"accepted: {low[0]}.{low[1]} to {high[0]}.x; install another version and name it "
         f"in the testbed file under [programs] {daemon.setting}"
     )
-
-
-log = logging.getLogger(__name__)
 
 
 class UnixCtl:
@@ -138,19 +147,6 @@ class UnixCtl:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-#: What a stopped or killed instance leaves in its directory; VNFs' sockets are there as well.
-LEFTOVERS = ("conf.db", ".conf.db.~lock~", "*.pid", "*.ctl", "db.sock", "*.mgmt", "*.snoop")
-#: Longest wait for the daemon to take down what it made, seconds.
-EXIT_S = 3.0
-#: Rules that ovs-ofctl surely installs in a second, on a core it shares.
-RULES_PER_S = 2000
-#: Where distributions and `make install` keep the schema.
-SCHEMAS = (
-    "/usr/share/openvswitch/vswitch.ovsschema",
-    "/usr/local/share/openvswitch/vswitch.ovsschema",
-)
 
 
 class PrivateOvs:
