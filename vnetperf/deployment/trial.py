@@ -678,7 +678,7 @@ class DutWatch:
 
 
 def begin_watch(deployment: LiveDeployment) -> DutWatch:
-    """Begin to watch a DUT whose tester is on another host; learning frames have passed."""
+    """Begin to watch what a host has of a deployment over hosts; learning frames have passed."""
     deployment.check_alive()
     watch = DutWatch(deployment)
     watch.count()
