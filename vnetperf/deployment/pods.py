@@ -307,7 +307,7 @@ class PodNetwork(VSwitch):
     def next_hop(self, pod: PodPort, far: PodPort) -> str:
         """MAC address that a pod's frames to another carry: its gateway's, or the other's own."""
         place: PodHosts = "same" if pod.host == far.host else "other"
-        routed = place in self.network.capabilities.routed
+        routed = place in self.network.routed_places(self.plan.scenario)
         return pod.pod.gateway_mac if routed else far.pod.mac
 
     def remove_port(self, port: Port) -> None:

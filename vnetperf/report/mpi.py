@@ -125,12 +125,7 @@ def mpi_plots(results: RunResults) -> Iterator[Plot]:
             if len({at for _, at in mine}) < 2:
                 continue
             fixed = dict(zip(others, rest, strict=True))
-            words = {
-                "pods": "{} pods",
-                "ranks": "ranks in each pod: {}",
-                "message_size": "{} octets",
-            }
-            parts = [words[name].format(value) for name, value in fixed.items() if value]
+            parts = [_WORDS[name].format(value) for name, value in fixed.items() if value]
             caption = ", ".join((f"{kind}", *parts, f"pods on {PLACES.get(str(place), place)}"))
             scale = _scale(next(iter(mine.values())))
             what = "time" if scale is TIMES else "Gflop/s" if scale is _GIGAFLOPS else "Gbit/s"

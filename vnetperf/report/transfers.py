@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.model import units
@@ -416,8 +417,10 @@ class PodTransfer:
     """A transfer between pods, in all rounds, and the baseline's: the host's own network.
 
     Attributes:
-        network: Name of the network.
+        network: Name of the network, with the options that it was given: "macvlan, mode = vepa".
         place: Where the pods are: "same" or "other".
+        link: What it has in common with its baseline: MTU and offloads of the hosts' link, and the
+            kind of pods.
         is_baseline: True of pods that have the host's network.
         rounds: The transfer in each round.
         baseline: That of the baseline in each round; empty where it was not measured.
@@ -425,6 +428,7 @@ class PodTransfer:
 
     network: str
     place: str
+    link: str
     is_baseline: bool
     rounds: tuple[Transfer, ...]
     baseline: tuple[Transfer, ...] = ()
@@ -499,23 +503,54 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
             continue
         rows += (
             PodTransfer(
-                network=scenario["vswitch"],
+                network=_network_name(scenario),
                 place=scenario.get("pod_hosts", ""),
+                link=_link_name(scenario),
                 is_baseline=bool(known.facts.get("vswitch", {}).get("baseline")),
                 rounds=one.rounds_of(transfer),
             )
             for transfer in one.transfers
             if transfer.spec.is_mpi is mpi
         )
-    base = {(row.place, row.transfer.spec): row.rounds for row in rows if row.is_baseline}
-    with_base = [
-        replace(row, baseline=base.get((row.place, row.transfer.spec), ())) for row in rows
-    ]
+    base = {_alike(row): row.rounds for row in rows if row.is_baseline}
+    with_base = [replace(row, baseline=base.get(_alike(row), ())) for row in rows]
     order = list(dict.fromkeys((row.place, row.transfer.spec) for row in with_base))
     return sorted(
         with_base,
         key=lambda row: (order.index((row.place, row.transfer.spec)), not row.is_baseline),
     )
+
+
+def _alike(row: PodTransfer) -> tuple[object, ...]:
+    """What a transfer and its baseline have in common."""
+    return row.place, row.link, row.transfer.spec
+
+
+#: Options of the hosts' link, which a network and its baseline have in common.
+_OF_LINK = ("mtu", "offloads")
+
+
+def _network_name(scenario: Mapping[str, Any]) -> str:
+    """A network with what it was given: networks of one name are told apart by that."""
+    given = [
+        f"{name} = {_short_option(value)}"
+        for name, value in (scenario.get("options") or {}).items()
+        if name not in ("name", "description") and value not in (None, "", [], {})
+    ]
+    if (pod := scenario.get("pod", "netns")) != "netns":
+        given.append(f"pods by {pod}")
+    return ", ".join([scenario.get("vswitch", ""), *given])
+
+
+def _short_option(value: Any) -> str:
+    """A conflist by its name, and anything else as it is."""
+    return str(value.get("name", "")) if isinstance(value, Mapping) else Path(str(value)).name
+
+
+def _link_name(scenario: Mapping[str, Any]) -> str:
+    options = scenario.get("options") or {}
+    of_link = ", ".join(f"{name} = {options.get(name)}" for name in _OF_LINK)
+    return f"{of_link}, pods by {scenario.get('pod', 'netns')}"
 
 
 def _pod_value_text(row: PodTransfer) -> str | None:
@@ -609,14 +644,13 @@ class _PodRow:
 
 
 def _pod_rows(results: RunResults) -> list[_PodRow]:
-    rows: dict[tuple[str, str, str], _PodRow] = {}
+    rows: dict[tuple[str, str], _PodRow] = {}
     for one in results.scenarios:
         facts, scenario = one.facts.get("vswitch"), one.plan.get("scenario") or {}
         times = {m.label: m.mean for m in pod_metrics(one) if m.mean is not None}
         if times and isinstance(facts, dict):
-            network, place = scenario.get("vswitch", ""), scenario.get("pod_hosts", "")
-            key = network, place, str(scenario.get("options"))
-            rows.setdefault(key, _PodRow(network, place, facts, times))
+            network, place = _network_name(scenario), scenario.get("pod_hosts", "")
+            rows.setdefault((network, place), _PodRow(network, place, facts, times))
     return list(rows.values())
 
 

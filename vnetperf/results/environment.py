@@ -33,6 +33,8 @@ VOLATILE: Final[Mapping[str, str]] = {
     f"*.facts.vswitch.pods.*.{POD_REMOVED}": "how long an interface took to be removed",
     f"*.facts.vswitch.pods.*.{POD_FIRST_PACKET}": "how long the first packet took",
     "*.facts.vswitch.results*": "names and addresses that CNI plugins made up",
+    "*.facts.*NAPI threads and their processors*": "threads of a run have numbers of their own",
+    "*.facts.vswitch.dropped by programs until then*": "counts the frames that checked the path",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",
     "*.facts.generator.neighbours": "counts the frames that checked the path",
     "*.facts.generator.clock offset between sockets*": "as precisely as each start measured it",

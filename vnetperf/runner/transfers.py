@@ -237,7 +237,10 @@ def why_no_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | 
 def measure_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> Transfers:
     """One run of a program of MPI, as long as the preset's longest trial."""
     spec = _mpi_spec(run, scenario, kind, message_size)
-    return _measured(run, mpi_scenario(scenario), "transfer", [spec], server="far")
+    longest_s: float = registry.load("mpi", spec.tool)().longest_s
+    return _measured(
+        run, mpi_scenario(scenario), "transfer", [spec], more_s=longest_s, server="far"
+    )
 
 
 def _mpi_spec(
@@ -272,13 +275,19 @@ def _duration_s(run: Run) -> int:
 
 
 def _measured(
-    run: Run, scenario: Scenario, call: str, specs: list[TransferSpec], **more: str
+    run: Run,
+    scenario: Scenario,
+    call: str,
+    specs: list[TransferSpec],
+    *,
+    more_s: float = 0.0,
+    **more: str,
 ) -> Transfers:
     run.deploy(scenario, run.configuration.preset.frame_sizes[0], calibrated=call != "transfer")
     try:
         answer = run.client.call(
             call,
-            length_s=sum(spec.length_s for spec in specs),
+            length_s=sum(spec.length_s for spec in specs) + more_s,
             specs=[spec.model_dump(mode="json") for spec in specs],
             **more,
         )

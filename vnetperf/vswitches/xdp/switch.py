@@ -150,8 +150,13 @@ class Xdp(KernelSwitch):
             self._watch = BpfObject("watch", compile_program(clang, SOURCES / "watch.c"))
             for program in TRACEPOINTS:
                 self._watch.trace(program)
-        except HostError as error:
-            raise self._refused(error) from error
+        except BaseException as error:
+            if self._watch is not None:
+                self._watch.close()
+            self._watch = None
+            if isinstance(error, HostError):
+                raise self._refused(error) from error
+            raise
 
     def plug(self, port: Port, netdev: str) -> None:
         """Load a port's program, and attach it."""
@@ -188,8 +193,13 @@ class Xdp(KernelSwitch):
         del netdev
 
         def forget() -> None:
-            for hop in self.plan.scenario.deployment.hops:
-                if hop.dst == port and hop.src in self._ports and not self.plan.scenario.routed:
+            for number, hop in enumerate(self.plan.scenario.deployment.hops):
+                if hop.dst != port or hop.src not in self._ports:
+                    continue
+                if self.plan.scenario.routed:
+                    with netlink("remove routes", self.name) as (route, _):
+                        route.flush_routes(table=FIRST_TABLE + number)
+                else:
                     self._ports[hop.src].code.map("target").delete(_FIRST)
 
         self._ports.pop(port).code.close()
@@ -212,6 +222,8 @@ class Xdp(KernelSwitch):
         graph = self.plan.scenario.deployment
         with netlink("install routes", self.name) as (route, indexes):
             for number, hop in enumerate(hops):
+                if not {hop.src, hop.dst} <= {*self._ports}:
+                    continue  # one of them was removed
                 source, target = (self.netdevs[port] for port in (hop.src, hop.dst))
                 (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
                 via, table = str(NEXT_HOPS + graph.ports.index(hop.dst)), FIRST_TABLE + number
