@@ -22,6 +22,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     (tmp_path / "mounts").write_text(MOUNTS)
     monkeypatch.setattr(oci, "PROC_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     machine = MagicMock()
     machine.run_id, machine.run_dir = "20260101-000000-abcd", tmp_path
     machine.facts.programs = {"runc": "/usr/sbin/runc"}
@@ -55,6 +56,16 @@ def test_the_machines_files_are_read_only_and_the_runs_are_not(machine: MagicMoc
     assert "rw" in mounts[str(machine.run_dir)]["options"]
     assert not {"/home", "/root", "/var", "/"} & set(mounts)
     assert {one["type"] for place, one in mounts.items() if place in ("/tmp", "/run")} == {"tmpfs"}
+
+
+def test_a_pod_sees_programs_that_are_built_after_it_was_made(
+    machine: MagicMock, tmp_path: Path
+) -> None:
+    _, config = made(machine)
+    place = tmp_path / "cache/vnetperf/mpi"
+    mounts = {one["destination"]: one for one in config["mounts"]}
+    assert place.is_dir()
+    assert "ro" in mounts[str(place)]["options"]
 
 
 def test_cgroups_are_journaled_before_the_container_is_made(machine: MagicMock) -> None:

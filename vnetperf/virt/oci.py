@@ -18,7 +18,7 @@ from typing import Any, Literal
 from vnetperf.host.cpu import format_cpus
 from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE
 from vnetperf.host.machine import Machine
-from vnetperf.host.paths import cache_directory
+from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
@@ -87,9 +87,9 @@ class OciPod(Container):
                 link.symlink_to(place.readlink())
             elif place.is_dir() and not place.is_symlink():
                 mounts.append(_bind(place, "ro"))
-        mounts += [_bind(self.machine.run_dir, "rw")]
-        if (built := cache_directory() / "mpi").is_dir():
-            mounts.append(_bind(built, "ro"))
+        # Programs of MPI may be built only when the pods are there.
+        built = make_cache("mpi", "programs of MPI")
+        mounts += [_bind(self.machine.run_dir, "rw"), _bind(built, "ro")]
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
