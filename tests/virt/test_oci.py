@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, call, patch
 
 import pytest
 
+from vnetperf.host.linux import ProcessId
 from vnetperf.virt import oci
 from vnetperf.virt.container import Container
 
@@ -96,3 +100,41 @@ def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
 def test_kinds_of_pods(machine: MagicMock) -> None:
     assert type(oci.make_pod("netns", machine, "a", (1,))) is Container
     assert type(oci.make_pod("runc", machine, "a", (1,))) is oci.OciPod
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def program_of(runc: subprocess.Popen[bytes], pid_file: Path) -> oci._OciProgram:
+    process = MagicMock(pid=runc.pid, returncode=0)
+    process.signal.side_effect = lambda by: (runc.send_signal(by), runc.wait())
+    return oci._OciProgram(process, pid_file)
+
+
+def test_a_program_that_runc_leaves_is_killed(
+    tmp_path: Path, other: subprocess.Popen[bytes]
+) -> None:
+    (tmp_path / "pid").write_text(str(other.pid))
+    with subprocess.Popen(["sleep", "60"]) as runc:
+        program_of(runc, tmp_path / "pid").end(signal.SIGTERM)
+    assert other.wait(5) == -signal.SIGKILL
+
+
+def test_what_has_the_number_of_a_program_that_ended_is_not_killed(
+    tmp_path: Path, other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pid").write_text(str(other.pid))
+    with subprocess.Popen(["true"]) as unseen:
+        unseen.wait()
+        program_of(unseen, tmp_path / "pid").end(signal.SIGTERM)
+    with subprocess.Popen(["sleep", "60"]) as seen:
+        program = program_of(seen, tmp_path / "pid")
+        with monkeypatch.context() as then:
+            then.setattr(ProcessId, "of", lambda pid: ProcessId(pid, 1))
+            assert program.ended() is None
+        program.end(signal.SIGTERM)
+    assert other.poll() is None

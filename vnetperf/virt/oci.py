@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE
+from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
@@ -145,12 +145,20 @@ class _OciProgram(ContainerProgram):
     def __init__(self, process: ManagedProcess, pid_file: Path) -> None:
         super().__init__(process)
         self._pid_file = pid_file
+        self._identity: ProcessId | None = None
 
     def ended(self) -> int | None:
         """Its exit code; its processor time is gone with it, and read while it runs."""
         if super().ended() is None:
+            self._identify()
             self.update_cpu()
         return super().ended()
+
+    def _identify(self) -> None:
+        """Remember the program while runc, which waits for it, still has its number taken."""
+        if self._identity is None:
+            with suppress(OSError, ValueError):  # runc has not written it yet
+                self._identity = ProcessId.of(int(self._pid_file.read_text()))
 
     def read_stat(self) -> str:
         """The text of its stat file, by its number outside of the container."""
@@ -159,10 +167,11 @@ class _OciProgram(ContainerProgram):
     def end(self, by: signal.Signals) -> None:
         """End it; runc cannot pass SIGKILL on."""
         super().end(by)
-        with suppress(OSError, ValueError):
-            pid = int(self._pid_file.read_text())
-            os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: not Path(f"/proc/{pid}").exists(), START_S, "the end of a program")
+        program = self._identity
+        if program is not None and program.alive():
+            with suppress(ProcessLookupError):
+                os.kill(program.pid, signal.SIGKILL)
+            wait_for(lambda: not program.alive(), START_S, "the end of a program")
 
 
 def _mount(place: str, kind: str, *options: str) -> dict[str, Any]:
