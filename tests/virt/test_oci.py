@@ -13,6 +13,7 @@ from unittest.mock import MagicMock, call, patch
 import pytest
 
 from vnetperf.host.linux import ProcessId
+from vnetperf.model.errors import HostError
 from vnetperf.virt import oci
 from vnetperf.virt.container import Container
 
@@ -29,6 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     machine = MagicMock()
     machine.run_id, machine.run_dir = "20260101-000000-abcd", tmp_path
+    machine.run.return_value = '{"mountOptions": ["ro", "rro"]}'
     machine.facts.programs = {"runc": "/usr/sbin/runc"}
     machine.subdir.side_effect = lambda name: tmp_path / name
     return machine
@@ -62,6 +64,31 @@ def test_the_machines_files_are_read_only_and_the_runs_are_not(machine: MagicMoc
     assert {one["type"] for place, one in mounts.items() if place in ("/tmp", "/run")} == {"tmpfs"}
 
 
+@pytest.mark.parametrize(
+    ("why", "features", "recursive"),
+    [
+        ("", '{"mountOptions": ["ro", "rro"]}', True),
+        ("", '{"mountOptions": ["ro"]}', False),
+        ("", HostError('runc 1.0 has no command "features"'), False),
+        ("Linux 5.10 has no mount_setattr(2)", '{"mountOptions": ["ro", "rro"]}', False),
+    ],
+)
+def test_what_is_mounted_below_is_read_only_where_runc_and_the_kernel_can(
+    machine: MagicMock,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
+    features: str | HostError,
+    recursive: bool,
+) -> None:
+    monkeypatch.setattr(oci, "why_mounts_stay_writable", lambda: why)
+    machine.run.side_effect = [features]
+    _, config = made(machine)
+    mounts = {one["destination"]: one["options"] for one in config["mounts"]}
+    assert "ro" in mounts["/usr"]
+    assert ("rro" in mounts["/usr"]) is recursive
+    assert "rro" not in mounts[str(machine.run_dir)]
+
+
 def test_a_pod_sees_programs_that_are_built_after_it_was_made(
     machine: MagicMock, tmp_path: Path
 ) -> None:
@@ -91,6 +118,7 @@ def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
     root = str(machine.run_dir / "runc")
     name = "vnetperf-20260101-000000-abcd-pod0"
     assert pod.entry("any") == ("/usr/sbin/runc", "--root", root, "exec", name)
+    machine.run.reset_mock()
     pod.give_back()
     pod.give_back()
     gone = ["/usr/sbin/runc", "--root", root, "delete", "--force", name]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId
+from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, why_mounts_stay_writable
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
@@ -81,15 +81,16 @@ class OciPod(Container):
         """The container as the OCI runtime specification has it."""
         mounts = [_mount("/proc", "proc"), _mount("/dev", "tmpfs", "mode=755")]
         mounts += [_mount(place, "tmpfs") for place in ("/dev/shm", "/tmp", "/run")]  # noqa: S108 - its own
+        read_only = self._read_only()
         for place in map(Path, _SHARED):
             link = rootfs / place.relative_to("/")
             if place.is_symlink() and not link.is_symlink():
                 link.symlink_to(place.readlink())
             elif place.is_dir() and not place.is_symlink():
-                mounts.append(_bind(place, "ro"))
+                mounts.append(_bind(place, *read_only))
         # Programs of MPI may be built only when the pods are there.
         built = make_cache("mpi", "programs of MPI")
-        mounts += [_bind(self.machine.run_dir, "rw"), _bind(built, "ro")]
+        mounts += [_bind(self.machine.run_dir, "rw"), _bind(built, *read_only)]
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
@@ -109,6 +110,15 @@ class OciPod(Container):
                 "resources": {"cpu": {"cpus": format_cpus(self.cpus)}},
             },
         }
+
+    def _read_only(self) -> tuple[str, ...]:
+        """Options of a mount, with all that is mounted below where runc and the kernel can."""
+        if not why_mounts_stay_writable():
+            with suppress(HostError, ValueError):  # runc before 1.1 does not tell what it can
+                can = json.loads(self.machine.run(self._runc("features")))
+                if "rro" in can.get("mountOptions", ()):
+                    return ("ro", "rro")
+        return ("ro",)
 
     def entry(self, host: str) -> tuple[str, ...]:
         """As of every container; its host name is its own already."""
@@ -178,8 +188,8 @@ def _mount(place: str, kind: str, *options: str) -> dict[str, Any]:
     return {"destination": place, "type": kind, "source": kind, "options": ["nosuid", *options]}
 
 
-def _bind(place: Path, way: Literal["ro", "rw"]) -> dict[str, Any]:
-    options = ["rbind", "nosuid", way]
+def _bind(place: Path, *way: str) -> dict[str, Any]:
+    options = ["rbind", "nosuid", *way]
     return {"destination": str(place), "type": "bind", "source": str(place), "options": options}
 
 
