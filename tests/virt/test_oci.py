@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -139,7 +140,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 def program_of(runc: subprocess.Popen[bytes], pid_file: Path) -> oci._OciProgram:
     process = MagicMock(pid=runc.pid, returncode=0)
-    process.signal.side_effect = lambda by: (runc.send_signal(by), runc.wait())
+    process.signal.side_effect = lambda by: os.kill(runc.pid, by)
     return oci._OciProgram(process, pid_file)
 
 
