@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config, registry
+from vnetperf.deployment import pods
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
@@ -183,6 +185,27 @@ def test_the_largest_packet_is_found_by_halving(largest: int) -> None:
     assert len(seen) <= 12
     late = iter([False])
     assert largest_packet(lambda packet: next(late, True) and packet <= largest, 1500) == largest
+
+
+def test_other_traffic_does_not_keep_the_look_for_a_packet_beyond_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, sent = [0.0], []
+
+    def other_packet(size: int) -> tuple[bytes, tuple[str, int, int]]:
+        now[0] += 1e-4
+        assert now[0] < 10, "it looks on"
+        return b"other".ljust(size), ("pod1", 3, 0)
+
+    end = MagicMock()
+    end.__enter__.return_value = end
+    end.recvfrom = other_packet
+    end.send = lambda frame: sent.append(now[0])
+    monkeypatch.setattr("vnetperf.deployment.pods.socket.socket", lambda *kind: end)
+    monkeypatch.setattr("vnetperf.deployment.pods.time.monotonic", lambda: now[0])
+    assert not pods._arrives(b"frame", "pod0", "pod1", 1.0)
+    assert now[0] == pytest.approx(1, abs=0.01)
+    assert len(sent) > 100  # the first may be sent before the way is there
 
 
 def test_pods_of_one_host_on_its_own_network_have_sockets_and_no_frames() -> None:

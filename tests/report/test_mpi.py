@@ -121,7 +121,7 @@ def test_metrics_are_in_the_one_table_with_what_they_were_measured_for() -> None
         ("MPI_HPL ping-pong time", "ns", "less", 11e3),
     }
     conditions = found["MPI_ALLTOALL time"].conditions
-    assert (conditions["pods"], conditions["ranks"]) == (8, 2)
+    assert (conditions["pods"], conditions["ranks"], conditions["tool"]) == (8, 2, "loops")
     assert [one.label for one in found.values() if one.main] == [
         *("MPI_ALLTOALL time", "MPI_PUT", "MPI_LATENCY time", "MPI_HPL flop/s")
     ]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, call, patch
 
 import pytest
 
+from vnetperf.host.linux import ProcessId
+from vnetperf.model.errors import HostError
 from vnetperf.virt import oci
 from vnetperf.virt.container import Container
 
@@ -22,8 +28,10 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     (tmp_path / "mounts").write_text(MOUNTS)
     monkeypatch.setattr(oci, "PROC_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     machine = MagicMock()
     machine.run_id, machine.run_dir = "20260101-000000-abcd", tmp_path
+    machine.run.return_value = '{"mountOptions": ["ro", "rro"]}'
     machine.facts.programs = {"runc": "/usr/sbin/runc"}
     machine.subdir.side_effect = lambda name: tmp_path / name
     return machine
@@ -57,6 +65,41 @@ def test_the_machines_files_are_read_only_and_the_runs_are_not(machine: MagicMoc
     assert {one["type"] for place, one in mounts.items() if place in ("/tmp", "/run")} == {"tmpfs"}
 
 
+@pytest.mark.parametrize(
+    ("why", "features", "recursive"),
+    [
+        ("", '{"mountOptions": ["ro", "rro"]}', True),
+        ("", '{"mountOptions": ["ro"]}', False),
+        ("", HostError('runc 1.0 has no command "features"'), False),
+        ("Linux 5.10 has no mount_setattr(2)", '{"mountOptions": ["ro", "rro"]}', False),
+    ],
+)
+def test_what_is_mounted_below_is_read_only_where_runc_and_the_kernel_can(
+    machine: MagicMock,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
+    features: str | HostError,
+    recursive: bool,
+) -> None:
+    monkeypatch.setattr(oci, "why_mounts_stay_writable", lambda: why)
+    machine.run.side_effect = [features]
+    _, config = made(machine)
+    mounts = {one["destination"]: one["options"] for one in config["mounts"]}
+    assert "ro" in mounts["/usr"]
+    assert ("rro" in mounts["/usr"]) is recursive
+    assert "rro" not in mounts[str(machine.run_dir)]
+
+
+def test_a_pod_sees_programs_that_are_built_after_it_was_made(
+    machine: MagicMock, tmp_path: Path
+) -> None:
+    _, config = made(machine)
+    place = tmp_path / "cache/vnetperf/mpi"
+    mounts = {one["destination"]: one for one in config["mounts"]}
+    assert place.is_dir()
+    assert "ro" in mounts[str(place)]["options"]
+
+
 def test_cgroups_are_journaled_before_the_container_is_made(machine: MagicMock) -> None:
     made(machine)
     name = "vnetperf-20260101-000000-abcd-pod0"
@@ -76,6 +119,7 @@ def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
     root = str(machine.run_dir / "runc")
     name = "vnetperf-20260101-000000-abcd-pod0"
     assert pod.entry("any") == ("/usr/sbin/runc", "--root", root, "exec", name)
+    machine.run.reset_mock()
     pod.give_back()
     pod.give_back()
     gone = ["/usr/sbin/runc", "--root", root, "delete", "--force", name]
@@ -85,3 +129,41 @@ def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
 def test_kinds_of_pods(machine: MagicMock) -> None:
     assert type(oci.make_pod("netns", machine, "a", (1,))) is Container
     assert type(oci.make_pod("runc", machine, "a", (1,))) is oci.OciPod
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def program_of(runc: subprocess.Popen[bytes], pid_file: Path) -> oci._OciProgram:
+    process = MagicMock(pid=runc.pid, returncode=0)
+    process.signal.side_effect = lambda by: os.kill(runc.pid, by)
+    return oci._OciProgram(process, pid_file)
+
+
+def test_a_program_that_runc_leaves_is_killed(
+    tmp_path: Path, other: subprocess.Popen[bytes]
+) -> None:
+    (tmp_path / "pid").write_text(str(other.pid))
+    with subprocess.Popen(["sleep", "60"]) as runc:
+        program_of(runc, tmp_path / "pid").end(signal.SIGTERM)
+    assert other.wait(5) == -signal.SIGKILL
+
+
+def test_what_has_the_number_of_a_program_that_ended_is_not_killed(
+    tmp_path: Path, other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pid").write_text(str(other.pid))
+    with subprocess.Popen(["true"]) as unseen:
+        unseen.wait()
+        program_of(unseen, tmp_path / "pid").end(signal.SIGTERM)
+    with subprocess.Popen(["sleep", "60"]) as seen:
+        program = program_of(seen, tmp_path / "pid")
+        with monkeypatch.context() as then:
+            then.setattr(ProcessId, "of", lambda pid: ProcessId(pid, 1))
+            assert program.ended() is None
+        program.end(signal.SIGTERM)
+    assert other.poll() is None

@@ -683,7 +683,7 @@ def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) 
             conditions={
                 "seconds": spec.duration_s,
                 "instances": spec.instances,
-                "tool": transfer.version.partition(" ")[0],
+                "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
                 **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
             },
             **more,

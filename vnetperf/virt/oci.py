@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE
+from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, why_mounts_stay_writable
 from vnetperf.host.machine import Machine
-from vnetperf.host.paths import cache_directory
+from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
@@ -81,15 +81,16 @@ class OciPod(Container):
         """The container as the OCI runtime specification has it."""
         mounts = [_mount("/proc", "proc"), _mount("/dev", "tmpfs", "mode=755")]
         mounts += [_mount(place, "tmpfs") for place in ("/dev/shm", "/tmp", "/run")]  # noqa: S108 - its own
+        read_only = self._read_only()
         for place in map(Path, _SHARED):
             link = rootfs / place.relative_to("/")
             if place.is_symlink() and not link.is_symlink():
                 link.symlink_to(place.readlink())
             elif place.is_dir() and not place.is_symlink():
-                mounts.append(_bind(place, "ro"))
-        mounts += [_bind(self.machine.run_dir, "rw")]
-        if (built := cache_directory() / "mpi").is_dir():
-            mounts.append(_bind(built, "ro"))
+                mounts.append(_bind(place, *read_only))
+        # Programs of MPI may be built only when the pods are there.
+        built = make_cache("mpi", "programs of MPI")
+        mounts += [_bind(self.machine.run_dir, "rw"), _bind(built, *read_only)]
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
@@ -109,6 +110,15 @@ class OciPod(Container):
                 "resources": {"cpu": {"cpus": format_cpus(self.cpus)}},
             },
         }
+
+    def _read_only(self) -> tuple[str, ...]:
+        """Options of a mount, with all that is mounted below where runc and the kernel can."""
+        if not why_mounts_stay_writable():
+            with suppress(HostError, ValueError):  # runc before 1.1 does not tell what it can
+                can = json.loads(self.machine.run(self._runc("features")))
+                if "rro" in can.get("mountOptions", ()):
+                    return ("ro", "rro")
+        return ("ro",)
 
     def entry(self, host: str) -> tuple[str, ...]:
         """As of every container; its host name is its own already."""
@@ -145,12 +155,20 @@ class _OciProgram(ContainerProgram):
     def __init__(self, process: ManagedProcess, pid_file: Path) -> None:
         super().__init__(process)
         self._pid_file = pid_file
+        self._identity: ProcessId | None = None
 
     def ended(self) -> int | None:
         """Its exit code; its processor time is gone with it, and read while it runs."""
         if super().ended() is None:
+            self._identify()
             self.update_cpu()
         return super().ended()
+
+    def _identify(self) -> None:
+        """Remember the program while runc, which waits for it, still has its number taken."""
+        if self._identity is None:
+            with suppress(OSError, ValueError):  # runc has not written it yet
+                self._identity = ProcessId.of(int(self._pid_file.read_text()))
 
     def read_stat(self) -> str:
         """The text of its stat file, by its number outside of the container."""
@@ -159,18 +177,19 @@ class _OciProgram(ContainerProgram):
     def end(self, by: signal.Signals) -> None:
         """End it; runc cannot pass SIGKILL on."""
         super().end(by)
-        with suppress(OSError, ValueError):
-            pid = int(self._pid_file.read_text())
-            os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: not Path(f"/proc/{pid}").exists(), START_S, "the end of a program")
+        program = self._identity
+        if program is not None and program.alive():
+            with suppress(ProcessLookupError):
+                os.kill(program.pid, signal.SIGKILL)
+            wait_for(lambda: not program.alive(), START_S, "the end of a program")
 
 
 def _mount(place: str, kind: str, *options: str) -> dict[str, Any]:
     return {"destination": place, "type": kind, "source": kind, "options": ["nosuid", *options]}
 
 
-def _bind(place: Path, way: Literal["ro", "rw"]) -> dict[str, Any]:
-    options = ["rbind", "nosuid", way]
+def _bind(place: Path, *way: str) -> dict[str, Any]:
+    options = ["rbind", "nosuid", *way]
     return {"destination": str(place), "type": "bind", "source": str(place), "options": options}
 
 
