@@ -60,7 +60,9 @@ def test_the_machines_files_are_read_only_and_the_runs_are_not(machine: MagicMoc
     assert config["root"]["readonly"]
     mounts = {one["destination"]: one for one in config["mounts"]}
     assert "ro" in mounts["/usr"]["options"]
-    assert "rw" in mounts[str(machine.run_dir)]["options"]
+    assert "rw" in mounts[str(machine.run_dir / oci.RANKS)]["options"]
+    assert str(machine.run_dir) not in mounts, "root executes and reads files there"
+    assert "/proc/sys" in config["linux"]["readonlyPaths"]
     assert not {"/home", "/root", "/var", "/"} & set(mounts)
     assert {one["type"] for place, one in mounts.items() if place in ("/tmp", "/run")} == {"tmpfs"}
 
@@ -87,7 +89,7 @@ def test_what_is_mounted_below_is_read_only_where_runc_and_the_kernel_can(
     mounts = {one["destination"]: one["options"] for one in config["mounts"]}
     assert "ro" in mounts["/usr"]
     assert ("rro" in mounts["/usr"]) is recursive
-    assert "rro" not in mounts[str(machine.run_dir)]
+    assert "rro" not in mounts[str(machine.run_dir / oci.RANKS)]
 
 
 def test_a_pod_sees_programs_that_are_built_after_it_was_made(

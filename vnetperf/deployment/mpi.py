@@ -11,7 +11,7 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ from vnetperf.deployment.pods import LOOPBACK, PodNetwork
 from vnetperf.deployment.transfers import POLL_S, is_signal, machine_cpu
 from vnetperf.host import threads
 from vnetperf.host.machine import Machine
+from vnetperf.host.paths import read_end
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.outcomes import MPI_PAIRS, EndFacts, Transfer, TransferSpec
@@ -32,7 +33,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.mpi.base import MpiOutputError, MpiProgram
 from vnetperf.networks.base import PodPort
 from vnetperf.virt.container import Container, ContainerProgram
-from vnetperf.virt.oci import make_pod
+from vnetperf.virt.oci import RANKS, make_pod
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
@@ -51,6 +52,8 @@ PARAMETERS = {
 _LOST = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
 _EXITED = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)")
 _NUMBERS = count()
+#: Most of a result file that is read, octets.
+MOST_OUTPUT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +130,13 @@ class MpiRun:
             raise CapabilityError(why, where="MPI", cure="--mpi-program auto")
         if spec.pods > len(self.pods):
             raise CapabilityError(f"{spec.pods} pods of {len(self.pods)} deployed", where="MPI")
-        directory = self.machine.new_subdir(f"mpi-{next(_NUMBERS)}")
+        number = next(_NUMBERS)
+        directory = self.machine.subdir(RANKS) / str(number)  # which pods write to
+        directory.mkdir()
         for name, content in program.files(spec).items():
             (directory / name).write_text(content)
-        argv = [*self._launch_line(spec, directory), *program.command(spec, self._programs)]
+        line = self._launch_line(spec, self.machine.new_subdir(f"mpi-{number}"), directory)
+        argv = [*line, *program.command(spec, self._programs)]
         sampler = MachineSampler(())
         sampler.start()
         began = time.monotonic()
@@ -145,8 +151,7 @@ class MpiRun:
         if code := launcher.ended():
             raise GeneratorError(_why_failed(output, code), where=where, cure=_end_of(output))
         if program.result_file:
-            with suppress(OSError):
-                output = (directory / program.result_file).read_text(errors="replace")
+            output = read_end(directory / program.result_file, MOST_OUTPUT) or output
         try:
             figures = program.read(output, spec)
         except MpiOutputError as error:
@@ -168,20 +173,22 @@ class MpiRun:
     def _programs(self) -> dict[str, str]:
         return self.machine.facts.programs
 
-    def _launch_line(self, spec: TransferSpec, directory: Path) -> list[str]:
+    def _launch_line(self, spec: TransferSpec, own: Path, directory: Path) -> list[str]:
+        """Of the launcher, which has files of its own that no pod can replace."""
         pods = self.pods[: spec.pods]
-        hosts = directory / "pods"
+        hosts = own / "pods"
         hosts.write_text("".join(f"{pod.name} slots={spec.ranks}\n" for pod in pods))
         cases = "".join(
             f'{pod.name}) exec {shlex.join(pod.place.entry(pod.name))} sh -c "$*" ;;\n'
             for pod in pods
         )
-        agent = directory / "enter"  # its directory may be one that nothing is executed from
+        agent = own / "enter"  # its directory may be one that nothing is executed from
         agent.write_text(f"pod=$1; shift\ncase $pod in\n{cases}esac\nexit 1\n")
         parameters = {
             **PARAMETERS,
             "plm_rsh_agent": f"/bin/sh {agent}",
-            "orte_tmpdir_base": str(directory),
+            "orte_local_tmpdir_base": str(own),
+            "orte_remote_tmpdir_base": str(directory),
         }
         line = [self._programs["mpirun"], "--allow-run-as-root", "--do-not-resolve"]
         line += ["--leave-session-attached", "--bind-to", "none", "--oversubscribe"]

@@ -164,3 +164,22 @@ def remove_if_empty(*directories: Path) -> None:
     for directory in directories:
         with contextlib.suppress(OSError):
             directory.rmdir()
+
+
+def read_end(file: Path, most: int) -> str:
+    """The end of a file in a directory that others write to; "" where it cannot be read.
+
+    They could have put something else in its place: a link, a pipe that nobody writes to.
+
+    Args:
+        file: The file.
+        most: Octets from its end.
+    """
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return ""
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
+            return opened.read(most).decode(errors="replace")
+    except OSError:
+        return ""

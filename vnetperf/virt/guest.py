@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from weakref import WeakKeyDictionary
 from vnetperf.host.cpu import format_cpus
 from vnetperf.host.linux import ProcessId, is_stopped, python_argv
 from vnetperf.host.machine import Machine
+from vnetperf.host.paths import read_end
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
 from vnetperf.host.wait import patient, receive, wait_for
@@ -395,18 +395,8 @@ class Guest:
 
 
 def _text(file: Path, most: int) -> str:
-    """The end of what QEMU wrote, without what a terminal would take for commands.
-
-    It could have put something else in the file's place: a link, a pipe that nobody writes to.
-    """
-    try:
-        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return ""
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
-            return UNPRINTABLE.sub("", opened.read(most).decode(errors="replace"))
-    except OSError:
-        return ""
+    """The end of what QEMU wrote, without what a terminal would take for commands."""
+    return UNPRINTABLE.sub("", read_end(file, most))
 
 
 def memory_by_node(numa_maps: str, memory_mib: int) -> dict[str, int]:

@@ -36,6 +36,11 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: The first process of a namespace takes no signal that it does not handle.
 _FIRST = "trap 'exit 0' TERM; sleep infinity & wait"
 _NAMESPACES = ("pid", "ipc", "uts", "mount")
+#: What user 0 could read or write of the kernel's even without capabilities, as engines have it.
+_MASKED = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/timer_list")
+_NOT_WRITTEN = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+#: Directory of a run that pods write to: where ranks of MPI begin.
+RANKS = "ranks"
 
 
 class OciPod(Container):
@@ -90,7 +95,7 @@ class OciPod(Container):
                 mounts.append(_bind(place, *read_only))
         # Programs of MPI may be built only when the pods are there.
         built = make_cache("mpi", "programs of MPI")
-        mounts += [_bind(self.machine.run_dir, "rw"), _bind(built, *read_only)]
+        mounts += [_bind(self.machine.subdir(RANKS), "rw"), _bind(built, *read_only)]
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
@@ -108,6 +113,8 @@ class OciPod(Container):
                 "namespaces": [*namespaces, {"type": "network", "path": str(self.netns)}],
                 "cgroupsPath": f"/{self._id}",
                 "resources": {"cpu": {"cpus": format_cpus(self.cpus)}},
+                "maskedPaths": list(_MASKED),
+                "readonlyPaths": list(_NOT_WRITTEN),
             },
         }
 
