@@ -44,10 +44,14 @@ def stream(rate: float) -> Transfer:
     )
 
 
-def facts(network: str, place: str = "other") -> ScenarioFacts:
+def facts(
+    network: str, place: str = "other", mtu: int | None = None, pod: str = "netns"
+) -> ScenarioFacts:
     scenario = {"vswitch": network, "deployment": {"pods": True}, "pod_hosts": place}
+    scenario |= {"options": {"mtu": mtu, "name": ""}, "pod": pod}
+    mark = "" if mtu is None and pod == "netns" else f",{mtu}{pod}"
     return ScenarioFacts(
-        scenario=f"bmp2bmp_{network},endpoints",
+        scenario=f"bmp2bmp_{network}{mark},endpoints",
         plan={"scenario": scenario},
         facts={"vswitch": {"baseline": network == "host"}},
     )
@@ -105,6 +109,27 @@ def test_a_place_has_its_own_baseline() -> None:
     run = results(host=(trip(20.0),), vxlan=(trip(40.0),))
     same = run.model_copy(update={"scenarios": (facts("host", "same"), facts("vxlan"))})
     assert [row.ratio for row in transfers.pod_transfers(same)] == [None, None]
+
+
+def test_a_baseline_has_the_link_and_the_pods_of_what_it_stands_beside() -> None:
+    scenarios = [
+        facts(network, mtu=mtu, pod=pod)
+        for mtu, pod in ((1500, "netns"), (9000, "netns"), (1500, "runc"))
+        for network in ("host", "bridge")
+    ]
+    medians = (100.0, 150.0, 50.0, 75.0, 200.0, 400.0)
+    found = [
+        Transfers(scenario=one.scenario, transfers=(trip(median),))
+        for one, median in zip(scenarios, medians, strict=True)
+    ]
+    update = {"scenarios": tuple(scenarios), "transfers": merge_transfers(found)}
+    rows = transfers.pod_transfers(results().model_copy(update=update))
+    ratios = {row.network: row.ratio[0] for row in rows if row.ratio}
+    assert ratios == {
+        "bridge, mtu = 1500": 1.5,
+        "bridge, mtu = 9000": 1.5,
+        "bridge, mtu = 1500, pods by runc": 2.0,
+    }
 
 
 def test_plots_have_a_line_for_each_network() -> None:
