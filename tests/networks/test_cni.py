@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.config.files import SHIPPED
 from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.host import links
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
 from vnetperf.model.scenario import Scenario
 from vnetperf.networks import cni
+from vnetperf.networks.base import Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario
 
 PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
@@ -170,3 +174,62 @@ def test_a_plugin_s_failure_is_one_message(status: int, out: str, err: str, says
 
 def test_del_may_answer_nothing() -> None:
     assert cni._answer(subprocess.CompletedProcess(["x"], 0, "", ""), "DEL", "x") is None
+
+
+class OneMachine:
+    """What a network asks of a machine, without one."""
+
+    run_id, facts = "run", MACHINE
+
+    def __init__(self, folder: Path) -> None:
+        self.run_dir, self.deleted = folder, list[str]()
+
+    def subdir(self, name: str) -> Path:
+        (self.run_dir / name).mkdir(exist_ok=True)
+        return self.run_dir / name
+
+    def interface_name(self, name: str) -> str:
+        return f"vp{name}"
+
+    def link(self, name: str) -> Any:
+        return SimpleNamespace(name=name, kind="veth", mtu=1500)
+
+    def delete_link(self, name: str) -> None:
+        self.deleted.append(name)
+
+
+def network(folder: Path, *options: str, **wishes: Any) -> tuple[cni.CniNetwork, Any, PodHost]:
+    """The network of a scenario, its machine and its first host."""
+    plan = make_plan(scenario(*options, **wishes), config.load({}, environment={}).testbed, MACHINE)
+    machine: Any = OneMachine(folder)
+    return cni.CniNetwork(machine, plan), machine, PodHost(machine, 0)
+
+
+def pod(number: int) -> Pod:
+    return Pod(
+        port=VnfPort(vnf=number, index=0),
+        netdev=f"vpp{number}",
+        mac=f"02:76:00:00:00:0{number}",
+        address=f"198.18.0.{number + 1}",
+        gateway_mac="02:76:00:00:01:00",
+    )
+
+
+def test_one_more_pod_leaves_the_neighbours_of_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    neighbours, held = set[str](), {"cni0": "fe:00:00:00:00:01"}
+
+    def set_address(name: str, mac: str, **_: Any) -> None:
+        held[name] = mac
+        neighbours.clear()  # as the kernel does, to whatever address it is set
+
+    monkeypatch.setattr(links, "get", lambda name, _: SimpleNamespace(mac=held[name]))
+    monkeypatch.setattr(links, "set_address", set_address)
+    monkeypatch.setattr(PodHost, "add_neighbour", lambda _, name, ip, mac: neighbours.add(ip))
+    monkeypatch.setattr(PodHost, "add_route", lambda *_: None)
+    made, _, host = network(tmp_path, hosts="other")
+    for number in (0, 2):
+        port = made._plug_in(host, pod(number), {"interfaces": [{"name": "cni0"}]})
+        assert port.gateway == held["cni0"] == "02:76:00:00:01:00"
+    assert neighbours == {"198.18.0.1", "198.18.0.3"}

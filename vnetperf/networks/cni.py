@@ -550,7 +550,7 @@ class CniNetwork(Network):
                     cure="leave --forwarding out",
                 )
             gateway = pod.gateway_mac
-            links.set_address(far, gateway, netns=host.netns)
+            host.set_mac(far, gateway)
         port = PodPort(
             pod=pod, host=host.number, kind=made.kind, mtu=made.mtu, gateway=gateway, far=far
         )
