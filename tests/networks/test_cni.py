@@ -233,3 +233,19 @@ def test_one_more_pod_leaves_the_neighbours_of_those_before_it(
         port = made._plug_in(host, pod(number), {"interfaces": [{"name": "cni0"}]})
         assert port.gateway == held["cni0"] == "02:76:00:00:01:00"
     assert neighbours == {"198.18.0.1", "198.18.0.3"}
+
+
+def test_a_pod_is_taken_away_after_a_restart_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cni.CniRuntime, "delete", lambda *_, **__: None)
+    made, machine, host = network(tmp_path, hosts="same")
+    one = pod(0)
+    at = cni.CniAttachment("c", one.netdev, tmp_path, host.netns)
+    made._attached[0], made._made[0] = at, {}
+    made.stop([host])
+    port = made._plug_in(host, one, made._made[0])
+    assert machine.deleted == []
+    made.detach(host, port)
+    assert machine.deleted == [one.netdev]
+    assert made._made == {}

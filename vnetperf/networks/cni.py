@@ -564,11 +564,11 @@ class CniNetwork(Network):
             self.route_far_pods(hosts, ports)
 
     def detach(self, host: PodHost, port: PodPort) -> None:
-        """Give the pod its interface back, and call DEL."""
-        del host
+        """Give the pod its interface back, and call DEL; after `stop`, which did, delete it."""
         at = self._attached.pop(port.pod.port.vnf, None)
         self._made.pop(port.pod.port.vnf, None)
         if at is None:
+            super().detach(host, port)
             return
         links.move(at.interface, at.sandbox, netns=self.machine.netns)
         self.runtime.delete(at)
