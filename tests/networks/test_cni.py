@@ -17,6 +17,7 @@ from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import links
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
+from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import Scenario
 from vnetperf.networks import cni
 from vnetperf.networks.base import Pod, PodHost
@@ -249,3 +250,20 @@ def test_a_pod_is_taken_away_after_a_restart_too(
     made.detach(host, port)
     assert machine.deleted == [one.netdev]
     assert made._made == {}
+
+
+def facts_of(folder: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> dict[str, Any]:
+    """Facts of the network of a conflist, on two hosts."""
+    monkeypatch.setattr(cni.CniRuntime, "find", lambda _, plugin: Path("/usr/lib/cni", plugin))
+    return network(folder, written(folder, content), hosts="other")[0].facts()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "octets"), [("bridge", 0), ("macvlan", 0), ("vlan", 4), ("of-mine", None)]
+)
+def test_octets_between_hosts_are_stated_where_they_are_known(
+    plugin: str, octets: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = facts_of(tmp_path, monkeypatch, conflist({"type": plugin}))
+    assert found.get(OCTETS_ADDED) == octets
+    assert (OCTETS_ADDED in found) is (octets is not None)

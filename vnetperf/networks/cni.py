@@ -31,6 +31,7 @@ from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
+from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import (
     ETHERNET_OCTETS,
     STANDARD_FRAME_SIZE,
@@ -41,6 +42,7 @@ from vnetperf.model.scenario import (
 from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program
 from vnetperf.networks.base import (
     PROC_SYS,
+    TAG_OCTETS,
     Network,
     NetworkCapabilities,
     Pod,
@@ -83,22 +85,24 @@ class PluginKind(NamedTuple):
         routed: Where packets between two pods are routed by their hosts.
         parent: Key of the host's interface that pods' are made on; "" for none.
         places: Where the second pod may be.
+        added: Octets that frames between hosts are longer by; None for not known.
     """
 
     modules: tuple[KernelModule, ...]
     routed: tuple[PodHosts, ...] = ()
     parent: str = ""
     places: tuple[PodHosts, ...] = ("same", "other")
+    added: int | None = 0
 
 
 KINDS = {
     "bridge": PluginKind((BRIDGE_MODULE, VETH_MODULE), routed=("other",)),
     "ptp": PluginKind((VETH_MODULE,), routed=("same", "other")),
     "macvlan": PluginKind((MACVLAN_MODULE,), parent="master"),
-    "vlan": PluginKind((VLAN_MODULE,), parent="master", places=("other",)),
+    "vlan": PluginKind((VLAN_MODULE,), parent="master", places=("other",), added=TAG_OCTETS),
 }
 #: Any other plugin: it routes where --forwarding l3 is chosen.
-OTHER = PluginKind(())
+OTHER = PluginKind((), added=None)
 
 
 class _Keys(Frozen):
@@ -588,8 +592,11 @@ class CniNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """The conflist, its programs, and what they have answered."""
+        common, added = super().facts(), kind_of(self._conflist.first.type).added
+        del common[OCTETS_ADDED]
         return {
-            **super().facts(),
+            **common,
+            **({} if added is None else {OCTETS_ADDED: added}),
             "version": self.machine.facts.versions.get(PLUGINS.name) or "unknown",
             "launch line": "CNI 1.0: ADD, CHECK, DEL",
             "conflist": self._content,
