@@ -22,6 +22,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.networks import cni
 from vnetperf.networks.base import Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario
+from vnetperf.runner.transfers import mpi_scenario
 
 PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
 MACHINE = facts().model_copy(update={"programs": {**facts().programs, **PLUGINS}})
@@ -135,6 +136,21 @@ def test_a_vlan_takes_one_pod_of_a_host(tmp_path: Path) -> None:
     testbed = config.load({}, environment={}).testbed
     with pytest.raises(CapabilityError, match="vlan has one pod on each parent; --hosts other"):
         make_plan(scenario(option, hosts="same"), testbed, MACHINE)
+
+
+def test_more_pods_than_a_vlan_can_have_are_refused(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10}))
+    testbed = config.load({}, environment={}).testbed
+    make_plan(mpi_scenario(scenario(option, hosts="other", pods=2)), testbed, MACHINE)
+    with pytest.raises(CapabilityError, match="vlan has 1 pod on a host; choose --pods 2"):
+        make_plan(mpi_scenario(scenario(option, hosts="other", pods=3)), testbed, MACHINE)
+
+
+def test_an_ipvlan_is_left_to_the_network_of_that_name(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "ipvlan", "master": "eth0"}))
+    testbed = config.load({}, environment={}).testbed
+    with pytest.raises(CapabilityError, match=r"ipvlan is not run: .*; choose bmp2bmp_ipvlan"):
+        make_plan(scenario(option), testbed, MACHINE)
 
 
 def test_a_plugin_reads_its_own_keys_and_what_it_declares() -> None:

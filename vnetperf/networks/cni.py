@@ -86,6 +86,7 @@ class PluginKind(NamedTuple):
         parent: Key of the host's interface that pods' are made on; "" for none.
         places: Where the second pod may be.
         added: Octets that frames between hosts are longer by; None for not known.
+        most_on_host: Most pods that one host can have; None for any number.
     """
 
     modules: tuple[KernelModule, ...]
@@ -93,13 +94,16 @@ class PluginKind(NamedTuple):
     parent: str = ""
     places: tuple[PodHosts, ...] = ("same", "other")
     added: int | None = 0
+    most_on_host: int | None = None
 
 
 KINDS = {
     "bridge": PluginKind((BRIDGE_MODULE, VETH_MODULE), routed=("other",)),
     "ptp": PluginKind((VETH_MODULE,), routed=("same", "other")),
     "macvlan": PluginKind((MACVLAN_MODULE,), parent="master"),
-    "vlan": PluginKind((VLAN_MODULE,), parent="master", places=("other",), added=TAG_OCTETS),
+    "vlan": PluginKind(
+        (VLAN_MODULE,), parent="master", places=("other",), added=TAG_OCTETS, most_on_host=1
+    ),
 }
 #: Any other plugin: it routes where --forwarding l3 is chosen.
 OTHER = PluginKind((), added=None)
@@ -478,10 +482,21 @@ class CniNetwork(Network):
         """What keeps the conflist from being run."""
         conflist = conflist_of(scenario)
         kind = kind_of(conflist.first.type)
+        if any(plugin.type == "ipvlan" for plugin in conflist.plugins):
+            return (
+                "CNI plugin ipvlan is not run: its pods share the MAC address of the hosts' link, "
+                "which a conflist cannot name; choose bmp2bmp_ipvlan"
+            )
         if scenario.pod_hosts not in kind.places:
             return (
                 f"CNI plugin {conflist.first.type} has one pod on each parent; "
                 f"--hosts {kind.places[0]}"
+            )
+        hosts = 2 if scenario.pod_hosts == "other" else 1
+        if kind.most_on_host and scenario.sockets and scenario.pods > kind.most_on_host * hosts:
+            return (
+                f"CNI plugin {conflist.first.type} has {kind.most_on_host} pod on a host; "
+                f"choose --pods {kind.most_on_host * hosts}"
             )
         if facts.confinement:
             return f"CNI plugins are kept from the machine's files: {facts.confinement}"
