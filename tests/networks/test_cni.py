@@ -283,3 +283,19 @@ def test_octets_between_hosts_are_stated_where_they_are_known(
     found = facts_of(tmp_path, monkeypatch, conflist({"type": plugin}))
     assert found.get(OCTETS_ADDED) == octets
     assert (OCTETS_ADDED in found) is (octets is not None)
+
+
+def test_plugins_are_looked_for_where_they_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tuple(str(Path(place).parent) for place in cni.PLUGINS.places) == cni.PLACES
+    assert cni.CniNetwork.programs[0] is cni.PLUGINS  # whose path external_program is asked for
+    plain = config.load({}, environment={}).testbed
+    mine = plain.model_validate({**plain.model_dump(), "cni": {"path": (str(tmp_path),)}})
+    assert cni.CniNetwork.external_program(mine, "/found/host-local") == "/found/host-local"
+    (tmp_path / "ptp").touch(mode=0o755)
+    assert cni.CniNetwork.external_program(mine, "") == f"{tmp_path}/ptp"
+    named = mine.model_copy(update={"programs": {"cni_plugins": "/named"}})
+    assert cni.CniNetwork.external_program(named, "/named") == "/named"
+    found = facts_of(tmp_path, monkeypatch, conflist({"type": "ptp"}))
+    assert found["version"].startswith("Linux ")

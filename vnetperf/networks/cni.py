@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ from vnetperf.model.scenario import (
     PodHosts,
     Scenario,
 )
-from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program
+from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program, Testbed
 from vnetperf.networks.base import (
     PROC_SYS,
     TAG_OCTETS,
@@ -61,7 +62,7 @@ PLACES = ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")
 PLUGINS = Program(
     name="cni-plugins",
     package="containernetworking-plugins",
-    places=("/usr/lib/cni/host-local", "/opt/cni/bin/host-local", "/usr/libexec/cni/host-local"),
+    places=tuple(f"{folder}/host-local" for folder in PLACES),
     software="CNI plugins",
     by_make=True,
 )
@@ -448,7 +449,7 @@ class CniNetwork(Network):
     """Whatever a conflist makes; the deployment adds routes of test addresses between hosts."""
 
     name: ClassVar[str] = "cni"
-    programs: ClassVar[tuple[Program, ...]] = (*Network.programs, PLUGINS)
+    programs: ClassVar[tuple[Program, ...]] = (PLUGINS, *Network.programs)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
         module.model_copy(update={"optional": True})
         for module in (BRIDGE_MODULE, MACVLAN_MODULE, VLAN_MODULE)
@@ -476,6 +477,15 @@ class CniNetwork(Network):
         if self._runtime is None:
             self._runtime = CniRuntime(self.machine, self.section.path)
         return self._runtime
+
+    @classmethod
+    def external_program(cls, testbed: Testbed, path: str) -> str:
+        """A plugin that is known, from the first folder that has one; else what was found."""
+        if testbed.programs.get(PLUGINS.setting):
+            return path
+        names = ("host-local", *KINDS)
+        found = (shutil.which(f"{at}/{n}") for at in cls.section_of(testbed).path for n in names)
+        return next(filter(None, found), path)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -612,7 +622,6 @@ class CniNetwork(Network):
         return {
             **common,
             **({} if added is None else {OCTETS_ADDED: added}),
-            "version": self.machine.facts.versions.get(PLUGINS.name) or "unknown",
             "launch line": "CNI 1.0: ADD, CHECK, DEL",
             "conflist": self._content,
             "plugins": {name: str(self.runtime.find(name)) for name in self._conflist.types},
