@@ -299,3 +299,19 @@ def test_plugins_are_looked_for_where_they_are_run(
     assert cni.CniNetwork.external_program(named, "/named") == "/named"
     found = facts_of(tmp_path, monkeypatch, conflist({"type": "ptp"}))
     assert found["version"].startswith("Linux ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({}, "CNI 1.0.0: ADD, CHECK, DEL"),
+        ({"cniVersion": "0.4.0"}, "CNI 0.4.0: ADD, CHECK, DEL"),
+        ({"cniVersion": "0.3.1"}, "CNI 0.3.1: ADD, DEL"),
+        ({"disableCheck": True}, "CNI 1.0.0: ADD, DEL"),
+    ],
+)
+def test_the_launch_line_has_what_plugins_are_called_with(
+    keys: dict[str, Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = facts_of(tmp_path, monkeypatch, conflist() | keys)
+    assert found["launch line"] == line

@@ -183,6 +183,12 @@ class Conflist(_Keys):
         return self.plugins[0]
 
     @property
+    def commands(self) -> tuple[str, ...]:
+        """What its plugins are called with, in this order."""
+        checked = not self.disable_check and self.cni_version not in WITHOUT_CHECK
+        return ("ADD", "CHECK", "DEL") if checked else ("ADD", "DEL")
+
+    @property
     def types(self) -> tuple[str, ...]:
         """File names of all plugins, those for addresses too."""
         found = (name for p in self.plugins for name in (p.type, p.ipam.type) if name)
@@ -317,7 +323,7 @@ class CniRuntime:
         """Call all plugins with CHECK, which say whether the interface is as they made it."""
         kept = self._cached(at)
         conflist = kept["conflist"]
-        if conflist.get("disableCheck") or conflist["cniVersion"] in WITHOUT_CHECK:
+        if "CHECK" not in Conflist.model_validate(conflist).commands:
             return
         for plugin in conflist["plugins"]:
             config = _request(conflist, plugin, kept["capabilities"], kept["result"])
@@ -617,14 +623,15 @@ class CniNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """The conflist, its programs, and what they have answered."""
-        common, added = super().facts(), kind_of(self._conflist.first.type).added
+        of, common = self._conflist, super().facts()
+        added = kind_of(of.first.type).added
         del common[OCTETS_ADDED]
         return {
             **common,
             **({} if added is None else {OCTETS_ADDED: added}),
-            "launch line": "CNI 1.0: ADD, CHECK, DEL",
+            "launch line": f"CNI {of.cni_version}: {', '.join(of.commands)}",
             "conflist": self._content,
-            "plugins": {name: str(self.runtime.find(name)) for name in self._conflist.types},
+            "plugins": {name: str(self.runtime.find(name)) for name in of.types},
             "results": {f"pod{n}": result for n, result in sorted(self._made.items())},
         }
 
