@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,11 @@ from vnetperf.host import links
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.result import RunResults
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.networks import cni
 from vnetperf.networks.base import Pod, PodHost
+from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import mpi_scenario
 
@@ -315,3 +318,22 @@ def test_the_launch_line_has_what_plugins_are_called_with(
 ) -> None:
     found = facts_of(tmp_path, monkeypatch, conflist() | keys)
     assert found["launch line"] == line
+
+
+def test_the_default_conflist_by_its_name_is_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_of: Callable[[Plan], RunResults]
+) -> None:
+    monkeypatch.setattr(cni.CniRuntime, "find", lambda _, plugin: Path("/usr/lib/cni", plugin))
+
+    def compared(*options: str) -> dict[str, str]:
+        made, _, _ = network(tmp_path, *options, hosts="other")
+        results = run_of(made.plan)
+        (one,) = results.scenarios
+        told = one.model_copy(update={"facts": {"vswitch": made.facts()}})
+        return comparability(results.model_copy(update={"scenarios": (told,)}), one.scenario)
+
+    plain = compared()
+    assert "vnetperf-bridge" in plain["options"]
+    assert compared("conflist=bridge") == plain
+    assert compared("conflist=ptp")["options"] != plain["options"]
+    assert compared("conflist=bridge", "mtu=9000")["options"] != plain["options"]
