@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +15,17 @@ from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.config.files import SHIPPED
 from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.host import links
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.outcomes import OCTETS_ADDED
+from vnetperf.model.result import RunResults
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.networks import cni
+from vnetperf.networks.base import Pod, PodHost
+from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario
+from vnetperf.runner.transfers import mpi_scenario
 
 PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
 MACHINE = facts().model_copy(update={"programs": {**facts().programs, **PLUGINS}})
@@ -132,6 +141,21 @@ def test_a_vlan_takes_one_pod_of_a_host(tmp_path: Path) -> None:
         make_plan(scenario(option, hosts="same"), testbed, MACHINE)
 
 
+def test_more_pods_than_a_vlan_can_have_are_refused(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10}))
+    testbed = config.load({}, environment={}).testbed
+    make_plan(mpi_scenario(scenario(option, hosts="other", pods=2)), testbed, MACHINE)
+    with pytest.raises(CapabilityError, match="vlan has 1 pod on a host; choose --pods 2"):
+        make_plan(mpi_scenario(scenario(option, hosts="other", pods=3)), testbed, MACHINE)
+
+
+def test_an_ipvlan_is_left_to_the_network_of_that_name(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "ipvlan", "master": "eth0"}))
+    testbed = config.load({}, environment={}).testbed
+    with pytest.raises(CapabilityError, match=r"ipvlan is not run: .*; choose bmp2bmp_ipvlan"):
+        make_plan(scenario(option), testbed, MACHINE)
+
+
 def test_a_plugin_reads_its_own_keys_and_what_it_declares() -> None:
     plugin = {
         "type": "bridge",
@@ -170,3 +194,146 @@ def test_a_plugin_s_failure_is_one_message(status: int, out: str, err: str, says
 
 def test_del_may_answer_nothing() -> None:
     assert cni._answer(subprocess.CompletedProcess(["x"], 0, "", ""), "DEL", "x") is None
+
+
+class OneMachine:
+    """What a network asks of a machine, without one."""
+
+    run_id, facts = "run", MACHINE
+
+    def __init__(self, folder: Path) -> None:
+        self.run_dir, self.deleted = folder, list[str]()
+
+    def subdir(self, name: str) -> Path:
+        (self.run_dir / name).mkdir(exist_ok=True)
+        return self.run_dir / name
+
+    def interface_name(self, name: str) -> str:
+        return f"vp{name}"
+
+    def link(self, name: str) -> Any:
+        return SimpleNamespace(name=name, kind="veth", mtu=1500)
+
+    def delete_link(self, name: str) -> None:
+        self.deleted.append(name)
+
+
+def network(folder: Path, *options: str, **wishes: Any) -> tuple[cni.CniNetwork, Any, PodHost]:
+    """The network of a scenario, its machine and its first host."""
+    plan = make_plan(scenario(*options, **wishes), config.load({}, environment={}).testbed, MACHINE)
+    machine: Any = OneMachine(folder)
+    return cni.CniNetwork(machine, plan), machine, PodHost(machine, 0)
+
+
+def pod(number: int) -> Pod:
+    return Pod(
+        port=VnfPort(vnf=number, index=0),
+        netdev=f"vpp{number}",
+        mac=f"02:76:00:00:00:0{number}",
+        address=f"198.18.0.{number + 1}",
+        gateway_mac="02:76:00:00:01:00",
+    )
+
+
+def test_one_more_pod_leaves_the_neighbours_of_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    neighbours, held = set[str](), {"cni0": "fe:00:00:00:00:01"}
+
+    def set_address(name: str, mac: str, **_: Any) -> None:
+        held[name] = mac
+        neighbours.clear()  # as the kernel does, to whatever address it is set
+
+    monkeypatch.setattr(links, "get", lambda name, _: SimpleNamespace(mac=held[name]))
+    monkeypatch.setattr(links, "set_address", set_address)
+    monkeypatch.setattr(PodHost, "add_neighbour", lambda _, name, ip, mac: neighbours.add(ip))
+    monkeypatch.setattr(PodHost, "add_route", lambda *_: None)
+    made, _, host = network(tmp_path, hosts="other")
+    for number in (0, 2):
+        port = made._plug_in(host, pod(number), {"interfaces": [{"name": "cni0"}]})
+        assert port.gateway == held["cni0"] == "02:76:00:00:01:00"
+    assert neighbours == {"198.18.0.1", "198.18.0.3"}
+
+
+def test_a_pod_is_taken_away_after_a_restart_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cni.CniRuntime, "delete", lambda *_, **__: None)
+    made, machine, host = network(tmp_path, hosts="same")
+    one = pod(0)
+    at = cni.CniAttachment("c", one.netdev, tmp_path, host.netns)
+    made._attached[0], made._made[0] = at, {}
+    made.stop([host])
+    port = made._plug_in(host, one, made._made[0])
+    assert machine.deleted == []
+    made.detach(host, port)
+    assert machine.deleted == [one.netdev]
+    assert made._made == {}
+
+
+def facts_of(folder: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> dict[str, Any]:
+    """Facts of the network of a conflist, on two hosts."""
+    monkeypatch.setattr(cni.CniRuntime, "find", lambda _, plugin: Path("/usr/lib/cni", plugin))
+    return network(folder, written(folder, content), hosts="other")[0].facts()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "octets"), [("bridge", 0), ("macvlan", 0), ("vlan", 4), ("of-mine", None)]
+)
+def test_octets_between_hosts_are_stated_where_they_are_known(
+    plugin: str, octets: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = facts_of(tmp_path, monkeypatch, conflist({"type": plugin}))
+    assert found.get(OCTETS_ADDED) == octets
+    assert (OCTETS_ADDED in found) is (octets is not None)
+
+
+def test_plugins_are_looked_for_where_they_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tuple(str(Path(place).parent) for place in cni.PLUGINS.places) == cni.PLACES
+    assert cni.CniNetwork.programs[0] is cni.PLUGINS  # whose path external_program is asked for
+    plain = config.load({}, environment={}).testbed
+    mine = plain.model_validate({**plain.model_dump(), "cni": {"path": (str(tmp_path),)}})
+    assert cni.CniNetwork.external_program(mine, "/found/host-local") == "/found/host-local"
+    (tmp_path / "ptp").touch(mode=0o755)
+    assert cni.CniNetwork.external_program(mine, "") == f"{tmp_path}/ptp"
+    named = mine.model_copy(update={"programs": {"cni_plugins": "/named"}})
+    assert cni.CniNetwork.external_program(named, "/named") == "/named"
+    found = facts_of(tmp_path, monkeypatch, conflist({"type": "ptp"}))
+    assert found["version"].startswith("Linux ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({}, "CNI 1.0.0: ADD, CHECK, DEL"),
+        ({"cniVersion": "0.4.0"}, "CNI 0.4.0: ADD, CHECK, DEL"),
+        ({"cniVersion": "0.3.1"}, "CNI 0.3.1: ADD, DEL"),
+        ({"disableCheck": True}, "CNI 1.0.0: ADD, DEL"),
+    ],
+)
+def test_the_launch_line_has_what_plugins_are_called_with(
+    keys: dict[str, Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = facts_of(tmp_path, monkeypatch, conflist() | keys)
+    assert found["launch line"] == line
+
+
+def test_the_default_conflist_by_its_name_is_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_of: Callable[[Plan], RunResults]
+) -> None:
+    monkeypatch.setattr(cni.CniRuntime, "find", lambda _, plugin: Path("/usr/lib/cni", plugin))
+
+    def compared(*options: str) -> dict[str, str]:
+        made, _, _ = network(tmp_path, *options, hosts="other")
+        results = run_of(made.plan)
+        (one,) = results.scenarios
+        told = one.model_copy(update={"facts": {"vswitch": made.facts()}})
+        return comparability(results.model_copy(update={"scenarios": (told,)}), one.scenario)
+
+    plain = compared()
+    assert "vnetperf-bridge" in plain["options"]
+    assert compared("conflist=bridge") == plain
+    assert compared("conflist=ptp")["options"] != plain["options"]
+    assert compared("conflist=bridge", "mtu=9000")["options"] != plain["options"]

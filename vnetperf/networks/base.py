@@ -203,6 +203,11 @@ class PodHost:
         """Make a netlink request in its namespace."""
         change(self.netns, what, f"host {self.number} of pods", request)
 
+    def set_mac(self, name: str, mac: str) -> None:
+        """Set the MAC address of an interface, unless it has it: neighbours would be gone."""
+        if links.get(name, self.netns).mac != mac:
+            links.set_address(name, mac, netns=self.netns)
+
     def add_port(self, bridge: str, name: str) -> None:
         """Make an interface a port of a bridge."""
         port, master = self.index(name), self.index(bridge)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from vnetperf.host import links
 from vnetperf.model.testbed import KernelModule
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
 
@@ -34,19 +33,9 @@ class BridgeNetwork(Network):
         port = self.attach_veth(host, pod)
         host.add_port(BRIDGE, port.far)
         if self.routes:
-            self.set_gateway(host, pod.gateway_mac)
+            host.set_mac(BRIDGE, pod.gateway_mac)
             self.route_pod(host, port, BRIDGE)
         return port
-
-    def set_gateway(self, host: PodHost, mac: str) -> None:
-        """Let the bridge be the gateway of the host's pods."""
-        if links.get(BRIDGE, host.netns).mac == mac:
-            return  # setting it, even to the same, takes the neighbours of earlier pods away
-        index = host.index(BRIDGE)
-        host.change(
-            f"set the address of {BRIDGE}",
-            lambda route: route.link("set", index=index, address=mac),
-        )
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Route the other host's pods through it."""

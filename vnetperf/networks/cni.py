@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
+from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import (
     ETHERNET_OCTETS,
     STANDARD_FRAME_SIZE,
@@ -38,9 +40,10 @@ from vnetperf.model.scenario import (
     PodHosts,
     Scenario,
 )
-from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program
+from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program, Testbed
 from vnetperf.networks.base import (
     PROC_SYS,
+    TAG_OCTETS,
     Network,
     NetworkCapabilities,
     Pod,
@@ -59,7 +62,7 @@ PLACES = ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")
 PLUGINS = Program(
     name="cni-plugins",
     package="containernetworking-plugins",
-    places=("/usr/lib/cni/host-local", "/opt/cni/bin/host-local", "/usr/libexec/cni/host-local"),
+    places=tuple(f"{folder}/host-local" for folder in PLACES),
     software="CNI plugins",
     by_make=True,
 )
@@ -83,22 +86,28 @@ class PluginKind(NamedTuple):
         routed: Where packets between two pods are routed by their hosts.
         parent: Key of the host's interface that pods' are made on; "" for none.
         places: Where the second pod may be.
+        added: Octets that frames between hosts are longer by; None for not known.
+        most_on_host: Most pods that one host can have; None for any number.
     """
 
     modules: tuple[KernelModule, ...]
     routed: tuple[PodHosts, ...] = ()
     parent: str = ""
     places: tuple[PodHosts, ...] = ("same", "other")
+    added: int | None = 0
+    most_on_host: int | None = None
 
 
 KINDS = {
     "bridge": PluginKind((BRIDGE_MODULE, VETH_MODULE), routed=("other",)),
     "ptp": PluginKind((VETH_MODULE,), routed=("same", "other")),
     "macvlan": PluginKind((MACVLAN_MODULE,), parent="master"),
-    "vlan": PluginKind((VLAN_MODULE,), parent="master", places=("other",)),
+    "vlan": PluginKind(
+        (VLAN_MODULE,), parent="master", places=("other",), added=TAG_OCTETS, most_on_host=1
+    ),
 }
 #: Any other plugin: it routes where --forwarding l3 is chosen.
-OTHER = PluginKind(())
+OTHER = PluginKind((), added=None)
 
 
 class _Keys(Frozen):
@@ -172,6 +181,12 @@ class Conflist(_Keys):
     def first(self) -> Plugin:
         """The plugin that makes the pod's interface."""
         return self.plugins[0]
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What its plugins are called with, in this order."""
+        checked = not self.disable_check and self.cni_version not in WITHOUT_CHECK
+        return ("ADD", "CHECK", "DEL") if checked else ("ADD", "DEL")
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -308,7 +323,7 @@ class CniRuntime:
         """Call all plugins with CHECK, which say whether the interface is as they made it."""
         kept = self._cached(at)
         conflist = kept["conflist"]
-        if conflist.get("disableCheck") or conflist["cniVersion"] in WITHOUT_CHECK:
+        if "CHECK" not in Conflist.model_validate(conflist).commands:
             return
         for plugin in conflist["plugins"]:
             config = _request(conflist, plugin, kept["capabilities"], kept["result"])
@@ -440,7 +455,7 @@ class CniNetwork(Network):
     """Whatever a conflist makes; the deployment adds routes of test addresses between hosts."""
 
     name: ClassVar[str] = "cni"
-    programs: ClassVar[tuple[Program, ...]] = (*Network.programs, PLUGINS)
+    programs: ClassVar[tuple[Program, ...]] = (PLUGINS, *Network.programs)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
         module.model_copy(update={"optional": True})
         for module in (BRIDGE_MODULE, MACVLAN_MODULE, VLAN_MODULE)
@@ -470,14 +485,34 @@ class CniNetwork(Network):
         return self._runtime
 
     @classmethod
+    def external_program(cls, testbed: Testbed, path: str) -> str:
+        """A plugin that is known, from the first folder that has one; else what was found."""
+        if testbed.programs.get(PLUGINS.setting):
+            return path
+        names = ("host-local", *KINDS)
+        found = (shutil.which(f"{at}/{n}") for at in cls.section_of(testbed).path for n in names)
+        return next(filter(None, found), path)
+
+    @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the conflist from being run."""
         conflist = conflist_of(scenario)
         kind = kind_of(conflist.first.type)
+        if any(plugin.type == "ipvlan" for plugin in conflist.plugins):
+            return (
+                "CNI plugin ipvlan is not run: its pods share the MAC address of the hosts' link, "
+                "which a conflist cannot name; choose bmp2bmp_ipvlan"
+            )
         if scenario.pod_hosts not in kind.places:
             return (
                 f"CNI plugin {conflist.first.type} has one pod on each parent; "
                 f"--hosts {kind.places[0]}"
+            )
+        hosts = 2 if scenario.pod_hosts == "other" else 1
+        if kind.most_on_host and scenario.sockets and scenario.pods > kind.most_on_host * hosts:
+            return (
+                f"CNI plugin {conflist.first.type} has {kind.most_on_host} pod on a host; "
+                f"choose --pods {kind.most_on_host * hosts}"
             )
         if facts.confinement:
             return f"CNI plugins are kept from the machine's files: {facts.confinement}"
@@ -550,7 +585,7 @@ class CniNetwork(Network):
                     cure="leave --forwarding out",
                 )
             gateway = pod.gateway_mac
-            links.set_address(far, gateway, netns=host.netns)
+            host.set_mac(far, gateway)
         port = PodPort(
             pod=pod, host=host.number, kind=made.kind, mtu=made.mtu, gateway=gateway, far=far
         )
@@ -564,11 +599,11 @@ class CniNetwork(Network):
             self.route_far_pods(hosts, ports)
 
     def detach(self, host: PodHost, port: PodPort) -> None:
-        """Give the pod its interface back, and call DEL."""
-        del host
+        """Give the pod its interface back, and call DEL; after `stop`, which did, delete it."""
         at = self._attached.pop(port.pod.port.vnf, None)
         self._made.pop(port.pod.port.vnf, None)
         if at is None:
+            super().detach(host, port)
             return
         links.move(at.interface, at.sandbox, netns=self.machine.netns)
         self.runtime.delete(at)
@@ -588,12 +623,15 @@ class CniNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """The conflist, its programs, and what they have answered."""
+        of, common = self._conflist, super().facts()
+        added = kind_of(of.first.type).added
+        del common[OCTETS_ADDED]
         return {
-            **super().facts(),
-            "version": self.machine.facts.versions.get(PLUGINS.name) or "unknown",
-            "launch line": "CNI 1.0: ADD, CHECK, DEL",
+            **common,
+            **({} if added is None else {OCTETS_ADDED: added}),
+            "launch line": f"CNI {of.cni_version}: {', '.join(of.commands)}",
             "conflist": self._content,
-            "plugins": {name: str(self.runtime.find(name)) for name in self._conflist.types},
+            "plugins": {name: str(self.runtime.find(name)) for name in of.types},
             "results": {f"pod{n}": result for n, result in sorted(self._made.items())},
         }
 

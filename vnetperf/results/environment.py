@@ -116,6 +116,8 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             "tunnel": _tunnel(asked),
             **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
         }
+        if facts is not None and (conflist := _conflist(facts)):  # also where none was named
+            found["options"] = _given({**(asked.get("options") or {}), "conflist": conflist})
         if (asked.get("deployment") or {}).get("pods"):
             found["hosts of pods"] = str(asked.get("pod_hosts", ABSENT))
             found["pods by"] = str(asked.get("pod", "netns"))
@@ -152,6 +154,12 @@ def _given(options: Any) -> str:
     unset: tuple[Any, ...] = (None, "", [], ())
     held = {k: v for k, v in options.items() if k not in _WORDS and v not in unset}
     return ", ".join(f"{key} = {_short(value)}" for key, value in sorted(held.items())) or "none"
+
+
+def _conflist(facts: ScenarioFacts) -> Any:
+    """The CNI conflist that pods were made by; None for none."""
+    network = facts.facts.get("vswitch")
+    return network.get("conflist") if isinstance(network, Mapping) else None
 
 
 def _tunnel(asked: Mapping[str, Any]) -> str:
