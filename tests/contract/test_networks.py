@@ -17,7 +17,7 @@ OPTIONS = {
 
 
 #: Those with the code of others; daily too.
-ALIKE = ("ovs_geneve", "ovs_gre", "ovs_vlan")
+ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
 
 
 def _add(name: str, *options: str) -> None:

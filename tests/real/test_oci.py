@@ -90,7 +90,8 @@ def test_a_pod_that_is_given_back_is_gone_and_comes_back(pod: OciPod, run: HostR
 
 @pytest.mark.parametrize("kind", [Container, OciPod])
 def test_eight_pods_are_there_soon_and_gone_soon(kind: type[Container], run: HostRun) -> None:
-    pods = [kind(Machine(run, MACHINE), f"pod{number}", CPUS) for number in range(8)]
+    machine = Machine(run, MACHINE)
+    pods = [kind(machine, f"pod{number}", CPUS) for number in range(8)]
     began = time.monotonic()
     for one in pods:
         one.create(cpuset=False)
@@ -114,8 +115,9 @@ def test_nothing_is_left_of_a_run_that_is_killed(how: signal.Signals, tmp_path: 
         "from vnetperf.virt.oci import OciPod\n"
         "root = Path(sys.argv[1])\n"
         "run = HostRun.open(testbed='oci', roots=HostRoots(root / 's', root / 'r'), timeout_s=9)\n"
+        "machine = Machine(run, MACHINE)\n"
         "for n in range(2):\n"
-        "    pod = OciPod(Machine(run, MACHINE), f'pod{n}', CPUS)\n"
+        "    pod = OciPod(machine, f'pod{n}', CPUS)\n"
         "    pod.create()\n"
         "    pod.start('busy', ['sleep', '1000'])\n"
         "print(run.run_id, flush=True)\n"

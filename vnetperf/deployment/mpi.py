@@ -187,8 +187,7 @@ class MpiRun:
         parameters = {
             **PARAMETERS,
             "plm_rsh_agent": f"/bin/sh {agent}",
-            "orte_local_tmpdir_base": str(own),
-            "orte_remote_tmpdir_base": str(directory),
+            "orte_tmpdir_base": str(directory),
         }
         line = [self._programs["mpirun"], "--allow-run-as-root", "--do-not-resolve"]
         line += ["--leave-session-attached", "--bind-to", "none", "--oversubscribe"]

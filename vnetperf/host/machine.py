@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ class Machine:
         self.run_id = run.run_id
         self.run_dir = run.rundir.path
         self._netns: Path | None = None
+        self._making_netns = threading.Lock()
         #: Links that are in another namespace of the run than its own.
         self._elsewhere: dict[str, Path] = {}
         #: Interfaces of PCI devices that were moved into the run's namespace.
@@ -49,11 +51,12 @@ class Machine:
         Test links and the kernel interfaces of a private switch live in it: nothing on the machine
         listens there, and no name there meets one of the machine's.
         """
-        if self._netns is None:
-            path = self.run_dir / "netns"
-            links.create_netns(self.journal, path)
-            self._netns = path
-        return self._netns
+        with self._making_netns:  # programs are started side by side
+            if self._netns is None:
+                path = self.run_dir / "netns"
+                links.create_netns(self.journal, path)
+                self._netns = path
+            return self._netns
 
     def create_cpuset(self, name: str, cpus: Iterable[int]) -> Path:
         """Make a group of processes that run on some processors only; it ends with the run."""

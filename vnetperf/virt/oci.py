@@ -95,7 +95,8 @@ class OciPod(Container):
                 mounts.append(_bind(place, *read_only))
         # Programs of MPI may be built only when the pods are there.
         built = make_cache("mpi", "programs of MPI")
-        mounts += [_bind(self.machine.subdir(RANKS), "rw"), _bind(built, *read_only)]
+        mounts += [_bind(place, *read_only) for place in (built, self.directory)]
+        mounts.append(_bind(self.machine.subdir(RANKS), "rw"))
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
