@@ -32,7 +32,7 @@ WORKERS = str(min(4, os.cpu_count() or 1))
 MEMORY = "/dev/shm"
 TESTS = Path(__file__).parent
 #: Guest images that a lane's tests boot: without them they would be skipped on a new machine.
-IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc")}
+IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc", "endpoint")}
 #: Examples of a test of a property that names no number of its own.
 EXAMPLES = {"fast": 15, "merge": 40, "daily": 200}
 #: Limits of a test, seconds, far beyond what any takes on a machine that others use too.

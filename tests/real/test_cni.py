@@ -30,7 +30,7 @@ exec /usr/lib/cni/ptp
 def stage() -> Iterator[Stage]:
     made = Stage("cni")
     if why := made.facts.missing_program("cni-plugins"):
-        pytest.skip(why)
+        pytest.skip(why)  # not installed here; the reason names the package
     yield made
     made.close()
 

@@ -18,7 +18,6 @@ from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.report.schema import results_schema
-from vnetperf.virt.images import find
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -235,75 +234,70 @@ def test_a_host_that_is_killed_leaves_no_hugepages_to_the_other(
     assert left() == []
 
 
-@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+iperf3 = pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+
+
+class Sockets:
+    """Runs one case of sockets between two hosts, of which nothing may be left."""
+
+    def __init__(self, start: Start, unchanged: Unchanged) -> None:
+        self.start = start
+        self.unchanged = unchanged
+
+    def begin(self, scenario: str, *options: str) -> UserRun:
+        case = f"{scenario} and test_messages and TCP_STREAM"
+        options += ("--message-sizes=1024", "--endpoint-tool=iperf3")
+        return self.start("-k", case, TWO_HOSTS[0], *options, path="testcases/test_endpoints.py")
+
+    def transfer(self, scenario: str, *options: str, within_s: float = 120) -> dict[str, Any]:
+        run = self.begin(scenario, *options)
+        assert run.finish(within_s) == 0, run.output
+        assert self.unchanged() == ()
+        assert left() == []
+        (found,) = run.json()["transfers"]
+        transfer: dict[str, Any] = found["transfers"][0]
+        assert transfer["bits_per_second"] > 0
+        return transfer
+
+
+@pytest.fixture
+def sockets(start: Start, unchanged: Unchanged) -> Sockets:
+    return Sockets(start, unchanged)
+
+
+@iperf3
 @pytest.mark.parametrize("scenario", ["p2c2p_bridge", "v2c2v_bridge"])
-def test_sockets_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged) -> None:
-    cases = (f"{scenario} and test_messages and TCP_STREAM", "--message-sizes=1024")
-    run = start(
-        *("-k", *cases, *TWO_HOSTS[:1]),
-        *("--instances=2", "--endpoint-tool=iperf3"),
-        path="testcases/test_endpoints.py",
-    )
-    assert run.finish(120) == 0, run.output
-    assert unchanged() == ()
-    assert left() == []
-    (found,) = run.json()["transfers"]
-    (transfer,) = found["transfers"]
-    assert transfer["bits_per_second"] > 0
+def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
+    transfer = sockets.transfer(scenario, "--instances=2")
     assert len(transfer["flows"]) == 2
     assert transfer["client"]["place"] == "namespace at port 0 on east"
     assert transfer["server"]["place"] == "namespace at port 1 on west"
     assert transfer["server"]["user_s"] + transfer["server"]["system_s"] > 0
 
 
-@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+@iperf3
 @pytest.mark.skipif(
     not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
 )
-def test_sockets_between_pollers_on_two_processors(start: Start, unchanged: Unchanged) -> None:
-    run = start(
-        *("-k", "p2c2p_dpdk and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
-        *("--message-sizes=1024", "--endpoint-tool=iperf3"),
-        path="testcases/test_endpoints.py",
-    )
-    assert run.finish(120) == 0, run.output
-    assert unchanged() == ()
-    assert left() == []
-    (found,) = run.json()["transfers"]
-    assert found["transfers"][0]["bits_per_second"] > 0
+def test_sockets_between_pollers_on_two_processors(sockets: Sockets) -> None:
+    assert sockets.transfer("p2c2p_dpdk")["flows"]
 
 
 @pytest.mark.daily  # two guests are booted at a time, emulated
-@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+@iperf3
 @pytest.mark.parametrize("scenario", ["v2c2v_bridge", "v2c2v_dpdk"])
-def test_sockets_in_guests_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged) -> None:
-    if find("endpoint") is None:
-        pytest.skip("no guest image: vnetperf image build endpoint")
-    run = start(
-        *("-k", f"{scenario} and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
-        *("--message-sizes=1024", "--instances=2", "--endpoint-tool=iperf3", "--vnf=vloop:vm"),
-        path="testcases/test_endpoints.py",
-    )
-    assert run.finish(300) == 0, run.output
-    assert unchanged() == ()
-    assert left() == []
-    (found,) = run.json()["transfers"]
-    (transfer,) = found["transfers"]
-    assert transfer["bits_per_second"] > 0
+def test_sockets_in_guests_on_two_hosts(scenario: str, sockets: Sockets) -> None:
+    transfer = sockets.transfer(scenario, "--instances=2", "--vnf=vloop:vm", within_s=300)
     assert len(transfer["flows"]) == 2
     assert transfer["client"]["place"] == "vnf0 (VM) on east"
     assert transfer["server"]["place"] == "vnf1 (VM) on west"
 
 
-@pytest.mark.skipif(not program("iperf3"), reason="iperf3 is not installed")
+@iperf3
 def test_a_host_that_is_killed_while_sockets_talk_is_named(
-    start: Start, unchanged: Unchanged
+    sockets: Sockets, unchanged: Unchanged
 ) -> None:
-    run = start(
-        *("-k", "p2c2p_bridge and test_messages and TCP_STREAM", *TWO_HOSTS[:1]),
-        *("--message-sizes=1024", "--endpoint-tool=iperf3"),
-        path="testcases/test_endpoints.py",
-    )
+    run = sockets.begin("p2c2p_bridge")
     run.wait_for(lambda records: any(record["type"] == "scenario" for record in records))
     os.kill(owner("west"), signal.SIGKILL)
     run.finish(120)

@@ -265,7 +265,7 @@ def test_a_vnf_of_an_earlier_version_is_refused_when_it_is_loaded(
     assert type("Mine", (Vnf,), {"roles": classmethod(lambda *_: ())})
     (name,) = former
     module = ModuleType("of_earlier")
-    module.__getattr__ = lambda _: type("Mine", (Vnf,), former)  # type: ignore[method-assign]
+    module.__getattr__ = lambda _: type("Mine", (Vnf,), former)  # type: ignore[method-assign] - of a module
     monkeypatch.setitem(sys.modules, "of_earlier", module)
     monkeypatch.setitem(registry._registered["vnfs"], "mine", "of_earlier:Mine")
     with pytest.raises(ConfigError, match=rf"implements {name}.*accepted: {now}\(scenario"):

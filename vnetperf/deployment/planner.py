@@ -311,17 +311,15 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         for share in shares
     }
     plans = _host_plans(shares, more, testbed, facts)
-    return Plan(
+    return _of_all(
+        plans,
         scenario=scenario,
         testbed=registry.completed(testbed),
         wire=wire,
-        placement=_of_all(tester.host, placements),
+        placement=_placement_of_all(tester.host, placements),
         tester_rx_queues=queues,
-        memory=_memory_of_all(plans),
-        commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
         refusal_is_loss=plans[0].refusal_is_loss,
         clock_bound_s=bound_s,
-        hosts=tuple(plans),
     )
 
 
@@ -406,14 +404,12 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
         for share in shares
     }
     plans = _host_plans(shares, more, testbed, facts)
-    return Plan(
+    return _of_all(
+        plans,
         scenario=scenario,
         testbed=registry.completed(testbed),
         wire=WIRE_WITHIN,
-        placement=_of_all(plans[0].host, placements),
-        memory=_memory_of_all(plans),
-        commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
-        hosts=tuple(plans),
+        placement=_placement_of_all(plans[0].host, placements),
     )
 
 
@@ -519,6 +515,16 @@ def _host_plans(
             plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
         plans.append(plan)
     return plans
+
+
+def _of_all(plans: list[Plan], **fields: Any) -> Plan:
+    """The plan of all hosts, from their own and the fields that are no host's."""
+    return Plan(
+        memory=_memory_of_all(plans),
+        commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
+        hosts=tuple(plans),
+        **fields,
+    )
 
 
 def _memory_of_all(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
@@ -635,7 +641,7 @@ def _place_hosts(
     return found
 
 
-def _of_all(tester: str, placements: Mapping[str, Placement]) -> Placement:
+def _placement_of_all(tester: str, placements: Mapping[str, Placement]) -> Placement:
     """The tester's placement with the roles of all hosts, others' with their host's name."""
     whole = placements[tester]
     for host, placed in placements.items():

@@ -74,7 +74,7 @@ WITHOUT_CHECK = VERSIONS[:2]
 #: Longest time of one call of a plugin, seconds.
 PLUGIN_S = 20.0
 #: Folders that plugins may write to, each one of the run's own for them.
-WRITABLE = (Path("/run"), Path("/tmp"), Path("/var/lib"), Path("/var/run"))  # noqa: S108
+WRITABLE = (Path("/run"), Path("/tmp"), Path("/var/lib"), Path("/var/run"))  # noqa: S108 - each its own
 VETH_MODULE = KernelModule(name="veth", purpose="veth pairs", symbol="veth_newlink", optional=True)
 
 

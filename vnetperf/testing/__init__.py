@@ -9,8 +9,8 @@ pytest.register_assert_rewrite(
     )
 )
 
-from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the lines above
-from vnetperf.testing.network import NetworkContract  # noqa: E402 - likewise
-from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - likewise
+from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the rewrite
+from vnetperf.testing.network import NetworkContract  # noqa: E402 - after the rewrite
+from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - after the rewrite
 
 __all__ = ["GeneratorContract", "NetworkContract", "VSwitchContract"]
