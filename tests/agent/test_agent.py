@@ -68,6 +68,7 @@ class Clock:
             line.look()
 
 
+@pytest.mark.slow
 def test_a_controller_that_beats_is_heard_and_a_silent_one_is_gone(channel: Channel) -> None:
     clock = Clock()
     line = Line(channel, silence_s=60.0, clock=clock)
@@ -99,6 +100,7 @@ def test_an_agent_that_was_stopped_takes_no_healthy_controller_for_gone(channel:
     assert not line.isclosed()
 
 
+@pytest.mark.slow
 def test_a_controller_that_reads_nothing_blocks_nothing(channel: Channel) -> None:
     channel.stuck.set()
     clock = Clock()
@@ -205,6 +207,7 @@ def impatient() -> Iterator[tuple[Any, Any]]:
     group.terminate(timeout=20)
 
 
+@pytest.mark.slow
 def test_a_real_agent_ends_when_its_controller_is_silent(impatient: tuple[Any, Any]) -> None:
     _, channel = impatient
     message = json.loads(channel.receive(timeout=60))
@@ -227,6 +230,7 @@ def test_a_heart_beats_until_it_is_ended(channel: Channel, monkeypatch: pytest.M
     heartbeat.end()
 
 
+@pytest.mark.slow
 def test_the_next_call_of_a_controller_that_was_silent_gives_the_reason(
     impatient: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ def program(directory: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_servers_of_others_need_no_program_here() -> None:
     testbed = Testbed(trex={"server": "192.0.2.1"}, pktgen={"server": "192.0.2.2"})
     facts = take_inventory(testbed)
@@ -34,6 +35,7 @@ def test_servers_of_others_need_no_program_here() -> None:
     assert facts.versions["pktgen"] == "at 192.0.2.2"
 
 
+@pytest.mark.slow
 def test_another_build_of_a_generator_has_another_version(tmp_path: Path) -> None:
     def version_of(text: str) -> str:
         path = program(tmp_path, text)
@@ -66,6 +68,7 @@ def test_what_a_backend_declares_is_looked_for(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+@pytest.mark.slow
 def test_what_runs_as_root_is_listed_with_versions() -> None:
     record = take_inventory(Testbed()).record["runs as root"]
     packages = record["python package versions"]

@@ -57,6 +57,7 @@ def _gateway(spec: str) -> Iterator[Any]:
         group.terminate(5)
 
 
+@pytest.mark.slow
 def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> None:
     client = AgentClient(Testbed(), read_only=True)
     for gateway in _gateway(client._specification()):
@@ -312,6 +313,7 @@ def started(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_launcher_executes_nothing_that_is_sent(
     started: Path, tmp_path: Path, planted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_gate_needs_three_deployments_of_each_side(tmp_path: Path, n: int, gat
     assert row_of(found).differs is gated
 
 
+@pytest.mark.slow
 def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path) -> None:
     noise = (1.0, 1.001, 0.999, 1.0005, 0.9995)
     fine = replace(NDR, width=0.001)
@@ -160,6 +161,7 @@ def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path) -> N
     assert row_of(compare(side(a), side(near))).verdict == "no difference of 2 % or more"
 
 
+@pytest.mark.slow
 def test_many_numbers_are_judged_together(tmp_path: Path) -> None:
     noise = (1.0, 1.02, 0.98)
     sizes = (64, 128, 256, 512, 1024)
@@ -316,6 +318,7 @@ UNSTABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", UNSTABLE)
 def test_an_unstable_number_has_no_mean_and_passes_no_gate(tmp_path: Path, kind: str) -> None:
     noise = (1.0, 1.001, 0.999, 1.002, 0.998)
@@ -335,6 +338,7 @@ def test_an_unstable_number_has_no_mean_and_passes_no_gate(tmp_path: Path, kind:
     assert not compare(side(b), side(a)).fails_gate
 
 
+@pytest.mark.slow
 def test_an_unstable_number_below_all_others_is_worse(tmp_path: Path) -> None:
     noise = (1.0, 1.001, 0.999, 1.002, 0.998)
     a = measured(tmp_path / "a", 900e3, rounds=noise)
@@ -344,6 +348,7 @@ def test_an_unstable_number_below_all_others_is_worse(tmp_path: Path) -> None:
     assert found.fails_gate
 
 
+@pytest.mark.slow
 def test_rounds_of_one_run_a_side_fail_no_gate_unless_wanted(tmp_path: Path) -> None:
     """What differs between runs, a day or a boot, is in none of their rounds."""
     noise = (1.0, 1.001, 0.999, 1.002, 0.998)
@@ -368,6 +373,7 @@ def test_rounds_of_one_run_a_side_fail_no_gate_unless_wanted(tmp_path: Path) -> 
     assert (several.one_run_each, several.fails_gate) == ("", True)
 
 
+@pytest.mark.slow
 def test_runs_of_a_side_are_clusters_whatever_the_other_has(tmp_path: Path) -> None:
     """Three runs of five rounds each are three observations, beside one run too."""
     noise = (1.0, 1.001, 0.999, 1.002, 0.998)
@@ -380,6 +386,7 @@ def test_runs_of_a_side_are_clusters_whatever_the_other_has(tmp_path: Path) -> N
     assert (found.by_run, found.one_run_each) == ("A", "B")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fails", "left"), [((2, 3, 4, 5), 1), ((1, 2, 3, 4, 5), 0)])
 def test_deployments_that_fail_pass_no_gate(
     tmp_path: Path, fails: tuple[int, ...], left: int
@@ -432,6 +439,7 @@ def test_what_needs_very_many_deployments_is_not_counted(
     assert found == needed
 
 
+@pytest.mark.slow
 def test_most_of_many_deployments_that_break_fail_a_gate_though_three_are_left(
     tmp_path: Path,
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_run_is_one_point_however_often_it_deployed(tmp_path: Path) -> None:
     assert [one.value for one in point.rounds] == sorted(one.value for one in point.rounds)
 
 
+@pytest.mark.slow
 def test_a_run_with_a_round_that_is_open_is_on_no_level(tmp_path: Path) -> None:
     for n in range(6):
         run_at(tmp_path / f"run{n}", 600e3, rounds=(1.0, 1.0, 20.0 if n == 5 else 1.0))
@@ -131,6 +132,7 @@ def test_runs_that_broke_are_points_without_a_number_and_fail_a_gate(
     assert lost_for_sure(trends([runs[n] for n in (0, 2, 1, 3, 6, 7, 8)])) == []
 
 
+@pytest.mark.slow
 def test_a_run_most_of_whose_rounds_broke_is_broken(tmp_path: Path) -> None:
     for n in range(6):
         fails = () if n < 3 else (1, 2, 3) if n < 5 else (1,)

@@ -57,6 +57,7 @@ def test_a_good_machine_carries_a_vswitch_in_one_line(
     assert ": yes, over memif, dedicated cores" in line
 
 
+@pytest.mark.slow
 def test_the_last_restore_and_what_is_left_are_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

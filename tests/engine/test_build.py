@@ -29,6 +29,7 @@ def tool(directory: Path, name: str, text: str) -> None:
     (directory / name).chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_second_call_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path / "bin", "make", SLOW_MAKE.replace("{log}", str(tmp_path / "log")))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

@@ -51,6 +51,7 @@ def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> Non
         pass
 
 
+@pytest.mark.slow
 def test_a_machine_is_not_free_while_a_host_measures_whose_first_one_died(
     roots: HostRoots,
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_machine_is_not_free_while_a_host_measures_whose_first_one_died(
             assert not west.state.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["restore", "machine", "east", "west"])
 def test_what_a_host_left_is_restored_with_the_machine(
     how: str, roots: HostRoots, tmp_path: Path

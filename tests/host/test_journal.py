@@ -83,6 +83,7 @@ class Place:
         shutil.rmtree(self.base)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(ACTIONS)
 def test_any_changes_undone_leave_the_machine_as_before(
@@ -103,6 +104,7 @@ class Killed(BaseException):
     """Stands for SIGKILL."""
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(ACTIONS, st.integers(min_value=0, max_value=4000))
 def test_killed_at_any_byte_of_the_journal(
@@ -132,6 +134,7 @@ def test_killed_at_any_byte_of_the_journal(
         assert not place.roots.state.exists()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(ACTIONS, st.data())
 def test_killed_during_the_undo_then_undone_again(
@@ -431,6 +434,7 @@ def test_a_journal_of_another_version_is_left_alone_with_a_clear_error(
     assert path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "records",
     [

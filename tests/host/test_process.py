@@ -73,6 +73,7 @@ HALF_ENDED = (
 )
 
 
+@pytest.mark.slow
 def test_what_has_begun_to_end_does_not_live_any_more(processes: Processes) -> None:
     process = processes.spawn("switch", [sys.executable, "-c", HALF_ENDED])
     wait_for(lambda: not process.alive(), 60, "the end of its first thread")
@@ -84,6 +85,7 @@ def test_what_has_begun_to_end_does_not_live_any_more(processes: Processes) -> N
     assert process.stop() == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_stop_kills_what_ignores_the_first_signal(processes: Processes) -> None:
     process = processes.spawn("stubborn", ["sh", "-c", "trap '' TERM; echo on; sleep 60 & wait"])
     process.wait_for(lambda: "on" in process.log_text(), 60, "its trap")
@@ -168,6 +170,7 @@ def test_children_outlive_the_thread_that_asked_for_them(processes: Processes) -
     assert made[0].alive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_setpriv", [True, False])
 def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -> None:
     parent = subprocess.Popen(

@@ -55,6 +55,7 @@ def test_this_machine_has_all_areas(roots: HostRoots) -> None:
     assert f"{roots.state}/left" in take_snapshot(roots).areas["files"]
 
 
+@pytest.mark.slow
 def test_what_a_run_left_is_in_its_report_and_kept(roots: HostRoots, journal: Journal) -> None:
     take_picture(journal, roots.run)
     roots.run.mkdir()
@@ -126,6 +127,7 @@ def test_nothing_is_compared_after_a_reboot_or_without_a_picture(
     assert read_last(roots) == {}
 
 
+@pytest.mark.slow
 def test_a_daemon_with_a_log_of_the_run_is_seen_by_its_name(roots: HostRoots) -> None:
     """Even when the run's folder is gone; others' processes are nobody's business."""
     before = snapshot.picture(roots.run)
@@ -179,6 +181,7 @@ def test_an_error_of_the_comparison_ends_the_run_in_order(
     assert not roots.state.exists()
 
 
+@pytest.mark.slow
 def test_a_journal_that_cannot_be_removed_ends_the_run_in_order(
     roots: HostRoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ def test_a_journal_that_cannot_be_removed_ends_the_run_in_order(
     assert not roots.state.exists()
 
 
+@pytest.mark.slow
 def test_an_undo_that_fails_ends_the_run_and_leaves_its_journal(
     roots: HostRoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +232,7 @@ def test_whatever_fails_in_the_guardian_is_an_outcome(
     assert not guardian._undo_journal(journal.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_modules_left_loaded_on_purpose_are_no_difference(
     roots: HostRoots, monkeypatch: pytest.MonkeyPatch, fails: bool

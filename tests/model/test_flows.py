@@ -55,6 +55,7 @@ def test_they_are_those_that_the_generator_sends(
     assert len(set(found)) == count == flow_count(profile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIELDS)
 def test_one_random_field_has_its_values(name: VaryField) -> None:
     profile = TrafficProfile(flows=64_000, vary=(name,), vary_mode="random")

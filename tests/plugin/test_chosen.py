@@ -93,6 +93,7 @@ def test_only_cases_that_can_run_are_collected(tests: Site) -> None:
     assert "deselected" not in result.stdout.str()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "scenarios"),
     [
@@ -126,6 +127,7 @@ def test_an_option_or_a_variable_says_which(tests: Site, monkeypatch: pytest.Mon
     assert functions(tests) == ["test_frame_loss", "test_own"]
 
 
+@pytest.mark.slow
 def test_a_function_that_is_named_runs_whatever_the_preset_names(tests: Site) -> None:
     assert functions(tests, "-k", "pvp_dpdk and frame_loss") == []
     named = "test_rfc2544.py::test_latency"

@@ -45,6 +45,7 @@ def queues(site: Site) -> Site:
     return site
 
 
+@pytest.mark.slow
 def test_a_variant_that_changes_nothing_is_skipped_and_says_why(site: Site) -> None:
     mark = 'pytest.mark.vary("vnf_mode", ["mac", "macswap"])'
     site.pytester.makepyfile(
@@ -102,6 +103,7 @@ SELECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("args", "count"), SELECTED.items(), ids=str)
 def test_comparisons_run_only_when_their_path_is_given(
     site: Site, args: tuple[str, ...], count: int
@@ -175,6 +177,7 @@ def test_plan_shows_each_variant(queues: Site) -> None:
     assert queues.calls() == {"start": 1, "inventory": 1, "close": 1}
 
 
+@pytest.mark.slow
 def test_a_comparison_is_resumed_with_the_case_it_was_in(queues: Site) -> None:
     queues.run(FILE, "-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=2)
     before = queues.results()
@@ -195,6 +198,7 @@ def test_a_comparison_is_resumed_with_the_case_it_was_in(queues: Site) -> None:
     assert queues.calls("deploy") == {"deploy pvp_dpdk,rx_queues=2": 1}
 
 
+@pytest.mark.slow
 def test_a_variant_that_means_something_else_is_not_resumed(site: Site) -> None:
     named = 'pytest.param("rx_queues={}", id="more")'
     for queues, outcome in (("2", {"passed": 2}), ("4", {"failed": 1, "passed": 1})):
@@ -300,6 +304,7 @@ def shipped(site: Site, name: str, *args: str) -> tuple[pytest.RunResult, list[d
     return result, [r["scenario"] for r in map(json.loads, log) if r["type"] == "scenario"]
 
 
+@pytest.mark.slow
 def test_flows_are_scaled_to_a_million_in_each_direction(site: Site) -> None:
     result, deployed = shipped(site, "test_flow_scale.py")
     result.assert_outcomes(passed=7)
@@ -308,6 +313,7 @@ def test_flows_are_scaled_to_a_million_in_each_direction(site: Site) -> None:
     assert found == {f"pvp_dpdk,flows={10**n}": "measured" for n in range(7)}
 
 
+@pytest.mark.slow
 def test_workers_are_scaled_as_far_as_there_are_processors(site: Site) -> None:
     result, deployed = shipped(site, "test_core_scale.py")
     counts = [(one["options"]["workers"], one["options"]["rx_queues"]) for one in deployed]

@@ -39,6 +39,7 @@ def test_they_run_only_when_their_file_is_named(endpoints: Site) -> None:
     assert collected(endpoints, "testcases") == []
 
 
+@pytest.mark.slow
 def test_deployments_between_two_hosts_are_of_frames_and_of_endpoints(
     endpoints: Site,
 ) -> None:
@@ -89,6 +90,7 @@ def test_what_no_tool_can_do_is_skipped_with_each_ones_reason(endpoints: Site) -
     assert endpoints.calls("deploy") == {}
 
 
+@pytest.mark.slow
 def test_a_tool_that_is_none_is_one_message(endpoints: Site) -> None:
     result = endpoints.run(PATH, "-k", "phy2phy_bridge", "--endpoint-tool=iperf")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

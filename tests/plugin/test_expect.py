@@ -60,6 +60,7 @@ def test_what_has_no_other_side_is_said_and_fails_nothing(site: Site) -> None:
     result.stdout.fnmatch_lines(["not judged: pvp_dpdk*no such number of phy2phy_dpdk*"])
 
 
+@pytest.mark.slow
 def test_a_stored_run_is_a_baseline(site: Site) -> None:
     site.run(*PVP)
     (folder,) = site.folders

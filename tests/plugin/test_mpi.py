@@ -88,6 +88,7 @@ def test_without_a_library_of_mpi_all_is_skipped_with_the_cure(
     assert mpi.calls("deploy") == {}
 
 
+@pytest.mark.slow
 def test_a_program_that_cannot_is_one_message(mpi: Site) -> None:
     result = mpi.run(PATH, "-k", "bmp2bmp_bridge and barrier", "--mpi-program=hpcc", "-rs")
     result.stdout.fnmatch_lines(["*hpcc cannot do MPI_BARRIER; it can do MPI_HPL*"])

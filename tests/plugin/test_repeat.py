@@ -43,6 +43,7 @@ def test_a_single_scenario_is_deployed_anew_in_each_round(site: Site) -> None:
     assert deployed(site) == ["deploy pvp_dpdk"] * 2
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_goes_on_in_its_round(site: Site) -> None:
     site.run(*TWO, "--repeat", "2")
     (folder,) = site.folders

@@ -74,6 +74,7 @@ def test_the_table_shows_the_rate_that_results_json_holds(site: Site) -> None:
     assert f"{ndr['lower_bound_fps'] / 1e6:.3f}"[:4] in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_output_that_nobody_watches_has_no_escape_codes(site: Site) -> None:
     for args in ((), ("-q",), ("-v", "--color=no")):
         result = site.run("-k", "pvp_dpdk", *args)
@@ -82,6 +83,7 @@ def test_output_that_nobody_watches_has_no_escape_codes(site: Site) -> None:
         assert "\r" not in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_progress_is_a_line_each_where_nobody_watches(site: Site) -> None:
     result = site.run("-k", "pvp_dpdk", "-s")
     lines = [line for line in result.outlines if "vnetperf: " in line]
@@ -129,6 +131,7 @@ def test_latest_stays_where_a_run_skipped_everything(
     assert (site.path / "results" / "latest").resolve() == site.folders[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quiet", [(), ("-q",), ("-qq",), ("-v",)], ids=str)
 def test_a_line_of_progress_stands_behind_no_dot(site: Site, quiet: tuple[str, ...]) -> None:
     site.pytester.makepyfile(test_before="def test_passes(): pass\n")
@@ -138,6 +141,7 @@ def test_a_line_of_progress_stands_behind_no_dot(site: Site, quiet: tuple[str, .
     assert all(line.startswith("vnetperf: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_dut_that_fails_is_a_failure_with_its_message_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,6 +394,7 @@ def test_a_wait_is_told_once_for_each_holder() -> None:
     assert [line.split()[5] for line in lines] == ["a", "b", "a"]
 
 
+@pytest.mark.slow
 def test_one_measured_case_beside_skipped_ones_is_green(site: Site) -> None:
     site.pytester.makeconftest(
         REGISTER
@@ -417,6 +422,7 @@ def test_workers_that_measure_nothing_are_not_green(
     assert "nothing was measured" in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Site) -> None:
     (site.path / "odd.toml").write_text('name = "odd"\nisolation = "x"\nwires = ["memiff"]\n')
     for more in ((), ("--plan",)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.conftest import REGISTER, Site
 from vnetperf import registry
 from vnetperf.model.deployment import OF_VSWITCHES, PODS
@@ -68,6 +70,7 @@ def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
     assert len(changes) == len(set(changes))
 
 
+@pytest.mark.slow
 def test_a_vswitch_of_a_conftest_appears_in_every_id(site: Site) -> None:
     site.pytester.makeconftest(REGISTER)
     for deployment in OF_VSWITCHES:
@@ -126,6 +129,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_a_wrong_option_is_one_usage_error(site: Site) -> None:
     for options, message in WRONG.items():
         result = site.run("-k", "pvp_dpdk", *options.split())

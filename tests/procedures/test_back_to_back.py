@@ -60,6 +60,7 @@ def test_a_known_buffer_comes_back_within_a_step(buffer: int, step: int, share: 
     assert found.trials == tuple(one.number for one in seen)
 
 
+@pytest.mark.slow
 def test_searches_are_independent_and_all_are_told() -> None:
     sizes = iter([900, 1100] * 500)
     current = {"search": 0, "size": 0}

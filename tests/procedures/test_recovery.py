@@ -418,6 +418,7 @@ def test_loss_after_the_recovery_is_not_its() -> None:
     )
 
 
+@pytest.mark.slow
 @given(every=st.floats(0.15, 0.9), share=st.floats(0.05, 0.6))
 def test_loss_that_comes_and_goes_all_the_time_is_not_its(every: float, share: float) -> None:
     """Stalls in the whole of the trial; the reset takes 0.5 s beside them."""

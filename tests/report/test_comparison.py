@@ -77,6 +77,7 @@ def _repeated(run, factors):
     return run.model_copy(update={"results": tuple(results)})
 
 
+@pytest.mark.slow
 def test_a_ratio_of_several_deployments_has_an_interval_and_one_of_a_single_says_so(found):
     run = _repeated(found, (1.0, 1.3, 0.8, 1.1, 0.9))  # drift that both variants share
     said = markdown_report(run).split("by nic\n")[1].split("\n##")[0]
@@ -242,6 +243,7 @@ def _scaled_by(found, key, numbers, *, shared=()):
     )
 
 
+@pytest.mark.slow
 def test_variants_that_differ_by_a_number_are_a_curve_over_it(found):
     run = _scaled_by(found, "workers", (1, 2, 4), shared=("workers=4",))
     (one,) = comparisons_of(run)

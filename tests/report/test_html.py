@@ -59,6 +59,7 @@ def page(source) -> Page:
     return Page(source)
 
 
+@pytest.mark.slow
 def test_elements_nest(page):
     assert page.open == []
 
@@ -93,6 +94,7 @@ def test_the_policy_allows_the_page_own_script_and_style_alone(source, page):
         assert f"{tag}-src 'sha256-{digest}'" in policy
 
 
+@pytest.mark.slow
 def test_the_first_line_says_that_it_is_no_benchmark(smoke, page):
     shown = Page(html_report(smoke)).shown
     assert shown.removeprefix("vnetperf: smoke on lab-1 ").startswith(

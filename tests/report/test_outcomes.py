@@ -65,6 +65,7 @@ def wide(every) -> str:
     return _flat(terminal_text(every, width=200))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", TESTS)
 def test_the_page_and_markdown_say_what_was_found(page, markdown, test):
     for shown in (page.shown, markdown):
@@ -78,6 +79,7 @@ def test_a_terminal_shows_the_answer_of_each_test(wide, test):
         assert said in wide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_a_terminal_and_need_no_colour(every, width):
     shown = terminal_text(every, width=width)
@@ -151,6 +153,7 @@ def test_numbers_of_outcomes_are_properties(every):
     assert "implied_buffer_time_s" not in capped
 
 
+@pytest.mark.slow
 def test_every_bin_of_every_curve_is_a_row(every):
     rows = list(csv.DictReader(io.StringIO(curves_csv(every))))
     bins = sum(

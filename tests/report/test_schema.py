@@ -21,12 +21,14 @@ def test_it_is_a_valid_schema():
     jsonschema.Draft202012Validator.check_schema(results_schema())
 
 
+@pytest.mark.slow
 def test_results_json_validates_and_reads_back(results):
     said = results_json(results)
     jsonschema.validate(json.loads(said), results_schema())
     assert RunResults.model_validate_json(said) == results
 
 
+@pytest.mark.slow
 def test_an_unknown_key_does_not_validate(results):
     changed = json.loads(results_json(results)) | {"throughput": 1}
     with pytest.raises(jsonschema.ValidationError, match="throughput"):

@@ -3,6 +3,8 @@
 import csv
 import io
 
+import pytest
+
 from vnetperf.model.result import DatapathUse, NodeUse, Profile
 from vnetperf.report.csv_files import cpu_csv
 from vnetperf.report.markdown import markdown_report
@@ -61,6 +63,7 @@ def test_the_vswitchs_own_counters_stand_below(results):
     assert "own counters at the lower bounds" in page
 
 
+@pytest.mark.slow
 def test_every_test_has_the_processor_use_by_role_of_the_trial_that_decides(every):
     md, page = markdown_report(every).replace("\\", ""), html_report(every)
     for test in sorted(TESTS):

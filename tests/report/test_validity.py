@@ -84,6 +84,7 @@ def test_files_for_programs_have_them_too(doubtful: RunResults) -> None:
     assert found["tester_poll_gap_max"] == 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["confirm", "sweep"])
 def test_a_trial_that_found_no_bound_says_what_it_was_for(results: RunResults, phase: str) -> None:
     first, *others = results.trials

@@ -20,6 +20,7 @@ def test_every_report_is_written(results, tmp_path):
     assert sorted(p.name for p in (tmp_path / "new" / "run").iterdir()) == sorted(NAMES)
 
 
+@pytest.mark.slow
 def test_reports_follow_from_results_json_alone(results, tmp_path):
     write_all(results, tmp_path / "a")
     again = RunResults.model_validate_json((tmp_path / "a" / "results.json").read_text("utf-8"))
@@ -42,6 +43,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["results", "trials", "scenarios", "ledger", "calibrations"])
 def test_a_run_that_lacks_something_is_reported_all_the_same(results, tmp_path, field):
     assert write_all(results.model_copy(update={field: ()}), tmp_path)

@@ -81,6 +81,7 @@ def test_each_field_is_recorded_or_says_why_not(results: RunResults) -> None:
             assert len(item.reason.split()) > len(item.state.split()) + 1
 
 
+@pytest.mark.slow
 def test_this_machine_answers_every_question_about_the_host() -> None:
     for item in by_name(empty(environment=take_inventory(Testbed()).record), 3).values():
         # Unknown for a reason that was found here, not because nobody looked.

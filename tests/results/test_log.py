@@ -83,6 +83,7 @@ def test_every_line_is_a_record_and_comes_back_as_it_was_written(whole: Bench) -
     assert [line.decode().rstrip("\n") for line in lines_of(read_log(whole.path))] == lines
 
 
+@pytest.mark.slow
 def test_a_log_cut_after_any_line_still_gives_results_and_says_so(
     whole: Bench, tmp_path: Path
 ) -> None:
@@ -394,6 +395,7 @@ def test_a_run_cut_after_any_line_ends_as_if_it_had_not_been(whole: Bench, tmp_p
         check_resumed(whole, resumed(whole, folder, content), content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("back", [1, 2, 40])
 def test_a_run_cut_in_the_middle_of_a_line_ends_as_if_it_had_not_been(
     whole: Bench, tmp_path: Path, back: int

@@ -112,6 +112,7 @@ def test_the_throughput_of_the_same_run_is_taken(tmp_path: Path) -> None:
     assert bench.agent.calls.count("deploy pvp_dpdk") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [0, 2, 4])
 def test_bursts_that_the_tester_disturbed_are_discarded_trials(tmp_path: Path, of: int) -> None:
     """A value that most bursts had no part in is one of selected bursts."""

@@ -73,6 +73,7 @@ def brackets(found: GoalResult, asked: SearchGoal, dut: SimulatedDut, directions
     return found.lower_bound_fps - slack <= truth <= found.upper_bound_fps + slack
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.floats(3e3, 1.9e6), st.sampled_from(["mlr", "binary"]))
 def test_bounds_bracket_what_the_dut_carries(capacity: float, algorithm: str) -> None:

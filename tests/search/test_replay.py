@@ -16,6 +16,7 @@ from .support import LIMITS, NDR, PDR, STEPPED, duts, measured
 ALGORITHM = st.sampled_from(["binary", "mlr", "tst009"])
 
 
+@pytest.mark.slow
 @given(ALGORITHM, duts())
 def test_a_complete_log_gives_the_identical_outcome(algorithm: str, dut: SimulatedDut) -> None:
     outcome, log = run(make_search(algorithm, [NDR, PDR], STEPPED), dut)

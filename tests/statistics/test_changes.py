@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ def test_units_do_not_matter(seed: int, factor: float, shift: float) -> None:
     assert change_points([v * factor + shift for v in values]) == change_points(values)
 
 
+@pytest.mark.slow
 def test_noise_is_rarely_taken_for_a_change() -> None:
     draw, runs = random.Random(9), 100
     for n in (9, 20, 40):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_collecting_tests_and_starting_an_agent_import_no_scipy() -> None:
     code = (
         "import sys, vnetperf.pytest_plugin.plugin, vnetperf.pytest_plugin.session, "

@@ -71,6 +71,7 @@ def test_last_words_are_heard(tmp_path: Path) -> None:
     one.end(signal.SIGINT)  # nothing happens
 
 
+@pytest.mark.slow
 def test_what_does_not_listen_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vnetperf.virt.endpoint.END_S", 0.2)
     one = program(tmp_path, DEAF)

@@ -137,6 +137,7 @@ def test_a_guest_that_is_stopped_while_it_starts_does_not_live(stage: Stage) -> 
     assert (stage.lives, stage.destroyed, len(stage.starts)) == (False, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_guest_that_is_stopped_is_named_while_its_agent_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

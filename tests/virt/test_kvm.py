@@ -55,6 +55,7 @@ def test_a_kernel_that_boots_is_the_proof(
     assert accelerator("tcg", kernel, tmp_path) == "tcg"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "why"),
     [

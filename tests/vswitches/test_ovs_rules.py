@@ -93,6 +93,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(scenarios().filter(lambda wanted: not rules_problem(wanted)))
 def test_every_flow_takes_its_path(wanted: Scenario) -> None:

@@ -111,6 +111,7 @@ def test_refusals_are_counted_by_their_cause(monkeypatch: pytest.MonkeyPatch) ->
     assert phase.facts()["success rate"] == 0.6
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sgsn, "ANSWER_S", 0.5)  # four times as long as a busy machine needs
     heard: dict[int, int] = {}
