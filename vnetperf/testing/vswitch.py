@@ -177,11 +177,18 @@ class LifeCycle(Sighting):
 
     def test_it_comes_back_after_a_restart(self, simple: Case, stage: Stage) -> None:
         """Same ports, same rules, and the tester and the VNF need not know."""
-        with stage.used_up(stage.scenario(simple)) as deployment:
+        with stage.deployed(stage.scenario(simple)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
             result = without_loss(deployment)
             each_hop_counted_all(deployment, result)
+
+    def test_it_leaves_the_machine_as_it_was(self, simple: Case, stage: Stage) -> None:
+        """Links, mounts, modules, hugepages, files, processes: all as before."""
+        with stage.deployed(stage.scenario(simple)):
+            pass
+        stage.clear()
+        assert stage.troubles == []
 
     def test_a_removed_port_leaves_the_others_working(self, stage: Stage) -> None:
         """What is left forwards; what led to the port ends; removing it again is an error."""
@@ -270,13 +277,6 @@ class LifeCycle(Sighting):
             stage.clear()
             pytest.skip(f"{self.vswitch} uses none of the programs that the machine's facts name")
         assert stage.left_behind() == ()
-
-    def test_it_leaves_the_machine_as_it_was(self, simple: Case, stage: Stage) -> None:
-        """Links, mounts, modules, hugepages, files, processes: all as before."""
-        with stage.deployed(stage.scenario(simple)):
-            pass
-        stage.clear()
-        assert stage.troubles == []
 
 
 def _kill(pids: list[int]) -> None:

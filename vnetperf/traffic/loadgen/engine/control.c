@@ -199,7 +199,7 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	atomic_store(&t->drain_from, 0);
 	atomic_store(&t->end, 0);
 	atomic_store(&t->abort, false);
-	t->aborted = false;
+	t->aborted = t->flushed = false;
 	if (!keep_arm(!plan->learning, why))
 		return false; /* the last result stays */
 	result.known = result.known && plan->learning;

@@ -11,6 +11,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
+#include "afpacket.h"
 #include "args.h"
 #include "common.h"
 #include "gaps.h"
@@ -155,6 +156,7 @@ struct port {
 	uint16_t rx_desc;
 	char name[RTE_ETH_NAME_MAX_LEN];
 	char driver[64];
+	struct afpacket afpacket; /* its sockets, of a kernel interface */
 	struct rte_mempool *rx_pool;
 	bool away; /* not plugged in; workers look at it when `plugs` has changed */
 };
@@ -165,6 +167,7 @@ struct trial {
 	bool active;   /* armed and not yet collected */
 	bool learning; /* frames of epoch 0, counted for nothing */
 	bool aborted;
+	bool flushed; /* nothing waits in transmit rings of the kernel any more */
 	uint8_t epoch;
 	uint64_t drain; /* cycles */
 	uint64_t away;	/* cycles after the start for which other engines send; 0: none does */

@@ -208,6 +208,7 @@ static bool port_start(uint16_t port, struct problem *why)
 	if (error)
 		return failed(why, port, "start", error);
 	nic_time(port, &conf);
+	afpacket_find(&p->afpacket, p->driver, info.if_index);
 	/* Drivers without it (memif, ring) take every frame anyway. */
 	rte_eth_promiscuous_enable(port);
 	return true;

@@ -1,16 +1,12 @@
 /* Commands that describe the engine, its ports and workers. */
 #include <inttypes.h>
-#include <linux/if_packet.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine.h"
 #include "telemetry.h"
 
 #define XSTATS_PAGE 100u
-/* The engine opens a few dozen. */
-#define MOST_FILES 1024
 
 bool command_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
@@ -52,40 +48,6 @@ static bool port_number(struct params *ps, uint16_t *port, struct problem *why)
 	return true;
 }
 
-/* Whether a file is a packet socket of an interface. */
-static bool listens_on(int fd, int interface)
-{
-	struct sockaddr_ll at = {0};
-	socklen_t size = sizeof(int);
-	int domain = 0;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_PACKET)
-		return false;
-	size = sizeof(at);
-	return getsockname(fd, (struct sockaddr *)&at, &size) == 0 && at.sll_ifindex == interface;
-}
-
-/* Frames that found the rings of a kernel interface's packet sockets full: neither its driver nor
- * the interface counts them, and the kernel forgets them once they are read (packet(7)). */
-static uint64_t ring_drops(uint16_t port)
-{
-	static uint64_t drops[LG_MAX_PORTS];
-	struct rte_eth_dev_info info;
-
-	if (strcmp(engine.port[port].driver, "net_af_packet") != 0 ||
-	    rte_eth_dev_info_get(port, &info) != 0)
-		return 0;
-	for (int fd = 0; fd < MOST_FILES; fd++) {
-		struct tpacket_stats stats;
-		socklen_t size = sizeof(stats);
-
-		if (listens_on(fd, (int)info.if_index) &&
-		    getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0)
-			drops[port] += stats.tp_drops;
-	}
-	return drops[port];
-}
-
 bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	struct rte_ether_addr mac = {{0}};
@@ -116,7 +78,8 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 	rte_tel_data_add_dict_int(d, "nic_time", engine.port[port].rxq[0].nic_time);
 	tel_dict_uint(d, "nic_time_error_ns", cycles_to_ns(engine.port[port].rxq[0].clock.error));
 	if (rte_eth_stats_get(port, &stats) == 0) {
-		tel_dict_uint(d, "rx_missed", stats.imissed + ring_drops(port));
+		tel_dict_uint(d, "rx_missed",
+			      stats.imissed + afpacket_drops(&engine.port[port].afpacket));
 		tel_dict_uint(d, "rx_errors", stats.ierrors);
 		tel_dict_uint(d, "rx_no_mbufs", stats.rx_nombuf);
 	}

@@ -127,6 +127,15 @@ static uint64_t sent_in_all(void)
 	return sum;
 }
 
+static bool ports_flushed(void)
+{
+	bool empty = true;
+
+	for (unsigned int p = 0; p < engine.n_ports; p++)
+		empty = afpacket_flush(&engine.port[p].afpacket) && empty;
+	return empty;
+}
+
 /* The first worker ends the trial: when all has been sent, and arrived or had its time to. */
 static void lead(struct worker *w)
 {
@@ -149,6 +158,7 @@ static void lead(struct worker *w)
 			atomic_store(&t->drain_from, now);
 			from = now;
 		}
+		t->flushed = t->flushed || ports_flushed();
 		over = t->learning || now - from >= t->drain ||
 		       (!t->away && received_so_far() >= sent_in_all());
 	}
