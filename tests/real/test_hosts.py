@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from tests.real.conftest import TOP, UserRun
 from tests.real.needs import module_problem, program
+from tests.real.test_listeners import Listener, look
 from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
@@ -47,6 +49,14 @@ def owner(host: str) -> int:
     return int(pid)
 
 
+def listening(host: str) -> set[Listener]:
+    """What listens of a host's run, which is only what may; nothing where it has none."""
+    roots = HostRoots.of_host(host)
+    for journal in roots.journals.glob("*.jsonl"):
+        return look(owner(host), journal.stem, roots.run / journal.stem, set())
+    return set()
+
+
 def vnetperf(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "vnetperf.cli", *arguments]
     return subprocess.run(argv, cwd=TOP, capture_output=True, text=True, check=False, timeout=120)
@@ -55,9 +65,13 @@ def vnetperf(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_vm_to_vm_over_two_hosts(start: Start, unchanged: Unchanged) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS)
+    run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    during = {host: listening(host) for host in HOSTS}
     assert run.finish(300) == 0, run.output
     assert unchanged() == ()
     assert left() == []
+    assert {one.kind for one in during["east"]} == {"unix"}  # the tester's engine
+    assert during["west"] == set()  # the kernel forwards
     results = run.json()
     jsonschema.validate(results, results_schema())
     (result,) = results["results"]
@@ -244,9 +258,14 @@ def test_sockets_on_two_hosts(scenario: str, start: Start, unchanged: Unchanged)
         *("--instances=2", "--endpoint-tool=iperf3"),
         path="testcases/test_endpoints.py",
     )
+    served: set[tuple[str, str]] = set()
+    while ("tcp", "iperf3") not in served and run.process.poll() is None:
+        served |= {(one.kind, one.program) for one in listening("west")}
+        time.sleep(0.1)
     assert run.finish(120) == 0, run.output
     assert unchanged() == ()
     assert left() == []
+    assert ("tcp", "iperf3") in served
     (found,) = run.json()["transfers"]
     (transfer,) = found["transfers"]
     assert transfer["bits_per_second"] > 0
