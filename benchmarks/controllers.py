@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -203,23 +203,27 @@ def left_behind(controller: Controller, limit_s: float = RESTORED_S) -> tuple[st
     """
     deadline = time.monotonic() + limit_s
     while True:
-        now = machine()
-        found = snapshot.compare_snapshots(controller.before, now)
-        both = {**controller.before.areas["processes of runs"], **now.areas["processes of runs"]}
-        if controller.run:
-            others = [text for text in both.values() if text.split()[0] not in controller.marks]
-            if others or any(str(HostRoots().run) in line for line in found):
-                found = tuple(f for f in found if any(mark in f for mark in controller.marks))
-        # What others had there before is not left behind when it goes, and those are ip-netns(8)'s.
-        found = tuple(
-            f
-            for f in found
-            if not (f.startswith("files: ") and " is gone" in f)
-            and not f.startswith("mounts: /run/netns/")
-        )
+        found = differences(controller.before, controller.marks if controller.run else ())
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
+
+
+def differences(before: snapshot.Snapshot, marks: Collection[str]) -> tuple[str, ...]:
+    """What differs now; of what others may have done only lines with one of the marks."""
+    now = machine()
+    found = snapshot.compare_snapshots(before, now)
+    both = {**before.areas["processes of runs"], **now.areas["processes of runs"]}
+    others = any(text.split()[0] not in marks for text in both.values())
+    if marks and (others or any(str(HostRoots().run) in line for line in found)):
+        found = tuple(line for line in found if any(mark in line for mark in marks))
+    # What others had there before is not left behind when it goes, and those are ip-netns(8)'s.
+    return tuple(
+        line
+        for line in found
+        if not (line.startswith("files: ") and " is gone" in line)
+        and not line.startswith("mounts: /run/netns/")
+    )
 
 
 def left_inside(controller: Controller, folder: str) -> tuple[str, ...]:
