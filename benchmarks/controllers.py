@@ -34,6 +34,8 @@ RESTORED_S = 25.0
 DEPLOY_S, ANSWER_S = 400.0, 60.0
 #: What a fault may not change, besides processes of runs: those of others come and go.
 AREAS = ("hugepages", "mounts", "links", "modules", "values")
+#: Areas in which everything that a run makes has its mark.
+MARKED = ("mounts: ", "links: ", "files: ", "cgroups: ", "processes of runs: ")
 #: Space on the small tmpfs: DPDK keeps its tables in the run directory.
 RUN_MIB, OTHER_MIB = 64, 2
 
@@ -153,7 +155,8 @@ class Controller:
         line = self.next("deployed result", DEPLOY_S)
         self.agent = line.get("agent", self.agent)
         self.run = next((p.run for p in run_processes().values() if p.parent == self.agent), "")
-        self.marks |= {f"vp{self.agent}", *filter(None, [self.run])}
+        of_links = {f"vp{self.agent}", f"vp{self.run.rpartition('-')[2]}"}
+        self.marks |= of_links | {self.run} if self.run else set()
         if line["is"] != "deployed" or not self.run:
             print(f"  {deployment}: not deployed: {str(line)[:300]}", flush=True)
             return False
@@ -210,7 +213,10 @@ def left_behind(controller: Controller, limit_s: float = RESTORED_S) -> tuple[st
 
 
 def differences(before: snapshot.Snapshot, marks: Collection[str]) -> tuple[str, ...]:
-    """What differs now; of what others may have done only lines with one of the marks."""
+    """What differs now; of what others may have done only lines with one of the marks.
+
+    Whatever a run makes has its mark, where a path or a name is what is new.
+    """
     now = machine()
     found = snapshot.compare_snapshots(before, now)
     both = {**before.areas["processes of runs"], **now.areas["processes of runs"]}
@@ -223,6 +229,12 @@ def differences(before: snapshot.Snapshot, marks: Collection[str]) -> tuple[str,
         for line in found
         if not (line.startswith("files: ") and " is gone" in line)
         and not line.startswith("mounts: /run/netns/")
+        and not (
+            marks
+            and line.startswith(MARKED)
+            and " is new " in line
+            and not any(mark in line for mark in marks)
+        )
     )
 
 
