@@ -154,13 +154,17 @@ class Controller:
         """Whether it has deployed; the id of its run is learned from what its agent has started."""
         line = self.next("deployed result", DEPLOY_S)
         self.agent = line.get("agent", self.agent)
-        self.run = next((p.run for p in run_processes().values() if p.parent == self.agent), "")
-        of_links = {f"vp{self.agent}", f"vp{self.run.rpartition('-')[2]}"}
-        self.marks |= of_links | {self.run} if self.run else set()
+        self.has_run(next((p.run for p in run_processes().values() if p.parent == self.agent), ""))
         if line["is"] != "deployed" or not self.run:
             print(f"  {deployment}: not deployed: {str(line)[:300]}", flush=True)
             return False
         return True
+
+    def has_run(self, name: str) -> None:
+        """Note its run's name, and with it what all that the run makes is called by."""
+        self.run = name
+        if name:
+            self.marks |= {name, f"vp{name.rpartition('-')[2]}", f"vp{self.agent}"}
 
     def go_on(self, order: str = "") -> None:
         """Order a trial (`trial LOAD`), to `deploy`, to take all away (`teardown`), or to end."""

@@ -230,7 +230,7 @@ def inject_results(draw: random.Random) -> Outcome:
         wait_for(lambda: trials() >= least, ANSWER_S, "trials in the log", poll_s=0.005)
         time.sleep(draw.uniform(0.0, 0.3))
         held_by = re.search(r"run (\S+) holds testbed", (inside / "latest/run.log").read_text())
-        controller.run = held_by[1] if held_by else ""
+        controller.has_run(held_by[1] if held_by else "")
         fill(inside)
         happened, held = time.monotonic(), trials()
         line = controller.next("result", ANSWER_S)
