@@ -26,30 +26,53 @@ import ctypes
 import faulthandler
 import json
 import os
-import queue
 import random
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.controllers import (
+    ANSWER_S,
+    DEPLOY_S,
+    RESTORED_S,
+    TOP,
+    Controller,
+    left_behind,
+    left_inside,
+)
+from benchmarks.fault_kinds import (
+    DEPLOYMENTS,
+    DROPPED,
+    LOAD_FPS,
+    NO_SPACE,
+    RESULTS,
+    SILENT_S,
+    STOPPED,
+    TRIAL_S,
+    YEAR_S,
+    Fault,
+    Values,
+    faults_of,
+    fill,
+    make_clock,
+    send,
+    setting,
+    words_of,
+)
 from vnetperf import config
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host import links, snapshot
-from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, VnetperfError
@@ -61,45 +84,9 @@ from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.verdict import judge
 
-TOP = Path(__file__).parents[1]
-#: Deployment -> settings that it is made with, and parts that it has besides tester and agent.
-DEPLOYMENTS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "pvp_dpdk": ({}, ("switch", "VNF")),
-    "phy2phy_dpdk": ({"wire": "veth"}, ("switch",)),
-    "phy2phy_bridge": ({"wire": "veth"}, ()),
-    "pvp_bridge": ({"wire": "veth"}, ("VNF",)),
-    "pvp_dpdk+vm": ({"vnf": "vloop:vm"}, ("switch", "guest")),
-}
-#: Part -> what its command line contains.
-PARTS = {
-    "switch": "ovs-vswitchd",
-    "VNF": "dpdk-testpmd",
-    "guest": "qemu-system",
-    "engine": "--rx-burst=",
-}
-#: Low, so that nothing is lost without a fault; and more than the rings hold of a short stall.
-LOAD_FPS, STALL_FPS, TRIAL_S = 5_000.0, 20_000.0, 2.0
 TOLERANCE = 0.01
-#: Longest times until a fault is named, seconds. The end of an agent or a controller counts when
-#: the machine is as it was; a controller is silent for 60 s until its agent takes that for its end.
-KILLED_S, STOPPED_S, SILENT_S = 1.0, 10.0, 75.0
 #: From the end of sending until a trial's result is there, at most: what is done then is too late.
 COUNTED_S = 0.5
-#: How long a ring is flooded, seconds, and what then stands beside a trial.
-FLOOD_S, DROPPED = 0.15, "the tester's ports dropped"
-#: Longest wait until the machine is as it was: a guardian may be at work.
-RESTORED_S = 25.0
-#: Longest waits for a deployment, of guests too, and for the answer of a trial, seconds.
-DEPLOY_S, ANSWER_S = 400.0, 60.0
-#: What a fault may not change, besides processes of runs: those of others come and go.
-AREAS = ("hugepages", "mounts", "links", "modules", "values")
-#: Space on the small tmpfs: DPDK keeps its tables in the run directory.
-RUN_MIB, OTHER_MIB = 64, 2
-YEAR_S = 365 * 86_400
-NO_SPACE = ("No space left on device",)
-#: The fault of a whole run of pytest.
-RESULTS = ("pytest", "no space for results")
-STOPPED = "controller stopped"
 #: Faults of a controller, of those that a deployment outlives and of those that it does not.
 MOST = 4
 USUAL = "pvp_dpdk,phy2phy_dpdk,phy2phy_bridge,pvp_bridge,pytest"
@@ -131,471 +118,6 @@ class Outcome:
     left: tuple[str, ...] = ()
     load: float = 0.0
     lives: bool = False
-
-
-@dataclass(frozen=True)
-class RunProcess:
-    """A process of a run: the run's id, its parent, and its command line."""
-
-    run: str
-    parent: int
-    line: str
-
-
-def run_processes() -> dict[int, RunProcess]:
-    """Processes of runs, ours or not: by the mark in their environment, or their parent's.
-
-    libvirt gives QEMU an environment of its own.
-    """
-    found = {}
-    mark = f"{RUN_ID_VARIABLE}=".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-            parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        run = next((one for one in environment if one.startswith(mark)), mark)
-        found[int(entry.name)] = RunProcess(
-            run.removeprefix(mark).decode(), parent, line.decode(errors="replace")
-        )
-    of_runs = {pid: one for pid, one in found.items() if one.run}
-    for pid, one in found.items():
-        if not one.run and one.parent in of_runs:
-            of_runs[pid] = replace(one, run=of_runs[one.parent].run)
-    return of_runs
-
-
-def pids_of(part: str, run: str) -> list[int]:
-    """Processes of a part of what is deployed: one at least."""
-    found = [p for p, one in run_processes().items() if one.run == run and PARTS[part] in one.line]
-    if not found:
-        raise ProcessLookupError(f"no process of the {part}")
-    return found
-
-
-class Controller:
-    """A process that deploys, runs a trial, and reports in lines of JSON.
-
-    Attributes:
-        before: The machine before it.
-        pid: Its process.
-        agent: Its agent's process, once it has deployed.
-        run: The id of its run, once something of it runs.
-        marks: What carries one of these is of its runs and agents.
-        acted: When something was done to it, where that takes long.
-    """
-
-    def __init__(self, argv: Sequence[str], *, tmpfs: str = "", clock: Path | None = None) -> None:
-        self.before = machine()
-        command = [sys.executable, "-m", "benchmarks.faults", *argv]
-        if tmpfs:
-            Path(tmpfs).mkdir(mode=0o700, exist_ok=True)
-            size = RUN_MIB if tmpfs == str(HostRoots().run) else OTHER_MIB
-            script = f'mount -t tmpfs -o size={size}m,mode=700 tmpfs "$0" && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", script, tmpfs, *command]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
-        if clock is not None:
-            environment |= {"LD_PRELOAD": str(clock / "clock.so"), "FAULTS_CLOCK": str(clock / "s")}
-        self._process = subprocess.Popen(
-            command,
-            cwd=TOP,
-            env=environment,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
-        self.agent = 0
-        self.run = ""
-        self.marks: set[str] = set()
-        self.acted = 0.0
-        self._ended: dict[str, Any] = {}
-        self._waits = False
-        self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with suppress(ValueError):  # what a library printed
-                self._lines.put(json.loads(line))
-        self._lines.put({"is": "end", "at": time.monotonic()})
-
-    def next(self, kinds: str, timeout_s: float) -> dict[str, Any]:
-        """Its next line of one of these kinds, or its end; without one its stacks are printed."""
-        deadline = time.monotonic() + timeout_s
-        while not self._ended:
-            try:
-                line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
-            except queue.Empty:
-                os.kill(self.pid, signal.SIGUSR1)
-                time.sleep(0.5)
-                return {"is": "nothing", "at": time.monotonic()}
-            if line["is"] == "wait" and not self._waits:
-                print(f"  waits for the machine's lock: {line['holder']}", flush=True)
-                self._waits = True
-            if line["is"] == "end":
-                self._ended = line
-            elif line["is"] in kinds.split():
-                return line
-        return self._ended
-
-    def deployed(self, deployment: str) -> bool:
-        """Whether it has deployed; the id of its run is learned from what its agent has started."""
-        line = self.next("deployed result", DEPLOY_S)
-        self.agent = line.get("agent", self.agent)
-        self.run = next((p.run for p in run_processes().values() if p.parent == self.agent), "")
-        self.marks |= {f"vp{self.agent}", *filter(None, [self.run])}
-        if line["is"] != "deployed" or not self.run:
-            print(f"  {deployment}: not deployed: {str(line)[:300]}", flush=True)
-            return False
-        return True
-
-    def go_on(self, order: str = "") -> None:
-        """Order a trial (`trial LOAD`), to `deploy`, to take all away (`teardown`), or to end."""
-        with suppress(OSError):
-            assert self._process.stdin is not None
-            self._process.stdin.write(f"{order}\n")
-            self._process.stdin.flush()
-
-    def inside(self, path: Path) -> Path:
-        """A path as it is in its mount namespace."""
-        return Path(f"/proc/{self.pid}/root") / path.relative_to("/")
-
-    def end(self) -> int:
-        """Wait for its end; it is killed when that does not come."""
-        for _ in range(2):  # trials, and looking at what is left inside
-            self.go_on()
-        try:
-            self._process.communicate(timeout=RESTORED_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
-        return self._process.returncode
-
-
-Act = Callable[[Controller, random.Random], None]
-Values = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that is done in the middle of a trial.
-
-    Attributes:
-        act: Does it.
-        limit_s: Longest time until it is named; None: in the same trial.
-        words: One of these is in the reason.
-        harmless: Whether a valid trial without loss is right as well: nothing depends on it.
-        restored: Whether it is named by the machine being as it was: who would name it has ended.
-        tmpfs: Folder that has little space.
-        deploying: Whether its moment is in the deployment.
-        clock: Whether its clock can be set.
-        lives: Whether the deployment is the same after it: others may follow in it.
-        stops: The part that it stops, and that may go on.
-        load_fps: Load of the trial, frames/s in each direction.
-    """
-
-    act: Act
-    limit_s: float | None = None
-    words: tuple[str, ...] = ()
-    harmless: bool = False
-    restored: bool = False
-    tmpfs: str = ""
-    deploying: bool = False
-    clock: bool = False
-    lives: bool = False
-    stops: str = ""
-    load_fps: float = LOAD_FPS
-
-    @property
-    def ends(self) -> bool:
-        """Whether its controller cannot go on after it."""
-        return self.restored or bool(self.tmpfs)
-
-    def is_named(self, line: Values) -> bool:
-        """Whether what became of the trial is right."""
-        if self.harmless and line.get("verdict") == "VALID" and not line.get("lossy"):
-            return True
-        return any(word in words_of(line) for word in self.words)
-
-
-def words_of(line: Values) -> str:
-    """What a controller's line says of a trial."""
-    return f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
-
-
-def send(controller: Controller, part: str, number: signal.Signals) -> None:
-    """Send a signal to a part."""
-    for pid in pids_of(part, controller.run):
-        os.kill(pid, number)
-
-
-def stall(controller: Controller, seconds: float) -> None:
-    """Let the engine stand still."""
-    send(controller, "engine", signal.SIGSTOP)
-    time.sleep(seconds)
-    send(controller, "engine", signal.SIGCONT)
-
-
-def pause(controller: Controller, draw: random.Random) -> None:
-    """Stop the controller for a while, as Ctrl-Z and fg do."""
-    os.kill(controller.pid, signal.SIGSTOP)
-    time.sleep(draw.uniform(1.0, 5.0))
-    os.kill(controller.pid, signal.SIGCONT)
-
-
-def at_once(controller: Controller, act: Callable[[list[str]], None]) -> None:
-    """Do something to the veths of a run, in its namespace, whatever else the machine does."""
-    netns = Path(f"/proc/{pids_of('engine', controller.run)[0]}/ns/net")
-
-    def body() -> None:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        names = [link.name for link in links.links() if link.kind == "veth"]
-        controller.acted = time.monotonic()
-        act(names)
-
-    run_in(netns, body)
-
-
-def flap(controller: Controller, draw: random.Random) -> None:
-    """Take a link of the run's namespace down and up again."""
-
-    def act(names: list[str]) -> None:
-        name = draw.choice(names)
-        links.set_up(name, up=False)
-        time.sleep(draw.uniform(0.02, 0.2))
-        with suppress(HostError):  # the trial has ended of the first, and it was taken away
-            links.set_up(name, up=True)
-
-    at_once(controller, act)
-
-
-def overflow(controller: Controller, _: random.Random) -> None:
-    """Fill the ring of a tester's port from the DUT's end while the engine stands still."""
-    engines = pids_of("engine", controller.run)
-
-    def act(names: list[str]) -> None:
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-            # Wires end with t0, d0, t1, d1.
-            raw.bind((next(name for name in names if name.endswith("d0")), 0))
-            for number in (signal.SIGSTOP, signal.SIGCONT):
-                for pid in engines:
-                    os.kill(pid, number)
-                until = time.monotonic() + FLOOD_S
-                while number == signal.SIGSTOP and time.monotonic() < until:
-                    for _ in range(100):
-                        raw.send(bytes(60))
-
-    at_once(controller, act)
-
-
-def fill(folder: Path) -> None:
-    """Leave no space where a folder is."""
-    with suppress(OSError), (folder / ".full").open("wb", buffering=0) as file:
-        while file.write(bytes(4096)):
-            pass
-
-
-def filling(folder: Path) -> Act:
-    """An act that leaves no space in the controller's own folder."""
-    return lambda controller, _: fill(controller.inside(folder))
-
-
-def setting(years: int) -> Act:
-    """An act that sets the clock of the run's processes."""
-
-    def act(controller: Controller, _: random.Random) -> None:
-        lines = Path(f"/proc/{controller.pid}/environ").read_bytes().split(b"\0")
-        path = next(line for line in lines if line.startswith(b"FAULTS_CLOCK="))
-        with Path(path.decode().partition("=")[2]).open("r+b") as file:  # it is mapped
-            file.write((years * YEAR_S).to_bytes(8, sys.byteorder, signed=True))
-
-    return act
-
-
-CLOCK_C = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <time.h>
-static long none;
-static volatile long *off = &none;
-static int (*get)(clockid_t, struct timespec *);
-__attribute__((constructor)) static void begin(void)
-{
-	int fd = open(getenv("FAULTS_CLOCK"), O_RDONLY | O_CLOEXEC);
-	void *at = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, fd, 0);
-	if (at != MAP_FAILED)
-		off = at;
-}
-int clock_gettime(clockid_t id, struct timespec *t)
-{
-	if (!get)
-		get = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-	int r = get(id, t);
-	if (!r && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
-		t->tv_sec += *off;
-	return r;
-}
-/* The kernel's clock is not off, and waits until a time of day are by that. */
-int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
-{
-	static int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
-	struct timespec t = *until;
-	if (!wait) {
-		void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
-		found = found ? found : dlsym(RTLD_NEXT, "pthread_cond_timedwait");
-		wait = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))found;
-	}
-	if (t.tv_sec > 500000000) /* no time since the start of the machine */
-		t.tv_sec -= *off;
-	return wait(c, m, &t);
-}
-int gettimeofday(struct timeval *t, void *zone)
-{
-	struct timespec now;
-	(void)zone;
-	clock_gettime(CLOCK_REALTIME, &now);
-	t->tv_sec = now.tv_sec;
-	t->tv_usec = now.tv_nsec / 1000;
-	return 0;
-}
-time_t time(time_t *t)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (t)
-		*t = now.tv_sec;
-	return now.tv_sec;
-}
-"""
-
-
-def make_clock(folder: Path) -> None:
-    """Build the library, and its offset of 0 s."""
-    (folder / "clock.c").write_text(CLOCK_C)
-    (folder / "s").write_bytes(bytes(8))
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O2", "-o", folder / "clock.so", folder / "clock.c", "-ldl"],
-        check=True,
-    )
-
-
-def _signals(part: str) -> dict[str, Fault]:
-    kill: Act = lambda c, _: send(c, part, signal.SIGKILL)  # noqa: E731 - one of a pair
-    stop: Act = lambda c, _: send(c, part, signal.SIGSTOP)  # noqa: E731 - the other one
-    return {
-        f"{part} killed": Fault(kill, KILLED_S, ("ended", "closed", "begun to end")),
-        # The engine has lost its trial.
-        f"{part} stopped": Fault(
-            stop, STOPPED_S, ("is stopped",), stops="" if part == "engine" else part
-        ),
-    }
-
-
-def faults_of(deployment: str) -> dict[str, Fault]:
-    """The faults that a deployment can have."""
-    if deployment == RESULTS[0]:
-        return {RESULTS[1]: Fault(lambda *_: None)}
-    settings, parts = DEPLOYMENTS[deployment]
-    found: dict[str, Fault] = {}
-    for part in ("engine", *parts):
-        found |= _signals(part)
-
-    def to(number: signal.Signals, who: Callable[[Controller], int]) -> Act:
-        return lambda controller, _: os.kill(who(controller), number)
-
-    kill, stop = signal.SIGKILL, signal.SIGSTOP
-    gone = ("the agent ended", "is stopped")
-    found["agent killed"] = Fault(to(kill, lambda c: c.agent), STOPPED_S, gone)
-    found["agent stopped"] = Fault(to(stop, lambda c: c.agent), STOPPED_S, gone)
-    found["controller killed"] = Fault(to(kill, lambda c: c.pid), STOPPED_S, restored=True)
-    found["controller paused"] = Fault(pause, harmless=True, lives=True)
-    found[STOPPED] = Fault(to(stop, lambda c: c.pid), SILENT_S, restored=True)
-    stalled = ("did not poll", "did not send", "is stopped", "less than intended", "ring")
-    found["engine stalled"] = Fault(
-        lambda c, _: stall(c, 0.6), None, stalled, harmless=True, lives="guest" not in parts
-    )
-    if settings.get("wire") == "veth":
-        found["ring overflow"] = Fault(overflow, None, (*stalled, DROPPED), lives=True)
-        found["link flap"] = Fault(flap, None, ("a link went down",), lives=True)
-    elif deployment == "pvp_dpdk":
-        found["engine stalled briefly"] = Fault(
-            lambda c, draw: stall(c, draw.uniform(0.1, 0.24)),
-            None,
-            stalled,
-            lives=True,
-            load_fps=STALL_FPS,
-        )
-    roots = HostRoots()
-    run, state = str(roots.run), str(roots.state)
-    full = filling(roots.run)
-    found["no space for run"] = Fault(full, None, NO_SPACE, harmless=True, tmpfs=run)
-    found["no space for journal"] = Fault(
-        filling(roots.state), None, NO_SPACE, harmless=True, tmpfs=state, deploying=True
-    )
-    for name, years in (("back", -1), ("forward", 1)):
-        found[f"clock {name} a year"] = Fault(setting(years), harmless=True, lives=True, clock=True)
-    return found
-
-
-def machine() -> snapshot.Snapshot:
-    """The machine as far as a fault may not change it."""
-    taken = snapshot.take_snapshot(HostRoots())
-    areas = {name: dict(taken.areas.get(name, {})) for name in AREAS}
-    areas["processes of runs"] = {str(p): f"{o.run} {o.line}" for p, o in run_processes().items()}
-    files = taken.areas.get("files", {})
-    ours = (str(HostRoots().run), str(HostRoots().state))
-    areas["files"] = {name: value for name, value in files.items() if name.startswith(ours)}
-    groups = Path("/sys/fs/cgroup").rglob("vnetperf-*")
-    areas["cgroups"] = {str(group): "" for group in groups if group.is_dir()}
-    return snapshot.Snapshot(areas)
-
-
-def left_behind(controller: Controller, limit_s: float = RESTORED_S) -> tuple[str, ...]:
-    """What differs from before the controller, once guardians have had their time.
-
-    While others have runs on the machine only what carries the run's id, or the pid of its agent in
-    the name of a link, is known to be of the fault.
-    """
-    deadline = time.monotonic() + limit_s
-    while True:
-        now = machine()
-        found = snapshot.compare_snapshots(controller.before, now)
-        both = {**controller.before.areas["processes of runs"], **now.areas["processes of runs"]}
-        if controller.run:
-            others = [text for text in both.values() if text.split()[0] not in controller.marks]
-            if others or any(str(HostRoots().run) in line for line in found):
-                found = tuple(f for f in found if any(mark in f for mark in controller.marks))
-        # What others had there before is not left behind when it goes, and those are ip-netns(8)'s.
-        found = tuple(
-            f
-            for f in found
-            if not (f.startswith("files: ") and " is gone" in f)
-            and not f.startswith("mounts: /run/netns/")
-        )
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.1)
-
-
-def left_inside(controller: Controller, folder: str) -> tuple[str, ...]:
-    """Journals and run directories in a folder of the controller's mount namespace."""
-    inside = controller.inside(Path(folder))
-    kept = ("lock", ".full")
-    return tuple(
-        str(path.relative_to(inside))
-        for path in inside.rglob("*")
-        if path.is_file() and not set(path.relative_to(inside).parts) & set(kept)
-    )
 
 
 def plan_of(deployment: str, client: AgentClient) -> Plan:
@@ -708,7 +230,7 @@ def inject_results(draw: random.Random) -> Outcome:
         wait_for(lambda: trials() >= least, ANSWER_S, "trials in the log", poll_s=0.005)
         time.sleep(draw.uniform(0.0, 0.3))
         held_by = re.search(r"run (\S+) holds testbed", (inside / "latest/run.log").read_text())
-        controller.run = held_by[1] if held_by else ""
+        controller.has_run(held_by[1] if held_by else "")
         fill(inside)
         happened, held = time.monotonic(), trials()
         line = controller.next("result", ANSWER_S)

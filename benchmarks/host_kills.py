@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from benchmarks.controllers import differences, machine
 from vnetperf import config
 from vnetperf.agent.hosts import connect
 from vnetperf.deployment.planner import make_plan
@@ -52,8 +53,6 @@ VICTIMS = (
 LATEST_S, LONGEST_S = 7.0, 12.0
 #: Longest wait until nothing is left, seconds.
 PATIENCE_S = 30.0
-#: What a run may change, apart from processes.
-AREAS = ("hugepages", "mounts", "links", "netns", "modules", "files", "values")
 
 
 def control(name: str) -> int:
@@ -126,25 +125,27 @@ def kill(victim: str, controller: subprocess.Popen[str]) -> bool:
     return any(pids)
 
 
-def left(before: snapshot.Snapshot) -> list[str]:
-    """What is left of both hosts, and what else differs on the machine."""
+def names_of_runs() -> set[str]:
+    """Names of the runs that both hosts have now."""
     roots = [HostRoots.of_host(name) for name in HOSTS]
+    return {journal.stem for one in roots for journal in one.journals.glob("*.jsonl")}
+
+
+def left(before: snapshot.Snapshot, runs: set[str]) -> list[str]:
+    """What is left of both hosts, and what else of these runs, or of new ones, on the machine."""
+    roots = [HostRoots.of_host(name) for name in HOSTS]
+    runs |= names_of_runs()
     found = [str(path) for one in roots for path in (one.run, one.state) if path.exists()]
     found += [f"guardian {pid}" for host in HOSTS if (pid := guardian_of(host))]
-    return [*found, *snapshot.compare_snapshots(before, machine())]
-
-
-def machine() -> snapshot.Snapshot:
-    """The machine as far as a run may change it."""
-    areas = snapshot.take_snapshot(HostRoots()).areas
-    return snapshot.Snapshot({name: dict(areas[name]) for name in AREAS if name in areas})
+    marks = {*runs, *(f"vp{run.rpartition('-')[2]}" for run in runs)}
+    return [*found, *differences(before, {*marks, *(one.run.name for one in roots)})]
 
 
 def one(number: int, seed: int) -> dict[str, object]:
     """One kill."""
     draw = random.Random(f"{seed}-{number}")  # noqa: S311 - moments, not secrets
     victim, at_s, name = draw.choice(VICTIMS), draw.uniform(0, LATEST_S), draw.choice(SCENARIOS)
-    before = machine()
+    before, runs = machine(), set[str]()
     argv = [sys.executable, "-m", "benchmarks.host_kills", "--control", name]
     began = time.monotonic()
     controller = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
@@ -153,15 +154,16 @@ def one(number: int, seed: int) -> dict[str, object]:
     made: list[bool] = []
 
     def is_made() -> bool:
+        runs.update(names_of_runs())
         made.append(controller.poll() is None and kill(victim, controller))
         return made[-1] or controller.poll() is not None
 
     wait_at_most(is_made, LONGEST_S, victim, poll_s=0.02)
     killed = time.monotonic()
     output, _ = controller.communicate(timeout=2 * LONGEST_S + PATIENCE_S)
-    wait_at_most(lambda: not left(before), PATIENCE_S, "the end of both hosts", poll_s=0.1)
+    wait_at_most(lambda: not left(before, runs), PATIENCE_S, "the end of both hosts", poll_s=0.1)
     gone_s = time.monotonic() - killed
-    unrestored = left(before)
+    unrestored = left(before, runs)
     # A controller and a guardian that died with its agent leave the rest to `restore` or the next.
     restored = subprocess.run(
         [sys.executable, "-m", "vnetperf.cli", "restore", "--testbed", "two-hosts"],
@@ -181,7 +183,7 @@ def one(number: int, seed: int) -> dict[str, object]:
         "gone_s": round(gone_s, 3),
         "unrestored": unrestored,
         "restore": restored.stdout.count("nothing to restore") == len(HOSTS),
-        "left": left(before),
+        "left": left(before, runs),
     }
 
 

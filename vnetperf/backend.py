@@ -16,6 +16,15 @@ from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program, Testbed
 
 LOG_LINES = 15
+#: Modules of the kernel by kind of tunnel.
+TUNNEL_MODULES: dict[str, KernelModule] = {
+    kind: KernelModule(name=name, purpose="the tunnel", symbol=symbol)
+    for kind, name, symbol in (
+        ("vxlan", "vxlan", "vxlan_xmit"),
+        ("geneve", "geneve", "geneve_xmit"),
+        ("gre", "ip_gre", "gre_tap_xmit"),
+    )
+}
 #: What is wrong with a process that lives and does nothing.
 IS_STOPPED = "is stopped: it got SIGSTOP or SIGTSTP, or a debugger holds it"
 
@@ -119,6 +128,11 @@ def threaded_napi(scenario: Scenario) -> bool:
         True for `napi=threaded`.
     """
     return scenario.options.napi == "threaded"
+
+
+def optional(*modules: KernelModule) -> tuple[KernelModule, ...]:
+    """The same modules, without which only some scenarios cannot run."""
+    return tuple(module.model_copy(update={"optional": True}) for module in modules)
 
 
 class Requirements:

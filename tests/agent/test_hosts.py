@@ -482,7 +482,9 @@ def counts(port: str) -> TrialResult:
 def test_counts_of_all_hosts_are_one_result() -> None:
     direction = DirectionCounts(direction=0, intended=3, sent=3, refused=0, unsent=0, received=3)
     tester = counts("phy0").model_copy(update={"directions": (direction,)})
-    merged = merge_counts(tester, {"west": counts("phy2")})
+    flapped = counts("phy2").model_copy(update={"links_down": ("phy2",)})
+    merged = merge_counts(tester, {"west": flapped})
+    assert merged.links_down == ("phy2 on west",)
     assert merged.directions == (direction,)
     assert [hop.port for hop in merged.hops] == ["phy0", "phy2"]
     assert [one.thread for one in merged.threads] == ["pmd-c01", "west: pmd-c01"]

@@ -13,7 +13,7 @@ from tests.deployment.test_hosts import plan_of
 from tests.deployment.test_plan import plan, scenario
 from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.model.deployment import PhyPort
+from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
 from vnetperf.model.scenario import NicUse, Plan
 from vnetperf.model.trial import (
@@ -209,6 +209,9 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
         def counters(self) -> dict[str, HopCounters]:
             return {"phy1": HopCounters(port="phy1", rx=self.frames)}
 
+        def carrier_changes(self) -> dict[str, int]:
+            return {}
+
         def run(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
             del spec
             watch()
@@ -362,6 +365,40 @@ def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPat
     links.look()
     links.look(now=True)
     assert list(links.down) == ["tester port 0"]
+
+
+def test_links_of_the_dut_that_went_down_between_two_looks_are_named() -> None:
+    """Those of VNFs too: the tester's own links stay up then, and frames are lost."""
+    links = dict.fromkeys(("t0", "d0", "s0a", "v0a"), 2) | {"t1": 3}
+    deployed = SimpleNamespace(
+        plan=SimpleNamespace(has_dut=True),
+        machine=SimpleNamespace(
+            all_links=lambda: [
+                SimpleNamespace(name=name, carrier_changes=count) for name, count in links.items()
+            ]
+        ),
+        vswitch=SimpleNamespace(pollers=tuple),
+        pollers=tuple,
+        check_alive=lambda: None,
+        counters=dict,
+        _dut_ends=[SimpleNamespace(netdev="d0", wire=0)],
+        _tester_ends=[SimpleNamespace(netdev="t0"), SimpleNamespace(netdev="t1")],
+        _attachments=[SimpleNamespace(netdev="v0a", port=VnfPort(vnf=0, index=0))],
+    )
+    deployed.carrier_changes = lambda: LiveDeployment.carrier_changes(
+        cast("LiveDeployment", deployed)
+    )
+    watch = trial.DutWatch(cast("LiveDeployment", deployed))
+    watch.count()
+    assert watch.links_down() == ()
+    links.update(t0=4, d0=4)
+    assert watch.links_down() == ("phy0",)
+    links.update(s0a=4, v0a=4)
+    assert watch.links_down() == ("phy0", "s0a", "vnf0.0")
+    del links["d0"]
+    assert watch.links_down() == ("s0a", "vnf0.0")
+    deployed.plan.has_dut = False
+    assert deployed.carrier_changes() == {}
 
 
 def test_a_part_that_ends_in_the_wait_after_learning_frames_is_named_at_once(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.real.conftest import UserRun
 from tests.real.needs import module_problem
-from tests.real.switches import SLOW, deployed, fails, forwards
+from tests.real.switches import IN_THE_MIDDLE_S, LONG, SLOW, deployed, fails, forwards
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
+from vnetperf.model.trial import Verdict
+from vnetperf.runner.verdict import judge
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
@@ -90,6 +94,25 @@ def test_a_bridge_that_vanishes_in_a_trial_is_no_number(unchanged: Unchanged) ->
         assert f"gone: a bridge ({bridge})" in result.failure
         with pytest.raises(DutError, match="gone"):
             deployment.vswitch.check_alive()
+    assert unchanged() == ()
+
+
+def test_a_vnfs_link_that_flaps_is_no_measurement(unchanged: Unchanged) -> None:
+    """The tester's own links stay up, and it lasts shorter than the time between two looks."""
+    with deployed("pvp_bridge", wire="veth") as deployment:
+        link = deployment.vswitch.facts()["ports"]["vnf0.0"]
+
+        def flap() -> None:
+            deployment.machine.set_link(link, up=False)
+            time.sleep(0.05)
+            deployment.machine.set_link(link, up=True)
+
+        timer = threading.Timer(IN_THE_MIDDLE_S, flap)
+        timer.start()
+        verdict, why = judge(deployment.run_trial(LONG), 0.01)
+        timer.join()
+        assert (verdict, "vnf0.0" in why) == (Verdict.INCONSISTENT, True), why
+        assert judge(deployment.run_trial(SLOW), 0.01)[0] is Verdict.VALID
     assert unchanged() == ()
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from tests.real.conftest import TOP, UserRun
 from tests.real.needs import module_problem, program
+from tests.real.test_listeners import Listener, look
 from vnetperf.host import hugepages
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
@@ -46,6 +48,14 @@ def owner(host: str) -> int:
     return int(pid)
 
 
+def listening(host: str) -> set[Listener]:
+    """What listens of a host's run, which is only what may; nothing where it has none."""
+    roots = HostRoots.of_host(host)
+    for journal in roots.journals.glob("*.jsonl"):
+        return look(owner(host), journal.stem, roots.run / journal.stem, set())
+    return set()
+
+
 def vnetperf(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "vnetperf.cli", *arguments]
     return subprocess.run(argv, cwd=TOP, capture_output=True, text=True, check=False, timeout=120)
@@ -54,9 +64,13 @@ def vnetperf(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_vm_to_vm_over_two_hosts(start: Start, unchanged: Unchanged) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS)
+    run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    during = {host: listening(host) for host in HOSTS}
     assert run.finish(300) == 0, run.output
     assert unchanged() == ()
     assert left() == []
+    assert {one.kind for one in during["east"]} == {"unix"}  # the tester's engine
+    assert during["west"] == set()  # the kernel forwards
     results = run.json()
     jsonschema.validate(results, results_schema())
     (result,) = results["results"]
@@ -250,7 +264,9 @@ class Sockets:
         return self.start("-k", case, TWO_HOSTS[0], *options, path="testcases/test_endpoints.py")
 
     def transfer(self, scenario: str, *options: str, within_s: float = 120) -> dict[str, Any]:
-        run = self.begin(scenario, *options)
+        return self.transfer_of(self.begin(scenario, *options), within_s)
+
+    def transfer_of(self, run: UserRun, within_s: float = 120) -> dict[str, Any]:
         assert run.finish(within_s) == 0, run.output
         assert self.unchanged() == ()
         assert left() == []
@@ -268,7 +284,13 @@ def sockets(start: Start, unchanged: Unchanged) -> Sockets:
 @iperf3
 @pytest.mark.parametrize("scenario", ["p2c2p_bridge", "v2c2v_bridge"])
 def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
-    transfer = sockets.transfer(scenario, "--instances=2")
+    run = sockets.begin(scenario, "--instances=2")
+    served: set[tuple[str, str]] = set()
+    while ("tcp", "iperf3") not in served and run.process.poll() is None:
+        served |= {(one.kind, one.program) for one in listening("west")}
+        time.sleep(0.1)
+    transfer = sockets.transfer_of(run)
+    assert ("tcp", "iperf3") in served
     assert len(transfer["flows"]) == 2
     assert transfer["client"]["place"] == "namespace at port 0 on east"
     assert transfer["server"]["place"] == "namespace at port 1 on west"

@@ -107,23 +107,29 @@ def _unix(net: Path) -> Iterable[tuple[str, str, int]]:
 
 def check(deployment: LiveDeployment, before: set[Listener]) -> set[Listener]:
     """Look at all that listens now, and what of it is out of order; the run's own, for more."""
-    folder, programs = deployment.run.rundir.path, find_processes(deployment.run.run_id)
-    pids = {os.getpid(), *programs}
+    host = deployment.run
+    return look(os.getpid(), host.run_id, host.rundir.path, before)
+
+
+def look(agent: int, run_id: str, folder: Path, before: set[Listener]) -> set[Listener]:
+    """The same for a run by its agent's process, its name and its directory."""
+    programs = {*find_processes(run_id)} - {agent}
+    pids = {agent, *programs}
     pids |= {child for pid in pids for child in children(pid)}  # the guardian, and QEMU
     new = listeners(pids) - before
-    own = (PROC / "self/ns/net").stat().st_ino
+    own = {(PROC / str(pid) / "ns/net").stat().st_ino for pid in ("self", agent)}
     for pid in programs:
         with contextlib.suppress(FileNotFoundError):  # it has ended
-            assert (PROC / str(pid) / "ns/net").stat().st_ino != own, PROC / f"{pid}/cmdline"
+            assert (PROC / str(pid) / "ns/net").stat().st_ino not in own, PROC / f"{pid}/cmdline"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     for one in new:
-        if one.namespace == own:
+        if one.namespace in own:
             assert one.kind == "unix", one  # no port of the machine's
         if one.kind == "unix" and not one.address.startswith("@"):
             assert Path(one.address).is_relative_to(folder), one
         if one.address.startswith("@"):  # anybody in its namespace can connect
-            assert one.namespace != own, one
+            assert one.namespace not in own, one
     return new
 
 

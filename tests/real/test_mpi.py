@@ -8,12 +8,14 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.real.conftest import UserRun
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
+from vnetperf.host.paths import HostRoots
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -55,6 +57,22 @@ def test_ranks_talk_and_are_gone(
         assert value > 0, kind
         assert one["contents_checked"] is (None if kind == "MPI_BARRIER" else True), kind
     assert kinds["MPI_ALLTOALL"]["spec"]["pods"] == pods
+    assert unchanged() == ()
+
+
+@pytest.mark.daily  # pods of another kind; what their launcher is given has fast tests
+@pytest.mark.skipif(shutil.which("runc") is None, reason="runc is not installed")
+def test_pods_of_runc_write_to_no_file_of_the_launcher(start: Start, unchanged: Unchanged) -> None:
+    """At its end it removes what it finds in its session's directory, through links as well."""
+    run = begin(start, "bmp2bmp_bridge and ALLTOALL", "--pods=2", "--pod=runc", *LONG)
+    seen: set[str] = set()
+    while run.process.poll() is None:
+        for folder in HostRoots().run.glob("*/ranks/*"):
+            with suppress(OSError):  # it has ended
+                seen |= {"rank", *(path.name for path in folder.iterdir())}
+        time.sleep(0.05)
+    assert run.finish() == 0, run.output
+    assert seen == {"rank"}
     assert unchanged() == ()
 
 

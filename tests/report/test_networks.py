@@ -15,8 +15,15 @@ from vnetperf.model.outcomes import (
     Transfers,
     TransferSpec,
 )
-from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.model.result import (
+    ComparedVariant,
+    ComparisonResult,
+    RunIdentity,
+    RunResults,
+    ScenarioFacts,
+)
 from vnetperf.report import transfers
+from vnetperf.report.comparison import comparisons_of, variant_transfers
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
@@ -189,3 +196,71 @@ def test_round_trips_under_load_are_compared_by_their_tail() -> None:
     assert "UDP_RR forth round trip p99.9" not in labels
     (row,) = [r for r in transfers.networks_table(run).texts if "UDP_LOAD" in r[1]]
     assert "7" in row
+
+
+def compared(modes: dict[str, tuple[Transfer, ...]], **skipped: str) -> RunResults:
+    """A comparison of modes, of which nothing but transfers was measured."""
+    variants = tuple(
+        ComparedVariant(
+            variant=f"mode={mode}",
+            scenario=f"bmp2bmp_macvlan,mode={mode}",
+            typed=(f"--set mode={mode}",),
+            skipped=skipped.get(mode, ""),
+        )
+        for mode in (*modes, *skipped)
+    )
+    every = [
+        Transfers(scenario=f"bmp2bmp_macvlan,mode={mode},endpoints", transfers=(one,))
+        for mode, found in modes.items()
+        for one in found
+    ]
+    comparison = ComparisonResult(
+        name="test_networks::test_modes",
+        title="Modes",
+        scenario="bmp2bmp_macvlan",
+        variants=variants,
+    )
+    update = {"comparisons": (comparison,), "transfers": merge_transfers(every)}
+    return results().model_copy(update=update)
+
+
+def test_variants_of_which_transfers_were_measured_stand_side_by_side() -> None:
+    run = compared(
+        {
+            "bridge": (trip(20.0), trip(20.0, 1024), stream(2e9)),
+            "vepa": (trip(30.0), stream(1e9)),
+        },
+        private="mode = private is refused",
+    )
+    (one,) = comparisons_of(run)
+    assert list(variant_transfers(one).texts) == [
+        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=bridge", "20.00 \u00b5s", "\u2013"),
+        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=vepa", "30.00 \u00b5s", "1.50\u00d7"),
+        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=private", "skipped", "\u2013"),
+        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=bridge", "20.00 \u00b5s", "\u2013"),
+        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=vepa", "not run", "\u2013"),
+        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=private", "skipped", "\u2013"),
+        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=bridge", "2000 Mbit/s", "\u2013"),
+        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=vepa", "1000 Mbit/s", "0.500\u00d7"),
+        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=private", "skipped", "\u2013"),
+    ]
+    for text in (markdown_report(run), html_report(run), terminal_text(run, width=200)):
+        assert "1.50\u00d7" in text
+        assert "refused" in text
+        assert "Lower bounds" not in text
+        assert "lower bound, aggregate" not in text
+
+
+def test_transfers_of_variants_have_intervals_over_rounds() -> None:
+    run = compared(
+        {
+            "bridge": (trip(20.0), trip(20.2), trip(19.8)),
+            "vepa": (trip(40.0), trip(40.8), trip(39.5)),
+        }
+    )
+    (one,) = comparisons_of(run)
+    table = variant_transfers(one)
+    (ratio,) = [row[3] for row in table.texts if row[1] == "mode=vepa"]
+    assert ratio.startswith("2.00\u00d7 (1.9")
+    assert ratio.endswith("; n 3)")
+    assert any("95 % interval" in note for note in table.notes)

@@ -63,6 +63,36 @@ def test_cores_wires_and_names_are_told() -> None:
     assert sum(join.css == "forwards" for join in found.joins) == 3  # two hops, and the VNF
 
 
+@pytest.mark.parametrize(
+    ("changes", "tester"),
+    [
+        ({}, ("tester: loadgen", ("core 1",))),
+        (
+            {"variant": "hosts=same,endpoints"},
+            ("programs in two pods", ("network namespaces, core 1",)),
+        ),
+        (
+            {"variant": "mpi", "pods": 4, "ranks": 2, "pod": "runc"},
+            ("ranks of MPI in pods: 4 x 2", ("containers of runc, core 1",)),
+        ),
+    ],
+)
+def test_programs_in_pods_are_no_tester(changes: dict[str, Any], tester: object) -> None:
+    graph = make_deployment("bmp2bmp").model_dump(mode="json")
+    scenario = {"deployment": graph, "vswitch": "vxlan", "generator": "loadgen", **changes}
+    found = drawn("bmp2bmp", scenario=scenario)
+    assert (found.parts[0].name, found.parts[0].lines) == tester
+    assert found.parts[1].name == "network: vxlan"
+    assert [join.label for join in found.joins if join.css == "cable"] == ["pod 0", "pod 1"]
+
+
+def test_programs_at_wires_are_no_tester() -> None:
+    graph = make_deployment("phy2phy").model_dump(mode="json")
+    scenario = {"deployment": graph, "vswitch": "dpdk", "variant": "endpoints"}
+    found = drawn("phy2phy", scenario=scenario)
+    assert found.parts[0].name == "endpoints, in the tester's place"
+
+
 def test_the_version_of_a_vswitch_has_room() -> None:
     graph = make_deployment("pvp").model_dump(mode="json")
     plan = {"scenario": {"deployment": graph, "vswitch": "dpdk"}, "testbed": {"name": "lab1"}}

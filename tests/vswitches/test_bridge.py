@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.fakes.machine import facts
+from vnetperf.backend import TUNNEL_MODULES
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import (
     DEPLOYMENTS,
@@ -25,7 +26,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import bridge
 from vnetperf.vswitches.bridge import LinuxBridge
-from vnetperf.vswitches.kernelports import TUNNEL_MODULES, tunnel_link
+from vnetperf.vswitches.kernelports import tunnel_link
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import PROGRAMS, VERSIONS, facts
+from vnetperf.backend import TUNNEL_MODULES
 from vnetperf.model import deployment
 from vnetperf.model.deployment import PHY_PORTS, make_deployment
 from vnetperf.model.errors import DutError
@@ -19,7 +20,6 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.private_ovs import PrivateOvs, tunnel_settings
 from vnetperf.vswitches.dpdk import OvsDpdk
-from vnetperf.vswitches.kernelports import TUNNEL_MODULES
 from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.ovs import DATAPATH, OvsKernel, needed_modules
 

@@ -946,6 +946,8 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
         return result
     update: dict[str, Any] = {
         "hops": result.hops + tuple(hop for one in counted.values() for hop in one.hops),
+        "links_down": result.links_down
+        + tuple(f"{link} on {host}" for host, one in counted.items() for link in one.links_down),
         "uncollected": result.uncollected
         | {
             f"{host}: {key}": why

@@ -7,7 +7,7 @@ results today or in ten years. A result is never stored by the run itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any, get_args
@@ -41,7 +41,14 @@ from vnetperf.model.result import (
     RunResults,
     TrialPoint,
 )
-from vnetperf.model.scenario import Variant, on_testbed, variant_id, without_testbed
+from vnetperf.model.scenario import (
+    ENDPOINTS_VARIANT,
+    MPI_VARIANT,
+    Variant,
+    on_testbed,
+    variant_id,
+    without_testbed,
+)
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
@@ -118,7 +125,10 @@ def _without_given_rate(spec: TransferSpec) -> TransferSpec:
 
 def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
     """Every comparison once: a run that is resumed, or each worker of one, notes it again."""
-    skipped = {r.scenario: r.why for r in records if isinstance(r, SkippedRecord)}
+    skipped: dict[str, dict[str, None]] = {}
+    for record in records:
+        if isinstance(record, SkippedRecord):
+            skipped.setdefault(record.scenario, {})[record.why] = None
     found: dict[tuple[str, str], dict[str, Variant]] = {}
     titles: dict[str, str] = {}
     for record in records:
@@ -138,11 +148,13 @@ def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
     )
 
 
-def _compared(scenario: str, variant: Variant, skipped: dict[str, str]) -> ComparedVariant:
+def _compared(
+    scenario: str, variant: Variant, skipped: Mapping[str, Iterable[str]]
+) -> ComparedVariant:
     name = variant_id(scenario, variant.id)
-    return ComparedVariant(
-        variant=variant.id, scenario=name, typed=variant.typed, skipped=skipped.get(name, "")
-    )
+    deployed = (variant_id(name, how) for how in ("", ENDPOINTS_VARIANT, MPI_VARIANT))
+    why = "; ".join(why for one in deployed for why in skipped.get(one, ()))
+    return ComparedVariant(variant=variant.id, scenario=name, typed=variant.typed, skipped=why)
 
 
 def reading_order(comparisons: Sequence[ComparisonResult]) -> dict[str, int]:

@@ -520,6 +520,19 @@ class LiveDeployment:
             counters += vnf.counters()
         return {c.port: c for c in counters}
 
+    def carrier_changes(self) -> dict[str, int]:
+        """Times that links of the DUT here have come or gone: by port, or by the link's name."""
+        if not self.plan.has_dut:
+            return {}
+        ports = {end.netdev: f"phy{end.wire}" for end in self._dut_ends}
+        ports |= {one.netdev: str(one.port) for one in self._attachments}
+        of_tester = {end.netdev for end in self._tester_ends}  # which counts by itself
+        return {
+            ports.get(link.name, link.name): link.carrier_changes or 0
+            for link in self.machine.all_links()
+            if link.name not in of_tester
+        }
+
     def check_alive(self) -> None:
         """Raise when a part of the DUT here has ended."""
         if not self.plan.has_dut:

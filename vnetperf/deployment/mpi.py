@@ -10,7 +10,7 @@ import re
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -131,11 +131,9 @@ class MpiRun:
         if spec.pods > len(self.pods):
             raise CapabilityError(f"{spec.pods} pods of {len(self.pods)} deployed", where="MPI")
         number = next(_NUMBERS)
-        directory = self.machine.subdir(RANKS) / str(number)  # which pods write to
-        directory.mkdir()
-        for name, content in program.files(spec).items():
-            (directory / name).write_text(content)
-        line = self._launch_line(spec, self.machine.new_subdir(f"mpi-{number}"), directory)
+        own = self.machine.new_subdir(f"mpi-{number}")
+        directory = self._give_files(program.files(spec), own, str(number), where)
+        line = self._launch_line(spec, own, directory)
         argv = [*line, *program.command(spec, self._programs)]
         sampler = MachineSampler(())
         sampler.start()
@@ -173,8 +171,29 @@ class MpiRun:
     def _programs(self) -> dict[str, str]:
         return self.machine.facts.programs
 
+    def _give_files(self, files: Mapping[str, str], own: Path, name: str, where: str) -> Path:
+        """The directory that ranks begin in: it is complete before pods, which write to it, see it.
+
+        What a program that ran before has put in its place is replaced or an error, never followed.
+        """
+        made = own / "files"
+        made.mkdir()
+        for file, content in files.items():
+            (made / file).write_text(content)
+        directory = self.machine.subdir(RANKS) / name
+        try:
+            made.rename(directory)
+        except OSError as error:
+            text = f"a program in a pod has put something in place of its directory: {error}"
+            raise GeneratorError(text, where=where) from error
+        return directory
+
     def _launch_line(self, spec: TransferSpec, own: Path, directory: Path) -> list[str]:
-        """Of the launcher, which has files of its own that no pod can replace."""
+        """Of the launcher, which has files of its own that no pod can replace.
+
+        Its session's too: at its end it removes what it finds there, through links as well. Daemons
+        in pods of runc have theirs in their pod's own /tmp.
+        """
         pods = self.pods[: spec.pods]
         hosts = own / "pods"
         hosts.write_text("".join(f"{pod.name} slots={spec.ranks}\n" for pod in pods))
@@ -184,13 +203,10 @@ class MpiRun:
         )
         agent = own / "enter"  # its directory may be one that nothing is executed from
         agent.write_text(f"pod=$1; shift\ncase $pod in\n{cases}esac\nexit 1\n")
-        parameters = {
-            **PARAMETERS,
-            "plm_rsh_agent": f"/bin/sh {agent}",
-            "orte_tmpdir_base": str(directory),
-        }
-        line = [self._programs["mpirun"], "--allow-run-as-root", "--do-not-resolve"]
-        line += ["--leave-session-attached", "--bind-to", "none", "--oversubscribe"]
+        parameters = {**PARAMETERS, "plm_rsh_agent": f"/bin/sh {agent}"}
+        line = ["env", f"TMPDIR={own}", self._programs["mpirun"], "--allow-run-as-root"]
+        line += ["--do-not-resolve", "--leave-session-attached"]
+        line += ["--bind-to", "none", "--oversubscribe"]
         line += ["--hostfile", str(hosts), "--wdir", str(directory)]
         by = "node" if spec.kind in MPI_PAIRS else "slot"
         line += ["-np", str(spec.pods * spec.ranks), "--map-by", by]

@@ -558,7 +558,7 @@ def run_trial(
         links.look(now=True)
         if not deployment.plan.host:  # else once all hosts have read their counters
             check_way_through(deployment, silent_directions(found))
-        return found.model_copy(update={"links_down": tuple(links.down)})
+        return found.model_copy(update={"links_down": (*links.down, *found.links_down)})
 
     result = _with_failures(deployment, send)
     log.info("trial ends: %s", result.failure or counts_text(result))
@@ -640,6 +640,7 @@ class DutWatch:
         sampler = StackSampler(deployment.machine, pollers) if profile else None
         self._collecting = CollectorSession(deployment.pollers(), sampler)
         self._before: dict[str, HopCounters] = {}
+        self._links: dict[str, int] = {}
         self._work: dict[str, DatapathWork] = {}
         self._why_no_work = ""
         self.began_anew = False
@@ -647,6 +648,7 @@ class DutWatch:
     def count(self) -> None:
         """Read counters, once learning frames have come through."""
         self._before = settled_counters(self._deployment.counters)
+        self._links = self._deployment.carrier_changes()
 
     def start(self) -> None:
         """Begin to look at threads; traffic follows."""
@@ -669,6 +671,11 @@ class DutWatch:
         self._deployment.check_alive()
         after = self._deployment.counters()
         return tuple(counter_difference(self._before.get(name), now) for name, now in after.items())
+
+    def links_down(self) -> tuple[str, ...]:
+        """Links that have gone or come since."""
+        now = self._deployment.carrier_changes()
+        return tuple(name for name, count in self._links.items() if now.get(name, count) != count)
 
     def nothing_left(self) -> dict[str, str]:
         """Why there are no differences when counters began anew, by field."""
@@ -694,6 +701,7 @@ def end_watch(deployment: LiveDeployment, watch: DutWatch) -> TrialResult:
         if not watch.began_anew:
             collected["datapath"], missing = watch.datapath()
             collected["hops"] = watch.hops()
+            collected["links_down"] = watch.links_down()
     except (DutError, HostError) as error:
         failure = str(deployment.cause(error))
         return TrialResult(directions=(), failed="dut", failure=failure)
@@ -751,6 +759,7 @@ def _send_and_count(
         counted["datapath"], missing = dut.datapath()
         uncollected |= missing
         counted["hops"] = dut.hops()  # before frames of a path check pass
+        counted["links_down"] = dut.links_down()
     else:
         uncollected |= dut.nothing_left()
     if happening is not None:

@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
+#: A route's next hop is on the link, whatever its address is (linux/rtnetlink.h).
+RTNH_F_ONLINK = 4
 
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
 MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 4096, 0x4000, 1 << 18, 2

@@ -169,14 +169,21 @@ def remove_if_empty(*directories: Path) -> None:
 def read_end(file: Path, most: int) -> str:
     """The end of a file in a directory that others write to; "" where it cannot be read.
 
-    They could have put something else in its place: a link, a pipe that nobody writes to.
+    They could have put something else in its place, or in the directory's: a link, a pipe that
+    nobody writes to.
 
     Args:
         file: The file.
         most: Octets from its end.
     """
     try:
-        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+        parent = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            found = os.open(file.name, flags, dir_fd=parent)
+        finally:
+            os.close(parent)
+        with os.fdopen(found, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return ""
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))

@@ -377,6 +377,10 @@ def _shown(value: object) -> object:
     return value.get("name", value) if isinstance(value, dict) else value
 
 
+#: What a scenario's name ends with where endpoints, or ranks of MPI, take the place of a generator.
+ENDPOINTS_VARIANT, MPI_VARIANT = "endpoints", "mpi"
+
+
 def variant_id(scenario_id: str, variant: str) -> str:
     """Name of a scenario's variant.
 

@@ -819,7 +819,8 @@ class TrialResult(Frozen):
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         machine: The machine as a whole; None: not recorded.
         tester: What the tester's ports counted besides; empty: not recorded.
-        links_down: Links that were seen down during the trial, or at its end, without an event.
+        links_down: Links that were down during the trial, or at its end, without an event: of the
+            tester as they were seen, of the DUT as the kernel counts.
         stacks: Call stack of a thread of the vSwitch, its names from the outermost on joined by ";"
             -> samples; empty but where `TrialSpec.profile` wants them.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from vnetperf.backend import Backend
 from vnetperf.host import links
-from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.linux import RTNH_F_ONLINK, netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
@@ -28,17 +28,12 @@ from vnetperf.virt.oci import RUNC
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
-#: What VXLAN adds to a frame, octets: outer Ethernet, IPv4, UDP and VXLAN headers (RFC 7348).
-VXLAN_OCTETS = 50
 #: Prefix length of a pod's own network, and of the link between hosts.
 POD_PREFIX, LINK_PREFIX = 16, 24
 #: That of each pod beside the first two, within a network of theirs.
 MORE_PODS_PREFIX = 24
 #: Hosts on their link (TEST-NET-1, RFC 5737).
 HOST_ADDRESS = "192.0.2.{}"
-#: The next hop is on the link, whatever its address is (linux/rtnetlink.h); and an entry that
-#: never ages (linux/neighbour.h).
-RTNH_F_ONLINK, NUD_PERMANENT = 4, 0x80
 #: A VLAN's tag, octets.
 TAG_OCTETS = 4
 #: Settings of a host's network namespace: it forwards, takes packets by any way, and a bridge with
@@ -233,7 +228,7 @@ class PodHost:
         self.change(
             f"set the neighbour {address}",
             lambda route: route.neigh(
-                "replace", dst=address, lladdr=mac, ifindex=index, state=NUD_PERMANENT
+                "replace", dst=address, lladdr=mac, ifindex=index, state="permanent"
             ),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.host.machine import Machine
 from vnetperf.model.frames import OVERHEAD
 from vnetperf.model.scenario import Plan, Scenario
@@ -22,7 +23,7 @@ from vnetperf.networks.base import (
     PodPort,
 )
 from vnetperf.networks.vlan import VLAN_ID
-from vnetperf.networks.vxlan import VNI, VXLAN_MODULE
+from vnetperf.networks.vxlan import VNI
 from vnetperf.private_ovs import (
     DAEMON,
     DATAPATH,
@@ -35,16 +36,6 @@ from vnetperf.private_ovs import (
 #: Bridge of the pods, bridge of the hosts' link under a tunnel, and the tunnel's port.
 BRIDGE, UNDERLAY, TUNNEL = "br-pods", "br-link", "tunnel0"
 USERSPACE, KERNEL = MODES = ("userspace", "kernel")
-#: Modules of the kernel's datapath for tunnels.
-TUNNEL_MODULES = {
-    "vxlan": VXLAN_MODULE,
-    "gre": KernelModule(name="ip_gre", purpose="the tunnel", symbol="gre_tap_xmit"),
-    "geneve": KernelModule(name="geneve", purpose="the tunnel", symbol="geneve_xmit"),
-}
-
-
-def _optional(*modules: KernelModule) -> tuple[KernelModule, ...]:
-    return tuple(module.model_copy(update={"optional": True}) for module in modules)
 
 
 class OvsFlatNetwork(Network):
@@ -56,7 +47,7 @@ class OvsFlatNetwork(Network):
     #: Settings of a pod's port.
     pod_port: ClassVar[str] = ""
     programs: ClassVar[tuple[Program, ...]] = (*Network.programs, DAEMON, *OVS_TOOLS)
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = _optional(DATAPATH)
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = optional(DATAPATH)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(port="veth", modes=MODES)
     path: ClassVar[str] = "veth, OVS, hosts' link, OVS, veth"
 
@@ -209,7 +200,7 @@ class OvsVxlanNetwork(OvsFlatNetwork):
 
     name: ClassVar[str] = "ovs_vxlan"
     tunnel: ClassVar[str] = "vxlan"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = _optional(DATAPATH, VXLAN_MODULE)
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = optional(DATAPATH, TUNNEL_MODULES["vxlan"])
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
         port="veth", modes=MODES, overhead=OVERHEAD["vxlan"]
     )
@@ -221,7 +212,7 @@ class OvsGreNetwork(OvsFlatNetwork):
 
     name: ClassVar[str] = "ovs_gre"
     tunnel: ClassVar[str] = "gre"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = _optional(DATAPATH, TUNNEL_MODULES["gre"])
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = optional(DATAPATH, TUNNEL_MODULES["gre"])
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
         port="veth", modes=MODES, overhead=OVERHEAD["gre"]
     )
@@ -233,7 +224,7 @@ class OvsGeneveNetwork(OvsFlatNetwork):
 
     name: ClassVar[str] = "ovs_geneve"
     tunnel: ClassVar[str] = "geneve"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = _optional(
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = optional(
         DATAPATH, TUNNEL_MODULES["geneve"]
     )
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from vnetperf.backend import TUNNEL_MODULES
+from vnetperf.model.frames import OVERHEAD, UDP_PORT
 from vnetperf.model.testbed import KernelModule
 from vnetperf.networks.base import (
-    VXLAN_OCTETS,
     Network,
     NetworkCapabilities,
     Pod,
@@ -16,9 +17,10 @@ from vnetperf.networks.base import (
 )
 from vnetperf.networks.bridge import BRIDGE, BRIDGE_MODULE, BridgeNetwork
 
-VXLAN_MODULE = KernelModule(name="vxlan", purpose="VXLAN tunnels", symbol="vxlan_xmit")
-#: The tunnel's interface on each host, its VXLAN network identifier, and UDP port (RFC 7348).
-TUNNEL, VNI, UDP_PORT = "vxlan1", 1, 4789
+VXLAN_MODULE = TUNNEL_MODULES["vxlan"]
+#: The tunnel's interface on each host, and its VXLAN network identifier.
+TUNNEL, VNI = "vxlan1", 1
+_TUNNEL_FACT = f"VXLAN, VNI {VNI}, UDP port {UDP_PORT['vxlan']}"
 #: Tunnel ends of the routed network: address by host, and MAC address.
 VTEP_ADDRESS, VTEP_MAC = "192.0.3.{}", "02:76:78:00:00:{:02x}"
 
@@ -30,7 +32,7 @@ def add_tunnel(network: Network, host: PodHost, far: PodHost | None, mac: str = 
         "vxlan_id": VNI,
         "vxlan_link": host.index(host.uplink),
         "vxlan_local": host.address,
-        "vxlan_port": UDP_PORT,
+        "vxlan_port": UDP_PORT["vxlan"],
         "vxlan_learning": int(far is not None),
     }
     if far is not None:
@@ -46,7 +48,7 @@ class VxlanNetwork(Network):
     name: ClassVar[str] = "vxlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth", overhead=VXLAN_OCTETS
+        port="veth", overhead=OVERHEAD["vxlan"]
     )
     path: ClassVar[str] = "veth, bridge, VXLAN, hosts' link, VXLAN, bridge, veth"
 
@@ -70,7 +72,7 @@ class VxlanNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """The settings of the tunnel."""
-        return {**super().facts(), "tunnel": f"VXLAN, VNI {VNI}, UDP port {UDP_PORT}"}
+        return {**super().facts(), "tunnel": _TUNNEL_FACT}
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Delete tunnels and bridges."""
@@ -87,7 +89,7 @@ class VxlanRoutedNetwork(BridgeNetwork):
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
         port="veth",
         routed=("other",),
-        overhead=VXLAN_OCTETS,
+        overhead=OVERHEAD["vxlan"],
     )
     path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
 
@@ -106,7 +108,7 @@ class VxlanRoutedNetwork(BridgeNetwork):
 
     def facts(self) -> dict[str, Any]:
         """The settings of the tunnel."""
-        return {**super().facts(), "tunnel": f"VXLAN, VNI {VNI}, UDP port {UDP_PORT}"}
+        return {**super().facts(), "tunnel": _TUNNEL_FACT}
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Delete tunnels and bridges."""

@@ -9,6 +9,7 @@ from math import inf
 from typing import TypeAlias
 
 from vnetperf.model import units
+from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
@@ -17,8 +18,10 @@ from vnetperf.model.result import (
     RunResults,
     ThreadUse,
 )
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
 from vnetperf.report import goal_text
 from vnetperf.report.table import Cell, Column, Table
+from vnetperf.report.transfers import HeldTransfer, spec_text
 from vnetperf.statistics.difference import Difference, Measurand, difference
 
 #: Heading of what the processor counted.
@@ -42,12 +45,14 @@ class VariantResults:
         test: "throughput".
         results: Scenario with its variant, and frame size -> result.
         shared: Scenario with its variant -> why its pollers share processors.
+        transfers: Scenario with its variant -> its transfers, each in all rounds.
     """
 
     comparison: ComparisonResult
     test: str
     results: dict[tuple[str, int], Result]
     shared: dict[str, str] = field(default_factory=dict)
+    transfers: dict[str, list[HeldTransfer]] = field(default_factory=dict)
 
     @property
     def scale(self) -> tuple[str, dict[str, float]]:
@@ -232,13 +237,77 @@ def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
         for name, placement in plans.items()
         if placement.get("mode") == "shared"
     }
+    transfers: dict[str, list[HeldTransfer]] = {}
+    for scenario in results.transfers:
+        name, _, how = scenario.scenario.rpartition(",")
+        if how in (ENDPOINTS_VARIANT, MPI_VARIANT):
+            held = (HeldTransfer(rounds=scenario.rounds_of(one)) for one in scenario.transfers)
+            transfers.setdefault(name, []).extend(held)
     for comparison in results.comparisons:
         names = {variant.scenario for variant in comparison.variants}
         mine = [r for r in results.results if r.scenario in names]
+        moved = {name: held for name, held in transfers.items() if name in names}
         for test in dict.fromkeys(r.test for r in mine) or ("",):
-            held = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
-            found.append(VariantResults(comparison, test, held, shared))
+            cases = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
+            found.append(VariantResults(comparison, test, cases, shared, moved))
     return tuple(found)
+
+
+#: A variant, with what it transferred if it did.
+_Moved: TypeAlias = tuple[ComparedVariant, TransferSpec, HeldTransfer | None]
+
+
+def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
+    """Each transfer with all variants below each other; the first that has it is the baseline."""
+    alike: dict[TransferSpec, dict[str, list[HeldTransfer]]] = {}
+    for scenario, every in found.transfers.items():
+        for held in every:
+            # What variants differ by, and what follows from earlier transfers.
+            same = {"pods": 0, "ranks": 0, "rate_bps": 0.0, "tool": ""}
+            spec = held.transfer.spec.model_copy(update=same)
+            alike.setdefault(spec, {}).setdefault(scenario, []).append(held)
+    for spec, by_scenario in alike.items():
+        first: tuple[Transfer, ...] = ()
+        for variant in found.comparison.variants:
+            mine = by_scenario.get(variant.scenario, [])
+            yield from ((variant, spec, replace(held, baseline=first)) for held in mine)
+            if not mine:
+                yield variant, spec, None
+            first = first or next((held.rounds for held in mine if held.value), ())
+
+
+def _transfer_value(of: _Moved) -> Cell | str | None:
+    variant, _, held = of
+    if held is not None:
+        return held.text
+    return Cell("skipped" if variant.skipped else "not run", role="faint", why=variant.skipped)
+
+
+def _transfer_ratio(of: _Moved) -> str | None:
+    ratio = of[2].ratio if of[2] is not None else None
+    if of[2] is None or ratio is None:
+        return None
+    value, low, high = ratio
+    if low is None or high is None:
+        return _times(value)
+    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(of[2].rounds)})"
+
+
+_TRANSFERS: tuple[Column[_Moved], ...] = (
+    Column("transfer", lambda of: spec_text(of[1]), words=True),
+    Column("variant", lambda of: of[0].variant, words=True),
+    Column("median round trip, mean time, or rate", _transfer_value, bold=True),
+    Column("against the first", _transfer_ratio),
+)
+
+
+def variant_transfers(found: VariantResults) -> Table:
+    """Transfers of the variants side by side; without rows where there were none."""
+    rows = list(_transfer_rows(found))
+    notes = ["Means of all rounds. Of times a ratio above 1 is slower, of rates faster."]
+    if any(held is not None and len(held.rounds) > 1 for _, _, held in rows):
+        notes.append("In brackets: 95 % interval over deployments.")
+    return Table.of("", _TRANSFERS, rows, notes)
 
 
 def short_upper_bound(goal: GoalResult) -> str:

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from vnetperf.model import units
 from vnetperf.model.result import Profile, RunResults, ScenarioFacts, TrialPoint
 from vnetperf.report import goal_text, mpi, outcomes, run_tables, summary, transfers
-from vnetperf.report.comparison import comparison_table, comparisons_of, event_table
+from vnetperf.report.comparison import (
+    comparison_table,
+    comparisons_of,
+    event_table,
+    variant_transfers,
+)
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
 from vnetperf.report.table import escape_markdown, table_markdown
 
@@ -57,7 +62,9 @@ def _comparisons(results: RunResults) -> Iterator[str]:
     for found in comparisons_of(results):
         yield f"## {escape_markdown(found.title)}"
         yield escape_markdown(found.comparison.title)
-        yield from table_markdown(comparison_table(found), empty=_EMPTY)
+        if found.goal_names or not found.transfers:
+            yield from table_markdown(comparison_table(found), empty=_EMPTY)
+        yield from table_markdown(variant_transfers(found))
         yield from table_markdown(event_table(found))
 
 

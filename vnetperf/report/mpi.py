@@ -10,18 +10,17 @@ from vnetperf.model.result import RunResults
 from vnetperf.report.plot import Plot
 from vnetperf.report.table import NONE, Column, Table
 from vnetperf.report.transfers import (
-    GIGABITS,
+    GIGAFLOPS,
     PLACES,
     TIMES,
     PodTransfer,
-    Scale,
+    mpi_scale,
     networks_plot,
     pod_transfers,
     ratio_text,
 )
 
 MPI_TITLE = "MPI"
-_GIGAFLOPS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gflop/s")
 #: What a curve may be over: field of the spec, and the name of its axis.
 _AXES: tuple[tuple[Literal["pods", "ranks", "message_size"], str], ...] = (
     ("pods", "pods"),
@@ -44,17 +43,6 @@ def _place(row: PodTransfer) -> str:
     return PLACES["same"] if row.transfer.spec.pods == 1 else PLACES.get(row.place, row.place)
 
 
-def _scale(row: PodTransfer) -> Scale:
-    if row.transfer.flops:
-        return _GIGAFLOPS
-    return TIMES if row.transfer.operation_us else GIGABITS
-
-
-def _value_text(row: PodTransfer) -> str | None:
-    scale = _scale(row)
-    return None if row.value is None else scale.text(row.value * scale.factor)
-
-
 def _time_text(row: PodTransfer, *names: str) -> str | None:
     times = row.transfer.operation_us
     if any(name not in times for name in names):
@@ -73,7 +61,7 @@ _MPI: tuple[Column[PodTransfer], ...] = (
     Column("pods", lambda row: str(row.transfer.spec.pods)),
     Column("ranks in each", lambda row: str(row.transfer.spec.ranks)),
     Column("network", lambda row: row.network, words=True),
-    Column("time, or rate", _value_text),
+    Column("time, or rate", lambda row: row.text),
     Column("of the host's", ratio_text),
     Column("least to most", lambda row: _time_text(row, "min", "max")),
     Column("99 %", lambda row: _time_text(row, "99")),
@@ -127,7 +115,7 @@ def mpi_plots(results: RunResults) -> Iterator[Plot]:
             fixed = dict(zip(others, rest, strict=True))
             parts = [_WORDS[name].format(value) for name, value in fixed.items() if value]
             caption = ", ".join((f"{kind}", *parts, f"pods on {PLACES.get(str(place), place)}"))
-            scale = _scale(next(iter(mine.values())))
-            what = "time" if scale is TIMES else "Gflop/s" if scale is _GIGAFLOPS else "Gbit/s"
+            scale = mpi_scale(next(iter(mine.values())).transfer)
+            what = "time" if scale is TIMES else "Gflop/s" if scale is GIGAFLOPS else "Gbit/s"
             chosen = sorted(mine.values(), key=lambda row: getattr(row.transfer.spec, field) or 0)
             yield networks_plot(chosen, field, (caption, what, axis), scale, rows)

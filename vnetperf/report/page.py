@@ -25,6 +25,7 @@ from vnetperf.report.comparison import (
     event_table,
     relative_text,
     short_upper_bound,
+    variant_transfers,
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
 from vnetperf.report.picture import pictures
@@ -540,7 +541,7 @@ def _page() -> Template:
     made = templates()
     made.filters |= {"search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
-        svg, legend, data, event_table, short_upper_bound, relative_text,
+        svg, legend, data, event_table, short_upper_bound, relative_text, variant_transfers,
         comparison_notes, _variants_plots, _column_classes,
         _hop_shares, _cell_of, _below_goal,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from vnetperf.model.deployment import Deployment, Port, VnfPort, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
 from vnetperf.model.testbed import NETNS
 from vnetperf.report.text import printable
 
@@ -188,9 +189,10 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
     ends: list[_Row] = []
     numbers = tuple(plan.get("ends") or ())
     if "tester" in _has(plan):
-        name = f"tester: {plan['scenario'].get('generator', '')}"
+        name, about = _tester(plan["scenario"], graph)
         name += "".join(f", port {number}" for number in numbers)
-        part = _part(plan, "tester", name, "tester")
+        name, lines, css = _part(plan, "tester", name, "tester")
+        part = (name, tuple(filter(None, [", ".join((*about, *lines))])), css)
         ends = [_Row(host, "tester", (part,), graph, numbers or (0, 1))]
     elif numbers:
         in_guest = str(plan["scenario"].get("vnf", "")).endswith(":vm")
@@ -209,6 +211,21 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
     yield from (switch, *ends) if above else (*ends, switch)
     if graph.vnf_count:
         yield _Row(host, "vnfs", tuple(_vnfs(plan, graph)), graph)
+
+
+def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[str, ...]]:
+    """The generator, or the programs in its place."""
+    how = str(scenario.get("variant", "")).rpartition(",")[2]
+    if how not in (ENDPOINTS_VARIANT, MPI_VARIANT):
+        return f"tester: {scenario.get('generator', '')}", ()
+    if not graph.pods:
+        return "endpoints, in the tester's place", ()
+    pod = scenario.get("pod", "netns")
+    kind = ("network namespaces" if pod == "netns" else f"containers of {pod}",)
+    if how == ENDPOINTS_VARIANT:
+        return "programs in two pods", kind
+    ranks = f"{scenario.get('pods', 2)} x {scenario.get('ranks', 1)}"
+    return f"ranks of MPI in pods: {ranks}", kind
 
 
 def _part(plan: Mapping[str, Any], role: str, name: str, css: str) -> _Part:
@@ -238,7 +255,8 @@ def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) ->
     # "ovs-vswitchd (Open vSwitch) 3.1.0" has no room.
     short = re.sub(r"^\S+ \(([^)]+)\)", r"\1", version.partition("\n")[0])
     lines = (short, where) if version else (where,)
-    return f"vSwitch: {name}", lines, "switch"
+    pods = plan["scenario"]["deployment"].get("pods")
+    return f"{'network' if pods else 'vSwitch'}: {name}", lines, "switch"
 
 
 def _vnfs(plan: Mapping[str, Any], graph: Deployment) -> Iterator[_Part]:
@@ -385,7 +403,7 @@ class _Drawing:
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
-                return "in a VNF's place"
+                return f"pod {number}" if self._graph.pods else "in a VNF's place"
             if plan.get("wire") == "external" and number < len(theirs):
                 ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
                 return " - ".join(filter(None, ends))

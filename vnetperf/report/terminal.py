@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vnetperf.model.result import RunResults
 from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
-from vnetperf.report.comparison import comparisons_of, variant_table
+from vnetperf.report.comparison import comparisons_of, variant_table, variant_transfers
 from vnetperf.report.goal_text import group_notes
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import terminal_bullet, terminal_table
@@ -50,7 +50,13 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
             title = _encodable(f"{comparison.title}, {name}", plain=plain)
             yield Text(title, style="bold")
             yield terminal_table(variant_table(comparison, name), plain=plain, gap=0)
-        yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
+        if comparison.goal_names:
+            yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
+        else:
+            yield Text(_encodable(comparison.title, plain=plain), style="bold")
+        if table := variant_transfers(comparison):
+            yield terminal_table(table, plain=plain)
+            yield from (terminal_bullet(words, plain=plain) for words in table.notes)
         for variant in comparison.comparison.variants:
             if variant.skipped:
                 words = f"{variant.variant}: skipped: {variant.skipped}"

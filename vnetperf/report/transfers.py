@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import OCTETS_ADDED, EndFacts, OneWay, Transfer, Way
+from vnetperf.model.outcomes import OCTETS_ADDED, EndFacts, OneWay, Transfer, TransferSpec, Way
 from vnetperf.model.result import RunResults
+from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series
 from vnetperf.report.table import NONE, Column, Table, group_sentences
 from vnetperf.results.metrics import POD_TIMES, pod_metrics
@@ -89,19 +90,22 @@ def attach_sentences(results: RunResults) -> list[str]:
 
 
 TRANSFERS_TITLE = "Traffic between sockets"
-_ARROWS = {
+_ARROWS: dict[Way, str] = {
     "forth": "0 \N{RIGHTWARDS ARROW} 1",
     "back": "1 \N{RIGHTWARDS ARROW} 0",
     "both": "both ways",
 }
-_OF_USERS = {"forth": "uplink", "back": "downlink", "both": "both ways"}
+_OF_USERS: dict[Way, str] = {"forth": "uplink", "back": "downlink", "both": "both ways"}
 
 
 def transfer_text(transfer: Transfer) -> str:
     """What a transfer was, in words."""
-    spec = transfer.spec
-    ways = _ARROWS if transfer.attach_s is None else _OF_USERS
-    parts = [f"{spec.kind} {ways[spec.way]}"]
+    return spec_text(transfer.spec, _ARROWS if transfer.attach_s is None else _OF_USERS)
+
+
+def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
+    """What a transfer is to be, in words."""
+    parts = [spec.kind if spec.is_mpi else f"{spec.kind} {ways[spec.way]}"]
     if spec.message_size is not None:
         parts.append(f"{spec.message_size} octets")
     if spec.kind.endswith("_LOAD"):
@@ -196,7 +200,9 @@ def tcp_streams(results: RunResults) -> list[tuple[str, TcpQuality]]:
 
 def transfers_by_scenario(results: RunResults) -> list[tuple[str, Transfer]]:
     """All transfers, each with its scenario's name as readers know it."""
-    return [(row.scenario.removesuffix(",endpoints"), row.transfer) for row in _rows(results)]
+    return [
+        (row.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"), row.transfer) for row in _rows(results)
+    ]
 
 
 def _capacity_text(row: _Row) -> str | None:
@@ -412,24 +418,15 @@ PLACES = {"same": "one host", "other": "two hosts"}
 _GIGABIT = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class PodTransfer:
-    """A transfer between pods, in all rounds, and the baseline's: the host's own network.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTransfer:
+    """A transfer in all rounds, and what it is held against.
 
     Attributes:
-        network: Name of the network, with the options that it was given: "macvlan, mode = vepa".
-        place: Where the pods are: "same" or "other".
-        link: What it has in common with its baseline: MTU and offloads of the hosts' link, and the
-            kind of pods.
-        is_baseline: True of pods that have the host's network.
         rounds: The transfer in each round.
-        baseline: That of the baseline in each round; empty where it was not measured.
+        baseline: That of the baseline in each round; empty where there is none.
     """
 
-    network: str
-    place: str
-    link: str
-    is_baseline: bool
     rounds: tuple[Transfer, ...]
     baseline: tuple[Transfer, ...] = ()
 
@@ -451,7 +448,7 @@ class PodTransfer:
     def ratio(self) -> tuple[float, float | None, float | None] | None:
         """Value over the baseline's, with its 95 % interval where rounds were repeated."""
         mine, base = values_of(self.rounds), values_of(self.baseline)
-        if not mine or not base or self.is_baseline:
+        if not mine or not base:
             return None
         sides = [[Measurand.exact(value) for value in side] for side in (base, mine)]
         # Not in pairs: a round that failed is in neither list, and which one it was is not known.
@@ -460,6 +457,30 @@ class PodTransfer:
             return (sum(mine) / len(mine)) / (sum(base) / len(base)), None, None
         value, low, high = found
         return 1 + value, 1 + low, 1 + high
+
+    @property
+    def text(self) -> str | None:
+        """Its value with the unit."""
+        scale = _scale_of(self.transfer)
+        return None if self.value is None else scale.text(self.value * scale.factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTransfer(HeldTransfer):
+    """A transfer between pods; what it is held against is the host's own network.
+
+    Attributes:
+        network: Name of the network, with the options that it was given: "macvlan, mode = vepa".
+        place: Where the pods are: "same" or "other".
+        link: What it has in common with its baseline: MTU and offloads of the hosts' link, and the
+            kind of pods.
+        is_baseline: True of pods that have the host's network.
+    """
+
+    network: str
+    place: str
+    link: str
+    is_baseline: bool
 
     @property
     def cpu_s_per_gigabit(self) -> float | None:
@@ -513,7 +534,9 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
             if transfer.spec.is_mpi is mpi
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
-    with_base = [replace(row, baseline=base.get(_alike(row), ())) for row in rows]
+    with_base = [
+        row if row.is_baseline else replace(row, baseline=base.get(_alike(row), ())) for row in rows
+    ]
     order = list(dict.fromkeys((row.place, row.transfer.spec) for row in with_base))
     return sorted(
         with_base,
@@ -553,14 +576,6 @@ def _link_name(scenario: Mapping[str, Any]) -> str:
     return f"{of_link}, pods by {scenario.get('pod', 'netns')}"
 
 
-def _pod_value_text(row: PodTransfer) -> str | None:
-    if row.value is None:
-        return None
-    if row.transfer.round_trip_us.get("50"):
-        return units.nanoseconds(row.value * 1e3)
-    return f"{units.significant(row.value / 1e6)} Mbit/s"
-
-
 def ratio_text(row: PodTransfer) -> str | None:
     """A value over the baseline's, with its interval."""
     if row.is_baseline:
@@ -596,7 +611,7 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
     Column("network", lambda row: row.network, words=True),
-    Column("median round trip, or rate", _pod_value_text),
+    Column("median round trip, or rate", lambda row: row.text),
     Column("of the host's", ratio_text),
     Column("99 %", lambda row: _tail_text(row, "99")),
     Column("99.9 %", lambda row: _tail_text(row, "99.9")),
@@ -722,7 +737,21 @@ class Scale:
 
 
 TIMES = Scale(1e3, units.tick_time, units.nanoseconds)
+GIGAFLOPS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gflop/s")
+_MEGABITS = Scale(1e-6, "{:g}".format, lambda rate: f"{units.significant(rate)} Mbit/s")
 GIGABITS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
+
+
+def _scale_of(transfer: Transfer) -> Scale:
+    """Of what it is compared by."""
+    if transfer.spec.is_mpi:
+        return mpi_scale(transfer)
+    return TIMES if transfer.round_trip_us.get("50") else _MEGABITS
+
+
+def mpi_scale(transfer: Transfer) -> Scale:
+    """Of what a benchmark of MPI is compared by, in tables and plots."""
+    return GIGAFLOPS if transfer.flops else TIMES if transfer.operation_us else GIGABITS
 
 
 def networks_plot(

@@ -23,17 +23,13 @@ from vnetperf.model.outcomes import (
     TransferSpec,
     Way,
 )
-from vnetperf.model.scenario import Scenario, variant_id
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Scenario, variant_id
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.mpi.base import MpiProgram
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.run import Run
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 
-#: What it is called in a scenario's name: endpoints deploy it otherwise than a generator does.
-ENDPOINTS_VARIANT = "endpoints"
-#: The same of ranks of MPI, which may be in more pods.
-MPI_VARIANT = "mpi"
 #: The tool of users' traffic.
 USERS_TOOL = "iperf3"
 #: Wires that endpoints plug into, where a user names none.

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.errors import DutError
@@ -16,7 +17,6 @@ from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.kernelports import (
-    TUNNEL_MODULES,
     KernelSwitch,
     give_underlay_address,
     netlink,
@@ -166,7 +166,10 @@ class LinuxBridge(KernelSwitch):
     """Bridges of the kernel in the run's namespace: veth and NIC wires, taps and veth for VNFs."""
 
     name: ClassVar[str] = "bridge"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, *TUNNEL_MODULES.values())
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (
+        BRIDGE_MODULE,
+        *optional(*TUNNEL_MODULES.values()),
+    )
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=("veth", "tap"),

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vnetperf.backend import NapiThreads, threaded_napi
+from vnetperf.backend import TUNNEL_MODULES, NapiThreads, threaded_napi
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
-from vnetperf.model.frames import UDP_PORT, TunnelKind
+from vnetperf.model.frames import UDP_PORT
 from vnetperf.model.scenario import NicUse, Plan, Pollers, RoleDemand, Scenario, TunnelEnd
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
@@ -94,16 +94,6 @@ def netlink(what: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[s
         raise DutError(f"cannot {what}: {error}", where=where, cure=cure) from error
 
 
-_TUNNELS: dict[TunnelKind, tuple[str, str]] = {
-    "vxlan": ("vxlan", "vxlan_xmit"),
-    "geneve": ("geneve", "geneve_xmit"),
-    "gre": ("ip_gre", "gre_tap_xmit"),
-}
-#: Modules of the kernel by kind of tunnel.
-TUNNEL_MODULES: dict[str, KernelModule] = {
-    kind: KernelModule(name=name, purpose="the tunnel", symbol=symbol, optional=True)
-    for kind, (name, symbol) in _TUNNELS.items()
-}
 IPV6_SETTINGS = Path("/proc/sys/net/ipv6/conf")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
@@ -19,7 +20,7 @@ from vnetperf.private_ovs import (
     ovs_version_problem,
 )
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import KINDS, TUNNEL_MODULES, KernelAttachments, tunnel_modules
+from vnetperf.vswitches.kernelports import KINDS, KernelAttachments, tunnel_modules
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
@@ -31,7 +32,10 @@ class OvsKernel(KernelAttachments, OpenVSwitch):
     name: ClassVar[str] = "ovs"
     daemon: ClassVar[str] = KERNEL_DAEMON
     programs: ClassVar[tuple[Program, ...]] = (DAEMON, *OVS_TOOLS)
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (DATAPATH, *TUNNEL_MODULES.values())
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (
+        DATAPATH,
+        *optional(*TUNNEL_MODULES.values()),
+    )
     datapath_type: ClassVar[str] = "system"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from vnetperf.host import xdp
-from vnetperf.host.linux import PROC
+from vnetperf.host.linux import PROC, RTNH_F_ONLINK
 from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import CLANG, BpfObject, compile_program
 from vnetperf.model.base import Frozen
@@ -43,7 +43,6 @@ ROUTED = "fib"
 NEXT_HOPS = IPv4Address("169.254.0.1")
 #: The test networks of RFC 2544 (appendix C.2.2), and the first of the ports' routing tables.
 TEST_NETWORKS, FIRST_TABLE = "198.18.0.0/15", 100
-RTNH_F_ONLINK = 4  # linux/rtnetlink.h
 IPV4_SETTINGS = PROC / "sys/net/ipv4/conf"
 _INDEX = struct.Struct("=I")
 _FIRST = _INDEX.pack(0)
