@@ -1,0 +1,61 @@
+"""The cgnat backend: each of its modes is a class of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.vswitches.base import VSwitch
+from vnetperf.vswitches.cgnat.base import NatSwitch
+from vnetperf.vswitches.cgnat.kernel import KernelNat
+
+#: Mode -> its class; the first is the default. A new one is a line here, its name in `modes` of
+#: the capabilities, and its wires and options there.
+MODES: dict[str, type[VSwitch]] = {"nft": KernelNat, "iptables": KernelNat}
+
+
+class Cgnat(NatSwitch):
+    """What is registered: it hands everything on to the class of the scenario's mode."""
+
+    programs = tuple({p.name: p for mode in MODES.values() for p in mode.programs}.values())
+
+    def __new__(cls, machine: Machine, plan: Plan) -> Any:
+        """The mode that a plan requests."""
+        return mode_of(plan.scenario)(machine, plan)
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What the mode lacks."""
+        return mode_of(scenario).missing(facts, scenario)
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What the NICs lack for the mode."""
+        return mode_of(scenario).nics_missing(nics, facts, scenario)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Threads of the mode."""
+        return mode_of(scenario).roles(scenario)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Hugepages of the mode."""
+        return mode_of(scenario).hugepage_mib(scenario)
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """Queues that the mode sends on."""
+        return mode_of(scenario).tx_queues(scenario, placement)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """What the mode shows in `--plan`."""
+        return mode_of(plan.scenario).launch_lines(plan, facts)
+
+
+def mode_of(scenario: Scenario) -> type[VSwitch]:
+    """The class of a scenario's mode; an unknown mode is refused by its capabilities."""
+    return MODES.get(scenario.options.mode, next(iter(MODES.values())))
