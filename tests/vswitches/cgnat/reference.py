@@ -159,7 +159,7 @@ class Event(NamedTuple):
     given: bool
 
 
-class Dropped(Exception):
+class DroppedError(Exception):
     """Why a packet is not passed on, by the engine's name."""
 
 
@@ -242,7 +242,7 @@ class Reference:
                 mine.append(free.popleft())
                 self._note(subscriber, mine[-1], given=True)
                 return
-        raise Dropped("no block of ports left")
+        raise DroppedError("no block of ports left")
 
     def _note(self, subscriber: int, block: int, *, given: bool) -> None:
         first, c = self._first(block), self.config
@@ -277,13 +277,13 @@ class Reference:
     def _make(self, kind: int, ip: int, port: int) -> Mapping:
         c = self.config
         if len(self.mappings) >= c.mappings:
-            raise Dropped("no room for a mapping")
+            raise DroppedError("no room for a mapping")
         subscriber = ip - c.inside
         mine = self._blocks(subscriber)
         found = next((p for b in mine if (p := self._port(kind, b, port))), None)
         if found is None:
             if c.blocks == "computed" or len(mine) == c.most_blocks:
-                raise Dropped("no port left for the subscriber")
+                raise DroppedError("no port left for the subscriber")
             self._new_block(subscriber)
             found = self._port(kind, mine[-1], port)
         assert found is not None
@@ -295,7 +295,7 @@ class Reference:
 
     def _outside(self, kind: int, ip: int, port: int) -> Mapping:
         if (kind, ip, port) not in self.public:
-            raise Dropped("no mapping")
+            raise DroppedError("no mapping")
         return self.public[(kind, ip, port)]
 
     # Sessions.
@@ -304,16 +304,16 @@ class Reference:
         of, c = self.sessions[m], self.config
         if end not in of:
             if not out and c.filtering != "endpoint-independent":
-                raise Dropped("filtered")
+                raise DroppedError("filtered")
             if p.quote:
                 return
             if c.tcp == "strict" and m.kind == TCP and not p.flags & SYN:
-                raise Dropped("no SYN and no connection")
+                raise DroppedError("no SYN and no connection")
             own = sum(len(s) for k, s in self.sessions.items() if k.inside[0] == m.inside[0])
             if c.session_limit and own >= c.session_limit:
-                raise Dropped("session limit of the subscriber")
+                raise DroppedError("session limit of the subscriber")
             if sum(map(len, self.sessions.values())) >= c.sessions:
-                raise Dropped("no room for a session")
+                raise DroppedError("no room for a session")
             of[end] = Session(m.kind, self.second)
         if p.quote:
             return
@@ -338,23 +338,23 @@ class Reference:
     # Packets.
 
     def translate(self, side: int, p: Packet) -> tuple[int, Packet]:
-        """The side a packet leaves by, and what it then is; raises `Dropped`."""
+        """The side a packet leaves by, and what it then is; raises `DroppedError`."""
         if p.ttl <= 1:
-            raise Dropped("time to live ended")
+            raise DroppedError("time to live ended")
         if p.fragment & 0x3FFF:
-            raise Dropped("fragment")
+            raise DroppedError("fragment")
         if p.protocol not in (UDP, TCP, ICMP):
-            raise Dropped("other protocol")
+            raise DroppedError("other protocol")
         if p.protocol == ICMP and not p.quote and p.icmp_type not in QUERIES:
-            raise Dropped("other protocol")
+            raise DroppedError("other protocol")
         about = p.quote.packet if p.quote else p
         if p.quote:
             if about.fragment & 0x1FFF:
-                raise Dropped("fragment")
+                raise DroppedError("fragment")
             if about.protocol not in (UDP, TCP, ICMP) or (
                 about.protocol == ICMP and about.icmp_type not in QUERIES
             ):
-                raise Dropped("other protocol")
+                raise DroppedError("other protocol")
         way = self._from_inside if side == INSIDE else self._from_outside
         to, out = way(p, about)
         return to, _with(out, ttl=p.ttl - 1)
@@ -364,17 +364,17 @@ class Reference:
         near = (about.dst, _dport(about)) if p.quote else (about.src, about.sport)
         far = (about.src, about.sport) if p.quote else (about.dst, _dport(about))
         if not self._is_subscriber(near[0]):
-            raise Dropped("source is no subscriber")
+            raise DroppedError("source is no subscriber")
         if self._is_subscriber(p.dst):
-            raise Dropped("destination is an address of subscribers")
+            raise DroppedError("destination is an address of subscribers")
         if p.quote and p.dst != about.src:
-            raise Dropped("ICMP error about another packet")
+            raise DroppedError("ICMP error about another packet")
         hairpin = self._in_pool(p.dst)
         if hairpin and kind == ICMP:
-            raise Dropped("ICMP query between subscribers")
+            raise DroppedError("ICMP query between subscribers")
         up = self.mappings.get((kind, *near))
         if up is None and p.quote:
-            raise Dropped("no mapping")
+            raise DroppedError("no mapping")
         up = up or self._make(kind, *near)
         down = self._outside(kind, *far) if hairpin else None
         end = (far[0], 0) if kind == ICMP else far
@@ -386,11 +386,11 @@ class Reference:
     def _from_outside(self, p: Packet, about: Packet) -> tuple[int, Packet]:
         kind = about.protocol
         if self._is_subscriber(p.src) or self._in_pool(p.src):
-            raise Dropped("source is behind the NAT, from outside")
+            raise DroppedError("source is behind the NAT")
         if not self._in_pool(p.dst):
-            raise Dropped("destination is no public address")
+            raise DroppedError("destination is no public address")
         if p.quote and p.dst != about.src:
-            raise Dropped("ICMP error about another packet")
+            raise DroppedError("ICMP error about another packet")
         near = (about.src, about.sport) if p.quote else (about.dst, _dport(about))
         far = (about.dst, _dport(about)) if p.quote else (about.src, about.sport)
         down = self._outside(kind, *near)

@@ -13,14 +13,11 @@ from typing import Self
 import pytest
 
 from tests.vswitches.cgnat.reference import (
-    INSIDE,
     NEXT_HOP,
-    OUTSIDE,
     OWN,
     Config,
-    Dropped,
+    DroppedError,
     Event,
-    Packet,
     Reference,
     Traffic,
 )
@@ -112,7 +109,7 @@ def agree(unit: Path, config: Config, packets: int, seed: int) -> Counter[str]:
                 sent.append((side, packet.frame(OWN[side], TESTER)))
                 try:
                     to, out = reference.translate(side, packet)
-                except Dropped as error:
+                except DroppedError as error:
                     wanted.append((str(error), None, packet, packet))
                 else:
                     wanted.append(("passed", to, packet, out))

@@ -213,3 +213,8 @@ void blocks_give_back(struct blocks *b, uint32_t subscriber, enum kind kind,
 		}
 	}
 }
+
+void blocks_rested(struct blocks *b)
+{
+	memset(b->since, 0, b->count * sizeof(*b->since));
+}

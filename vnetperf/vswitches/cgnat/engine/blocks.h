@@ -56,5 +56,7 @@ enum verdict blocks_take(struct blocks *b, uint32_t subscriber, enum kind kind, 
 			 uint32_t second, struct public_port *got);
 void blocks_give_back(struct blocks *b, uint32_t subscriber, enum kind kind,
 		      struct public_port port, uint32_t second);
+/* Blocks that came back need no rest any longer. */
+void blocks_rested(struct blocks *b);
 
 #endif

@@ -234,3 +234,11 @@ void tracker_sweep(struct tracker *t, uint32_t count)
 		t->cursor = t->cursor + 1 == t->config->sessions ? 0 : t->cursor + 1;
 	}
 }
+
+void tracker_end_all(struct tracker *t)
+{
+	for (uint32_t i = 0; i < t->config->sessions; i++) {
+		if (t->sessions[i].live)
+			end_session(t, i);
+	}
+}

@@ -38,6 +38,7 @@ void tracker_release(struct tracker *t, const struct memory *memory);
 void tracker_run(struct tracker *t, struct packet *const packets[], uint32_t n);
 /* Looks at the next `count` sessions and ends those that were idle for too long. */
 void tracker_sweep(struct tracker *t, uint32_t count);
+void tracker_end_all(struct tracker *t);
 
 static inline uint32_t tracker_count(const struct tracker *t)
 {
