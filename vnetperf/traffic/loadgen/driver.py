@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import dpdk
+from vnetperf.host.build import BuildVariant
 from vnetperf.host.facts import unknown
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
@@ -37,7 +38,7 @@ from vnetperf.model.trial import (
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
 from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.traffic.loadgen.build import BuildVariant, build_identity, engine_executable
+from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.telemetry import EngineInfo, WorkerInfo, pcap_files
 from vnetperf.traffic.loadgen.trials import (
@@ -467,13 +468,13 @@ class Loadgen(TrafficGenerator):
     @classmethod
     def build_for_lab(cls) -> None:
         """Compile the engine for any processor, unless that has been done."""
-        engine_executable(BuildVariant.PORTABLE)
+        ENGINE.executable(BuildVariant.PORTABLE)
 
     @classmethod
     def identity(cls) -> str:
         """The build: DPDK's version, the compiler, the sources."""
         try:
-            return build_identity()
+            return ENGINE.identity()
         except HostError as error:
             return f"unknown: {error.what}"
 
@@ -495,7 +496,7 @@ class Loadgen(TrafficGenerator):
             if port.netdev and end.mac and not port.resets:
                 self.machine.set_link(port.netdev, mac=end.mac)
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
-        self.executable = engine_executable()
+        self.executable = ENGINE.executable()
         self._neighbours, self._capture = ((), {}), CaptureSpec()
         self._engine = Engine.open(
             self.config,

@@ -17,7 +17,7 @@ from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
 from vnetperf.model.trial import CaptureWhat
 from vnetperf.traffic.base import host_failures
-from vnetperf.traffic.loadgen.build import engine_executable
+from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.telemetry import (
     POLL_S,
     CapturedFrame,
@@ -342,7 +342,7 @@ class Engine:
         timeout_s: float = 30.0,
     ) -> Engine:
         """Start the engine and wait until it replies; one that does not is stopped."""
-        argv = config.argv(str(executable or engine_executable()))
+        argv = config.argv(str(executable or ENGINE.executable()))
         process = spawn(argv, {"RUNTIME_DIRECTORY": str(run_dir)})
         with contextlib.ExitStack() as undo_on_error:
             undo_on_error.callback(process.stop, 0.0)
