@@ -178,7 +178,6 @@ class Reference:
             for a in range(config.addresses)
         ]
         self.since: dict[int, int] = {}
-        self.turn = 0
         self.events: list[Event] = []
 
     def advance(self, second: int) -> None:
@@ -229,16 +228,11 @@ class Reference:
 
     def _new_block(self, subscriber: int) -> None:
         mine = self._blocks(subscriber)
-        if mine:
-            choice = [mine[0] // self.config.per_address]
-        else:
-            n = self.config.addresses
-            choice = [(self.turn + i) % n for i in range(n)]
+        first = mine[0] // self.config.per_address if mine else 0
+        choice = [first] if mine else range(self.config.addresses)
         for address in choice:
             free = self.free[address]
             if free and self.second - self.since.get(free[0], -(10**9)) >= self.config.hold:
-                if not mine:
-                    self.turn = (address + 1) % self.config.addresses
                 mine.append(free.popleft())
                 self._note(subscriber, mine[-1], given=True)
                 return

@@ -118,7 +118,8 @@ static bool block_of(struct blocks *b, uint32_t address, uint32_t second, uint32
 	return true;
 }
 
-/* All blocks of a subscriber are of one address: paired pooling, RFC 6888 REQ-2. */
+/* All blocks of a subscriber are of one address: paired pooling, RFC 6888 REQ-2. Addresses are used
+ * one after the other, so that subscribers who come in their order get what RFC 7422 would give. */
 static bool further_block(struct blocks *b, uint32_t subscriber, uint32_t second)
 {
 	struct holder *h = &b->holders[subscriber];
@@ -128,13 +129,10 @@ static bool further_block(struct blocks *b, uint32_t subscriber, uint32_t second
 	if (h->n) {
 		got = block_of(b, h->block[0] / b->per_address, second, &block);
 	} else {
-		for (uint32_t i = 0; i < b->config->addresses && !got; i++) {
-			const uint32_t address = (b->next_address + i) % b->config->addresses;
-
-			got = block_of(b, address, second, &block);
-			if (got)
-				b->next_address = (address + 1) % b->config->addresses;
-		}
+		while (b->open < b->config->addresses && b->queues[b->open].n == 0)
+			b->open++;
+		for (uint32_t i = b->open; i < b->config->addresses && !got; i++)
+			got = block_of(b, i, second, &block);
 	}
 	if (!got)
 		return false;
@@ -186,6 +184,7 @@ static void return_block(struct blocks *b, uint32_t subscriber, uint32_t place, 
 	memmove(&h->block[place], &h->block[place + 1], (h->n - place - 1) * sizeof(h->block[0]));
 	h->n--;
 	b->since[block] = second + 1;
+	b->open = address < b->open ? address : b->open;
 	b->free[address * b->per_address + (q->first + q->n++) % b->per_address] = block;
 	b->in_use--;
 	b->returned++;

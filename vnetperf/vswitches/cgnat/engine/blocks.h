@@ -36,7 +36,7 @@ struct blocks {
 	uint32_t *since;	  /* by block: second in which it came back, + 1; 0: never had */
 	uint32_t *free;		  /* by address: a ring of its blocks */
 	struct queue *queues;	  /* by address */
-	uint32_t next_address;	  /* where the next new subscriber's search begins */
+	uint32_t open;		  /* no address before it has a block that nobody has */
 	uint64_t *taken[KINDS];	  /* by address: a bit for each port */
 	uint32_t in_use;	  /* blocks that somebody has */
 	uint64_t given, returned; /* since the start */

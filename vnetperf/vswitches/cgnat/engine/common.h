@@ -43,7 +43,7 @@ enum kind { KIND_UDP, KIND_TCP, KIND_ICMP, KINDS };
 	X(FRAGMENT, "fragment")                                                                    \
 	X(OTHER_PROTOCOL, "other protocol")                                                        \
 	X(NOT_SUBSCRIBER, "source is no subscriber")                                               \
-	X(SPOOFED, "source is behind the NAT")                                       \
+	X(SPOOFED, "source is behind the NAT")                                                     \
 	X(PRIVATE_TARGET, "destination is an address of subscribers")                              \
 	X(NOT_POOL, "destination is no public address")                                            \
 	X(NO_MAPPING, "no mapping")                                                                \

@@ -28,7 +28,7 @@ struct worker {
 	uint64_t turns, empty;
 	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
 	struct stage_work work[STAGES];
-	uint64_t verdicts[N_VERDICTS];
+	uint64_t verdicts[SIDES][N_VERDICTS]; /* by the side they came from; TX_FULL: went to */
 	uint64_t rx[SIDES], tx[SIDES];
 } __rte_cache_aligned;
 

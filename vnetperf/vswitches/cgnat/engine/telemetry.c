@@ -47,18 +47,25 @@ static int tell_info(const char *command, const char *text, struct rte_tel_data 
 	return 0;
 }
 
+static uint64_t drops(unsigned long side, unsigned int verdict)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < engine.n_workers; i++)
+		sum += read_number(&engine.workers[i].verdicts[side][verdict]);
+	return sum;
+}
+
 static int tell_drops(const char *command, const char *text, struct rte_tel_data *d)
 {
-	(void)command;
-	(void)text;
-	rte_tel_data_start_dict(d);
-	for (unsigned int verdict = PASS + 1; verdict < N_VERDICTS; verdict++) {
-		uint64_t sum = 0;
+	const unsigned long side = text ? strtoul(text, NULL, 10) : 0;
 
-		for (uint32_t i = 0; i < engine.n_workers; i++)
-			sum += read_number(&engine.workers[i].verdicts[verdict]);
-		add(d, verdict_names[verdict], sum);
-	}
+	(void)command;
+	if (side >= SIDES)
+		return -1;
+	rte_tel_data_start_dict(d);
+	for (unsigned int verdict = PASS + 1; verdict < N_VERDICTS; verdict++)
+		add(d, verdict_names[verdict], drops(side, verdict));
 	return 0;
 }
 
@@ -157,7 +164,7 @@ bool telemetry_register(struct problem *why)
 		telemetry_cb run;
 		const char *help;
 	} commands[] = {
-		{"/cgnat/drops", tell_drops, "Packets dropped, by cause. Parameters: none"},
+		{"/cgnat/drops", tell_drops, "Packets dropped, by cause. Parameters: port"},
 		{"/cgnat/tables", tell_tables, "Sessions, mappings, blocks. Parameters: none"},
 		{"/cgnat/worker", tell_worker, "Stages of one worker. Parameters: worker"},
 		{"/cgnat/port", tell_port, "Packets of one port. Parameters: port"},

@@ -77,7 +77,7 @@ bool workers_create(struct problem *why)
 
 static void drop(struct worker *w, struct packet *p, enum verdict cause)
 {
-	w->verdicts[cause]++;
+	w->verdicts[p->from][cause]++;
 	rte_pktmbuf_free(p->buffer);
 }
 
@@ -120,7 +120,7 @@ static void transmit_side(struct worker *w, uint16_t side, struct rte_mbuf *buff
 	const uint16_t sent = n ? rte_eth_tx_burst(side, 0, buffers, n) : 0;
 
 	w->tx[side] += sent;
-	w->verdicts[TX_FULL] += n - sent;
+	w->verdicts[side][TX_FULL] += n - sent;
 	if (sent < n)
 		rte_pktmbuf_free_bulk(buffers + sent, n - sent);
 }
