@@ -50,13 +50,19 @@ class NatSwitch(VSwitch):
     deployments: ClassVar[tuple[str, ...]] = ("phy2phy",)
     Options: ClassVar[type[Frozen]] = NatOptions
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
-        wires=("veth", "nic"),
+        wires=("veth", "nic", "memif"),
         attachments=(),
         chains=False,
-        modes=("nft", "iptables"),
+        modes=("nft", "iptables", "rtc", "pipeline"),
+        mode_wires={
+            "nft": ("veth", "nic"),
+            "iptables": ("veth", "nic"),
+            "rtc": ("memif", "veth"),
+            "pipeline": ("memif", "veth"),
+        },
         forwarding=("l3",),
         translates=True,
-        options=("mtu", "napi"),
+        options=("mtu", "napi", "rx_descriptors", "tx_descriptors"),
         nic_drivers=("kernel",),
     )
 

@@ -9,16 +9,23 @@ from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenari
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
+from vnetperf.vswitches.cgnat.dpdk import DpdkNat, DpdkNatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat
 
 #: Mode -> its class; the first is the default. A new one is a line here, its name in `modes` of
 #: the capabilities, and its wires and options there.
-MODES: dict[str, type[VSwitch]] = {"nft": KernelNat, "iptables": KernelNat}
+MODES: dict[str, type[VSwitch]] = {
+    "nft": KernelNat,
+    "iptables": KernelNat,
+    "rtc": DpdkNat,
+    "pipeline": DpdkNat,
+}
 
 
 class Cgnat(NatSwitch):
     """What is registered: it hands everything on to the class of the scenario's mode."""
 
+    Options = DpdkNatOptions  # those of all modes
     programs = tuple({p.name: p for mode in MODES.values() for p in mode.programs}.values())
 
     def __new__(cls, machine: Machine, plan: Plan) -> Any:
@@ -28,7 +35,11 @@ class Cgnat(NatSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What the mode lacks."""
-        return mode_of(scenario).missing(facts, scenario)
+        mode = mode_of(scenario)
+        for name in scenario.options.given():
+            if name in cls.Options.model_fields and name not in mode.Options.model_fields:
+                return f"the mode has no option {name}; leave it out, or choose another mode"
+        return mode.missing(facts, scenario)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
