@@ -6,6 +6,9 @@ addresses, as many to a public address as fit it, so that no translation has to 
 
 from __future__ import annotations
 
+import sys
+from array import array
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 from typing import NamedTuple
 
@@ -117,6 +120,17 @@ class Nat(Frozen):
         public = str(self.pool.network_address + address)
         return PortBlock(public, first, first + self.block_size - 1)
 
+    def bindings(self) -> Bindings:
+        """Every session on both sides, in the order in which the tester's frames walk through them.
+
+        Session `i` is of subscriber ``i % subscribers``, so that successive frames are of
+        different ones.
+
+        Returns:
+            Their values.
+        """
+        return _bindings(self)
+
     def given(self) -> dict[str, str]:
         """What differs from the defaults, for a reader.
 
@@ -132,3 +146,33 @@ class Nat(Frozen):
             f"{self.sessions} sessions: {self.subscribers} subscribers, {self.ports} ports each; "
             f"blocks of {self.block_size} ports of {self.addresses} public addresses"
         )
+
+
+class Bindings(NamedTuple):
+    """Values of all sessions, each big endian, one after the other.
+
+    Attributes:
+        inside: Address of the subscriber, four octets.
+        public: Public address, four octets.
+        ports: Port, which is the same on both sides, two octets.
+    """
+
+    inside: bytes
+    public: bytes
+    ports: bytes
+
+
+@lru_cache(maxsize=2)
+def _bindings(nat: Nat) -> Bindings:
+    first, public = int(nat.first_inside), int(nat.pool.network_address)
+    blocks = range(nat.subscribers)
+    start = [FIRST_PORT + n % nat.per_address * nat.block_size for n in blocks]
+    ports = array("H")
+    for session in range(nat.ports):
+        ports.extend(array("H", [one + session for one in start]))
+    inside = array("I", range(first, first + nat.subscribers)) * nat.ports
+    outside = array("I", [public + n // nat.per_address for n in blocks]) * nat.ports
+    for values in (inside, outside, ports):
+        if sys.byteorder == "little":
+            values.byteswap()
+    return Bindings(inside.tobytes(), outside.tobytes(), ports.tobytes())

@@ -262,12 +262,20 @@ class Scenario(Frozen):
             routed=self.routed,
             tunnel=self.tunnel,
         )
+        if self.nat is not None:
+            return tuple(stream.through(self.nat) for stream in streams)
         if not self.dut_macs:
             return streams
         return tuple(
             stream.model_copy(update={"eth_dst": self.dut_macs[stream.direction] or stream.eth_dst})
             for stream in streams
         )
+
+    @property
+    def learning_frames(self) -> int:
+        """Learning frames of each stream: every flow, and every session of a NAT, must be known."""
+        frames = self.traffic.learning_frames_per_stream
+        return max(frames, self.nat.sessions) if self.nat is not None else frames
 
     @property
     def largest_on_wire(self) -> int:
