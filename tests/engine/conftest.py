@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from vnetperf.host.build import BuildVariant
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import ManagedProcess, Processes
-from vnetperf.traffic.loadgen.build import BuildVariant, engine_executable
+from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import Engine, EngineConfig, Spawn, StreamSpec
 
 UNIT = Path(__file__).with_name("unit")
@@ -41,12 +42,12 @@ def unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=lambda variant: variant.value,
 )
 def executable(request: pytest.FixtureRequest) -> Path:
-    return engine_executable(request.param)
+    return ENGINE.executable(request.param)
 
 
 @pytest.fixture(scope="session")
 def plain_executable() -> Path:
-    return engine_executable(BuildVariant.PLAIN)
+    return ENGINE.executable(BuildVariant.PLAIN)
 
 
 @pytest.fixture

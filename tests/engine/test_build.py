@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host.build import BuildVariant, DpdkProgram
 from vnetperf.host.paths import cache_directory
 from vnetperf.model.errors import HostError
-from vnetperf.traffic.loadgen import build
-from vnetperf.traffic.loadgen.build import BuildVariant, engine_executable
+from vnetperf.traffic.loadgen.build import ENGINE
 
 SLOW_MAKE = """#!/bin/sh
 for word; do case $word in OUT=*) out=${word#OUT=};; esac; done
@@ -34,10 +34,10 @@ def test_a_second_call_builds_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     tool(tmp_path / "bin", "make", SLOW_MAKE.replace("{log}", str(tmp_path / "log")))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     cache = tmp_path / "cache"
-    first = engine_executable(cache=cache)
-    assert engine_executable(cache=cache) == first
+    first = ENGINE.executable(cache=cache)
+    assert ENGINE.executable(cache=cache) == first
     assert first.read_text() == "built\n"
-    assert engine_executable(BuildVariant.SANITIZED, cache=cache) != first
+    assert ENGINE.executable(BuildVariant.SANITIZED, cache=cache) != first
     assert (tmp_path / "log").read_text().count("run") == 2
     assert cache.stat().st_mode & 0o777 == 0o700
     # Nothing half-built stays behind.
@@ -48,8 +48,8 @@ def test_parallel_builders_build_once(tmp_path: Path, monkeypatch: pytest.Monkey
     tool(tmp_path / "bin", "make", SLOW_MAKE.replace("{log}", str(tmp_path / "log")))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     code = (
-        "import sys; from pathlib import Path; from vnetperf.traffic.loadgen.build import *; "
-        "print(engine_executable(cache=Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from vnetperf.traffic.loadgen.build import ENGINE; "
+        "print(ENGINE.executable(cache=Path(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "cache")]
     builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -65,14 +65,15 @@ def test_the_key_follows_sources_and_compiler(
 ) -> None:
     sources = tmp_path / "engine"
     sources.mkdir()
-    for file in build.SOURCES.iterdir():
+    for file in ENGINE.sources.iterdir():
         (sources / file.name).write_bytes(file.read_bytes())
-    before = build._key("cc", BuildVariant.PLAIN)
-    monkeypatch.setattr(build, "SOURCES", sources)
-    assert build._key("cc", BuildVariant.PLAIN) == before
+    before = ENGINE.identity(BuildVariant.PLAIN)
+    copy = DpdkProgram("loadgen", sources)
+    assert copy.identity(BuildVariant.PLAIN) == before
     (sources / "hdr.h").write_text("/* changed */")
-    assert build._key("cc", BuildVariant.PLAIN) != before
-    assert build._key("clang", BuildVariant.PLAIN) != build._key("cc", BuildVariant.PLAIN)
+    assert copy.identity(BuildVariant.PLAIN) != before
+    monkeypatch.setenv("CC", "clang")
+    assert ENGINE.identity(BuildVariant.PLAIN) != before
 
 
 @pytest.mark.parametrize(
@@ -87,14 +88,14 @@ def test_missing_tools_are_named(
         tool(tmp_path / "bin", name, "#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(HostError) as missing:
-        engine_executable(cache=tmp_path)
+        ENGINE.executable(cache=tmp_path)
     assert f"install the package {named}" in missing.value.cure
 
 
 def test_missing_dpdk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PKG_CONFIG_LIBDIR", str(tmp_path))
     with pytest.raises(HostError) as missing:
-        engine_executable(cache=tmp_path)
+        ENGINE.executable(cache=tmp_path)
     assert "libdpdk-dev" in missing.value.cure
 
 
@@ -109,7 +110,7 @@ def test_compile_errors_are_shown(
     tool(tmp_path / "bin", "make", f"#!/bin/sh\nseq 100\necho '{last}'\nexit 2\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     with pytest.raises(HostError) as failed:
-        engine_executable(cache=tmp_path / "cache")
+        ENGINE.executable(cache=tmp_path / "cache")
     assert shown in failed.value.what
     assert hidden not in failed.value.what
 
@@ -138,4 +139,4 @@ def test_root_keeps_nothing_in_the_home_of_another(
 def test_a_cache_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(HostError, match="cannot be trusted"):
-        engine_executable(cache=tmp_path)
+        ENGINE.executable(cache=tmp_path)

@@ -253,6 +253,55 @@ def test_a_frame_of_another_length_or_payload_is_not_the_frame(
     assert any_length.stream(0).counts.altered == 0
 
 
+def test_a_frame_with_other_headers_than_expected_is_not_the_frame(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    """A NAT's frames: by its number each has its own port, once in a table, once by its step."""
+
+    def arrival(number: int, port: int, address: str = "198.18.0.1") -> bytes:
+        trailer = own(5, 0, number, 1000)[-18:]
+        head = Ether() / IP(src=address, dst="198.19.0.1") / UDP(sport=port, dport=7)
+        return bytes(head) + bytes(60 - len(bytes(head)) - len(trailer)) + trailer
+
+    error = Ether() / IP(src="198.18.0.9", dst="100.64.0.1", proto=1)
+    quoted = bytes(error) + bytes(8) + arrival(5, 5)[14:]  # ICMP quotes the whole frame
+    arrivals = [
+        arrival(0, 1024),
+        arrival(1, 2000),
+        arrival(2, 2000),  # not its port
+        arrival(4, 2000),  # 3 is lost; the table begins anew
+        arrival(3, 1024, "198.18.0.2"),
+        quoted,
+    ]
+    path = run_dir / "rx.pcap"
+    wrpcap(str(path), [Ether(frame) for frame in arrivals])
+    engine = open_engine(
+        executable, f"--vdev=net_pcap0,rx_pcap={path},infinite_rx=1,tx_pcap={run_dir}/tx.pcap"
+    )
+    expected = (
+        FieldSpec(offset=23, width=1, base=17, count=1),
+        FieldSpec(offset=26, width=4, base=int.from_bytes(bytes([198, 18, 0, 1])), count=1),
+        FieldSpec(
+            offset=34,
+            width=2,
+            base=0,
+            count=3,
+            mode="table",
+            table=b"".join(port.to_bytes(2, "big") for port in (1024, 2000, 3000)),
+        ),
+    )
+    result = send(engine, 10, replace(stream(0, 0, 0), expected=expected), drain_s=0.1)
+    counts, port = result.stream(0).counts, result.ports[0]
+    rounds = port.rx_frames / len(arrivals)
+    assert rounds >= 2
+    assert counts.received == 3
+    for counted in (counts.altered, counts.duplicated + 3):
+        assert abs(counted - 3 * rounds) <= 3
+    at_random = replace(expected[0], mode="random", count=2)
+    with pytest.raises(GeneratorError, match="at random"):
+        engine.set_streams([replace(stream(0, 0, 0), expected=(at_random,))])
+
+
 def test_a_stream_bound_to_a_queue_is_sent_by_it_alone(
     open_engine: OpenEngine, executable: Path, run_dir: Path
 ) -> None:

@@ -128,6 +128,36 @@ def test_an_engine_that_does_not_answer_is_ended(
     assert double.stops == 1
 
 
+def test_listed_values_are_handed_over_in_files_that_go_again(
+    double: Double, engine: Engine
+) -> None:
+    seen: dict[str, bytes] = {}
+    asked = double.ask_all
+
+    def look(command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        for row in rows:
+            if name := row.get("file"):
+                seen[f"{command} {name}"] = (double.path.parent / name).read_bytes()
+        return asked(command, rows)
+
+    double.ask_all = look  # type: ignore[method-assign]  # what is on the disk at that moment
+    ports, other = bytes(range(6)), bytes(range(6, 12))
+    sent = FieldSpec(offset=34, width=2, base=0, count=3, mode="table", table=ports)
+    back = FieldSpec(offset=36, width=2, base=0, count=3, mode="table", table=other)
+    engine.set_streams(
+        StreamSpec(
+            id=n, tx_port=0, rx_port=1, frame_size=64, header=b"", fields=(sent,), expected=(back,)
+        )
+        for n in (0, 1)
+    )
+    assert seen == {
+        "/loadgen/stream/field table0": ports,
+        "/loadgen/stream/expect table0": other,
+    }
+    assert [row["stream"] for row in said(double, "stream/expect")] == [0, 1]
+    assert not list(double.path.parent.glob("table*"))
+
+
 def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> None:
     field = FieldSpec(offset=26, width=4, base=10, count=5)
     stream = StreamSpec(
@@ -159,6 +189,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "mode": "inc",
         "seed": None,
     }
+    assert said(double, "stream/expect") == []
     engine.start(EngineTrial(loads={3: StreamLoad(rate=None, count=7)}))
     engine.start(EngineTrial(duration_s=2))
     assert said(double, "stream/load") == [

@@ -220,8 +220,8 @@ def warnings_of(
     if altered:
         warnings.append(
             f"{', '.join(altered)}: frames came back with another length or payload than was sent "
-            "and count as lost: a tag or a tunnel's header is still there, or octets changed; "
-            "--pcap keeps some"
+            "and count as lost: a tag or a tunnel's header is still there, octets changed, or a "
+            "NAT gave them other addresses or ports than those of their session; --pcap keeps some"
         )
     warnings += _unjudged_warnings(tests)
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))

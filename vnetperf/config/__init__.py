@@ -26,12 +26,14 @@ from vnetperf.config.settings import (
     guest_options,
     mobile_core,
     mobile_core_options,
+    nat_options,
     parse_seconds,
     read_testbed,
     switch_options,
     variable_name,
 )
 from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
 from vnetperf.model.scenario import Variant
@@ -74,6 +76,7 @@ class Configuration:
         switch: The options of the vSwitch, with the settings' single ones applied.
         guest: The options of guests, likewise.
         mobile_core: The options of a mobile core, likewise.
+        nat: Subscribers, sessions and pool of a NAT, likewise.
     """
 
     settings: Settings
@@ -84,6 +87,7 @@ class Configuration:
     switch: SwitchOptions
     guest: GuestOptions
     mobile_core: MobileCoreOptions
+    nat: Nat
 
     @property
     def capture(self) -> CaptureSpec | None:
@@ -273,4 +277,5 @@ def _read(
         switch=switch_options(settings.switch, settings.set),
         guest=guest_options(settings.guest),
         mobile_core=mobile_core_options(settings.core),
+        nat=nat_options(settings.nat),
     )

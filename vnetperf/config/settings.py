@@ -21,6 +21,7 @@ from vnetperf.config.files import Model, check_trusted, find_file, load_model, r
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.frames import AutoTunnel
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import (
     DEFAULT_STACK,
     GuestOptions,
@@ -210,6 +211,12 @@ class Settings(Options):
     repeated).
 
     Where the VNF is a mobile core ([vepc](vepc.md)); the file names the mobile core."""
+    nat: Annotated[tuple[str, ...], _PAIRS] = ()
+    """Sessions through a NAT and its blocks of ports, e.g. `subscribers=1024,ports=63` (may be
+    repeated).
+
+    Keys: `subscribers`, `ports` of each, `block`, `pool`, `inside`; for vSwitches that are a
+    [NAT](cgnat.md)."""
     forwarding: Annotated[Forwarding, Option("LAYER")] = "l2"
     """`l2` switches frames, `l3` routes packets.
 
@@ -440,6 +447,11 @@ def mobile_core(given: tuple[str, ...]) -> MobileCore:
     path = find_file("stacks", name or DEFAULT_STACK)
     check_trusted(path, "what this stack file names")
     return load_model(MobileCore, path)
+
+
+def nat_options(given: tuple[str, ...]) -> Nat:
+    """Subscribers, sessions and pool of a NAT."""
+    return _options(Nat, tuple(pair for one in given for pair in one.split(",")), "--nat")
 
 
 def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str, ...]]:

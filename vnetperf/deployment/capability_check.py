@@ -16,6 +16,7 @@ from vnetperf.model.errors import CapabilityError, FrameSizeError
 from vnetperf.model.frames import (
     CARRIERS,
     PLAIN,
+    HeaderKind,
     VaryField,
     index_of,
     number_of,
@@ -30,6 +31,8 @@ from vnetperf.traffic.base import GeneratorCapabilities
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
 TEST_NETWORK = ip_network("198.18.0.0/15")
+#: Headers of frames through a NAT.
+NAT_HEADERS: tuple[tuple[HeaderKind, ...], ...] = (PLAIN, ("ethernet", "ipv4", "tcp"))
 #: From a tester port's MAC address to that of the next (model/deployment.py).
 MACS_OF_A_PORT = 1 << 16
 
@@ -100,6 +103,7 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     ]
     if routed and beyond:
         yield error(f"there is no way to {', '.join(beyond)}", accepted=str(TEST_NETWORK))
+    yield from map(error, _nat_reasons(scenario))
     if scenario.rules == "stream" and not profile.plain:
         yield error(
             f"rules for each flow are made for frames of {', '.join(PLAIN)} with their usual "
@@ -144,6 +148,22 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
             f"no frame of {graph.name} has {', '.join(missing)}: it is not sent in a tunnel",
             cure="leave the fields out of the profile, or choose an overlay deployment",
         )
+
+
+def _nat_reasons(scenario: Scenario) -> Iterator[str]:
+    """What a NAT's sessions do not allow in a profile."""
+    profile = scenario.traffic
+    if scenario.nat is None:
+        return
+    if profile.headers not in NAT_HEADERS:
+        stacks = " or ".join(", ".join(stack) for stack in NAT_HEADERS)
+        yield f"sessions of a NAT are of {stacks}, and these frames of {', '.join(profile.headers)}"
+    if profile.flows > 1 or profile.values:
+        yield "the flows through a NAT are the sessions of --nat, and the profile has others"
+    if not profile.learning_frames:
+        yield "sessions of a NAT are set up by learning frames, and the profile has none"
+    if profile.broadcast:
+        yield "a NAT forwards no broadcast frames"
 
 
 def _is_examined(name: VaryField, scenario: Scenario) -> bool:
@@ -206,6 +226,8 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
         yield cannot("send broadcast frames and count them apart", "broadcast = 0")
     if profile.burst > 1 and not can.paced_bursts:
         yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
+    if scenario.nat is not None and not can.sessions:
+        yield cannot("send through a NAT, and look at what comes back")
     if (profile.answers == "any" or profile.announce) and not can.answers:
         setting = 'answers = "any"' if profile.answers == "any" else "announce"
         yield cannot(
@@ -373,6 +395,8 @@ def _without_effect(
         yield "vnfs", f"{graph.name} always has as many"
     if "core" in given and not graph.gtp:
         yield "core", f"{graph.name} has no mobile core"
+    if "nat" in given and scenario.nat is None:
+        yield "nat", f"{scenario.vswitch} is no NAT"
     if "tunnel" in given and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"
     if not graph.pods:

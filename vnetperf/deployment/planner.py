@@ -885,10 +885,10 @@ def _choose_wire(
 
 
 def _wires(capabilities: Any, mode: str) -> tuple[str, ...]:
-    """Wires that an end takes in a mode."""
+    """Wires that an end takes in a mode; "" is its first."""
     of_modes: dict[str, tuple[str, ...]] = getattr(capabilities, "mode_wires", {})
     every: tuple[str, ...] = capabilities.wires
-    return of_modes.get(mode, every)
+    return of_modes.get(mode or next(iter(getattr(capabilities, "modes", ())), ""), every)
 
 
 #: A pool of hugepages: NUMA node and size of a page, KiB.

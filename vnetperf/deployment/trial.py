@@ -62,6 +62,10 @@ PATH_TRIAL = TrialSpec(
 PATH_FRAMES = round(PATH_TRIAL.load_fps * PATH_TRIAL.duration_s)
 #: Longest trial of a path check whose tester is late, seconds.
 PATH_MOST_S = 1.0
+#: Sessions of a NAT that the path check goes through: more than frames are sent of it.
+PATH_SESSIONS = 2048
+#: Times that the frames which set sessions up are sent, until a NAT has all of them.
+SET_UPS = 5
 
 
 def check_path(
@@ -72,10 +76,12 @@ def check_path(
         return {"frames": "none were sent: only programs in pods communicate here"}
     deployment.prepare(deployment.plan.scenario.traffic.least_frame_size)
     before: dict[str, HopCounters] = {}
+    nat = deployment.plan.scenario.nat
+    learned = 8 if nat is None else min(nat.sessions, PATH_SESSIONS)
 
     def attempt(check: TrialSpec) -> TrialResult:
         deployment.check_alive()
-        deployment.generator.learn(8)
+        deployment.generator.learn(learned)
         before.update(deployment.counters())
         return deployment.generator.run(check, deployment.check_alive)
 
@@ -622,7 +628,11 @@ def counts_text(result: TrialResult) -> str:
     """What came of each direction, in words."""
     return ", ".join(
         f"direction {d.direction}: {d.received} of {d.intended}"
-        + (f", and {d.altered} of another length or payload" if d.altered else "")
+        + (
+            f", and {d.altered} of another length or payload, or with other headers"
+            if d.altered
+            else ""
+        )
         for d in result.directions
     )
 
@@ -720,8 +730,22 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     """Send the learning frames of a trial alone: other hosts read their counters after them."""
     deployment.check_alive()
     deployment.prepare(spec.frame_size)
-    if spec.learning_frames:
+    if not spec.learning_frames:
+        return
+    nat = deployment.plan.scenario.nat
+    if nat is None or not deployment.plan.has_dut:
         deployment.generator.learn(spec.learning_frames)
+        return
+    for _ in range(SET_UPS):
+        deployment.generator.learn(spec.learning_frames)
+        there = deployment.vswitch.sessions()
+        if there is None or there >= nat.sessions:
+            return
+    raise DutError(
+        f"holds {there} of {nat.sessions} sessions after a frame of each was sent {SET_UPS} times",
+        where=deployment.vswitch.name,
+        cure="choose fewer sessions with --nat, or a larger table or longer timeouts with --set",
+    )
 
 
 def _send_and_count(

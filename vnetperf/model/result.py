@@ -332,7 +332,8 @@ class FrameFaults(Frozen):
         reordered: Frames behind a later one of their stream (RFC 4737).
         late: Own frames too old to tell a duplicate from a new frame; lost.
         misrouted: Own frames at a wrong port; lost.
-        altered: Own frames of another length or payload than was sent; lost.
+        altered: Own frames of another length or payload than was sent, or behind a NAT with other
+            addresses or ports than they must have; lost.
         corrupted: Own frames with a stream or number that was never sent.
         foreign: Frames without the generator's signature.
         stale: Own frames of an earlier trial.

@@ -34,6 +34,7 @@ from vnetperf.model.frames import (
     TunnelKind,
     overhead,
 )
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
@@ -177,6 +178,7 @@ class Scenario(Frozen):
         guest: What is asked of guests, where VNFs run in VMs.
         core: What is asked of a mobile core, where the VNF is one.
         stack: Which mobile core that is; None where the VNF is none.
+        nat: Subscribers, sessions and pool, where the vSwitch is a NAT; None where it is none.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
         dut_macs: Addresses that frames from the tester's ports 0 and 1 carry, "" for the usual one:
             of an external DUT, and of pods that share one; empty where the deployment gives all.
@@ -205,6 +207,7 @@ class Scenario(Frozen):
     guest: GuestOptions = GuestOptions()
     core: MobileCoreOptions = MobileCoreOptions()
     stack: MobileCore | None = None
+    nat: Nat | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
     dut_macs: tuple[str, ...] = ()
     pod_hosts: PodHosts = "same"
@@ -259,12 +262,20 @@ class Scenario(Frozen):
             routed=self.routed,
             tunnel=self.tunnel,
         )
+        if self.nat is not None:
+            return tuple(stream.through(self.nat) for stream in streams)
         if not self.dut_macs:
             return streams
         return tuple(
             stream.model_copy(update={"eth_dst": self.dut_macs[stream.direction] or stream.eth_dst})
             for stream in streams
         )
+
+    @property
+    def learning_frames(self) -> int:
+        """Learning frames of each stream: every flow, and every session of a NAT, must be known."""
+        frames = self.traffic.learning_frames_per_stream
+        return max(frames, self.nat.sessions) if self.nat is not None else frames
 
     @property
     def largest_on_wire(self) -> int:
@@ -319,6 +330,8 @@ class Scenario(Frozen):
                 found.append(f"pods by {self.pod}")
         if self.routed:
             found.append("l3 forwarding")
+        if self.nat is not None:
+            found.append(f"NAT, {self.nat}")
         if self.rules != "port":
             found.append("a rule for each flow" if self.rules == "stream" else "learned addresses")
         if self.deployment.tunnelled:

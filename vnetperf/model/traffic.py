@@ -23,6 +23,7 @@ from vnetperf.model.frames import (
     VaryField,
     index_of,
 )
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import Bearers
 from vnetperf.model.profile import TrafficProfile
 
@@ -32,6 +33,10 @@ Addressing = Literal["far", "port"]
 
 #: Values a field can take from its first, unless that was set.
 VALUES: dict[str, int] = {name: place.values for name, place in FIELDS.items()}
+
+
+#: UDP echo (RFC 2544 appendix C.2.6.2).
+SERVER_PORT = 7
 
 
 class Stream(Frozen):
@@ -54,6 +59,8 @@ class Stream(Frozen):
         tunnel_back: Kind of tunnel they come back in, from the DUT to the tester; "" for none.
         bearers: Sessions of UEs whose packets these are, known once UEs have attached; empty where
             there are none.
+        nat: The NAT whose sessions these are: direction 0 comes from its subscribers, direction 1
+            goes to their public addresses and ports; None where there is none.
     """
 
     id: int
@@ -71,6 +78,7 @@ class Stream(Frozen):
     tunnel: str = ""
     tunnel_back: str = ""
     bearers: tuple[Bearers, ...] = ()
+    nat: Nat | None = None
 
     @property
     def tx_port(self) -> int:
@@ -81,6 +89,22 @@ class Stream(Frozen):
     def rx_port(self) -> int:
         """Tester port that must receive."""
         return 1 - self.direction
+
+    def through(self, nat: Nat) -> Stream:
+        """The frames of a NAT's sessions.
+
+        Args:
+            nat: Subscribers and pool.
+
+        Returns:
+            A stream with the first session's addresses and ports, as the tester sends it.
+        """
+        block = nat.block_of(0)
+        if self.direction == 0:
+            mine: dict[str, str | int] = {"ipv4_src": str(nat.first_inside), "udp_src": block.first}
+        else:
+            mine = {"ipv4_dst": block.address, "udp_dst": block.first, "udp_src": SERVER_PORT}
+        return self.model_copy(update={**mine, "nat": nat})
 
     def of(self, run: Bearers) -> Stream:
         """The frames of some of its sessions: uplink comes from their UEs, downlink goes there.
@@ -136,7 +160,7 @@ def make_streams(
                     ipv4_src=f"198.{src_net}.0.1",
                     ipv4_dst=f"198.{dst_net}.0.1",
                     udp_src=1024 + chain,
-                    udp_dst=7,  # UDP echo, RFC 2544 appendix C.2.6.2
+                    udp_dst=SERVER_PORT,
                     ipv6_src=f"2001:2:0:{src_net}::1",
                     ipv6_dst=f"2001:2:0:{dst_net}::1",
                     load=profile.loads[direction],

@@ -297,7 +297,8 @@ class DirectionCounts(Frozen):
             These four are None where the generator does not number its frames: `uncollected` of
             the result says why.
         altered: Own frames of another length or payload than was sent, a tag or a tunnel's header
-            still on them for one; not in `received`. None: not verified, or an older log.
+            still on them for one, or behind a NAT with other addresses or ports than they must have;
+            not in `received`. None: not verified, or an older log.
         tx_seconds: Time that the offered frames took, from the first to the last and one more gap,
             measured: over their number it is their mean gap.
         latency: None when nothing was received.

@@ -997,7 +997,8 @@ _FAULTS: tuple[Column[Entry[FrameFaults]], ...] = (_SIZE, *map(_fault_column, FA
 _DEPLOYMENT: Column[Entry[FrameFaults]] = Column("deployment", lambda e: e.of or None, words=True)
 _FAULTS_NOTE = (
     "In all VALID and INCONSISTENT trials. Late, misrouted and altered frames (of another length "
-    "or payload than was sent) count as lost."
+    "or payload than was sent, or behind a NAT with other addresses or ports than they must have) "
+    "count as lost."
 )
 
 

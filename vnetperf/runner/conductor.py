@@ -516,7 +516,7 @@ class Conductor:
             load_fps=profile.load_fps,
             duration_s=PROFILE_S,
             frame_size=profile.frame_size,
-            learning_frames=self.scenario.traffic.learning_frames_per_stream,
+            learning_frames=self.scenario.learning_frames,
             learning_wait_s=times.learning_wait_s,
             histogram_up_to_loss=-1.0,
             profile=True,
@@ -612,7 +612,7 @@ class Conductor:
             frame_size=logged.begin.frame_size,
             drain_s=times.drain_s,
             full_drain=times.full_drain,
-            learning_frames=self.scenario.traffic.learning_frames_per_stream,
+            learning_frames=self.scenario.learning_frames,
             learning_wait_s=times.learning_wait_s,
             capture=run.configuration.capture,
         )

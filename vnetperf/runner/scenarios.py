@@ -88,6 +88,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         guest=guest,
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
         stack=stack,
+        nat=configuration.nat if capabilities.translates else None,
         max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )

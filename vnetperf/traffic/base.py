@@ -97,6 +97,8 @@ class GeneratorCapabilities(Frozen):
             (`TrialSpec.tag_at_s`).
         max_workers: Most threads that it can send and receive from (`cores.tester`).
         apart: True when its ports can be on two hosts, each in a process of its own (`run_part`).
+        sessions: True when it sends through a NAT: listed addresses and ports, and counts a frame
+            only where it comes back with those that it must have then.
     """
 
     wires: tuple[str, ...]
@@ -123,6 +125,7 @@ class GeneratorCapabilities(Frozen):
     tagged_latency: bool = False
     max_workers: int = 1
     apart: bool = False
+    sessions: bool = False
 
 
 class TrafficGenerator(Backend):

@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -31,8 +32,11 @@ from vnetperf.model.frames import (
 )
 from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.traffic import Stream, header_stack, own_ethernet
+from vnetperf.model.traffic import SERVER_PORT, Stream, header_stack, own_ethernet
 from vnetperf.traffic.layers import (
+    ETHERTYPES,
+    IPV4_FIRST,
+    PROTOCOLS,
     Layer,
     build_frame,
     has_checksum,
@@ -59,6 +63,8 @@ class VariedField:
         random: True picks values uniformly, False walks through them in order.
         step: What is added to the whole of its octets from one value to the next; more than 1
             where other bits lie below the field's own, as in an MPLS label.
+        table: Its values one after the other, `width` octets each and big endian, in place of
+            `base` and `step`; empty for none.
     """
 
     offset: int
@@ -67,6 +73,23 @@ class VariedField:
     count: int
     random: bool
     step: int = 1
+    table: bytes = b""
+
+    @property
+    def span(self) -> int:
+        """From its first value to its greatest, both counted."""
+        if not self.table:
+            return (self.count - 1) * self.step + 1
+        width = self.width
+        listed = (self.table[at : at + width] for at in range(0, len(self.table), width))
+        return int.from_bytes(max(listed), "big") - self.base + 1
+
+    def value(self, number: int) -> int:
+        """The value in a frame by its number."""
+        place = number % self.count
+        if self.table:
+            return int.from_bytes(self.table[place * self.width : (place + 1) * self.width], "big")
+        return self.base + self.step * place
 
 
 def layers_of(stream: Stream, profile: TrafficProfile) -> tuple[Layer, ...]:
@@ -197,7 +220,7 @@ def compile_fields(
     if frame is None:
         frame = compile_frame(stream, profile, profile.least_frame_size)
     sessions = ("teid", _ue_field(stream)) if stream.bearers else ()
-    fields: list[VariedField] = []
+    fields: list[VariedField] = [*_session_fields(stream, layers)]
     if stream.bearers and stream.bearers[0].count > 1:
         for name in sessions:
             place = index_of(str(name), stack)
@@ -215,6 +238,57 @@ def compile_fields(
         random = profile.vary_mode == "random"
         fields.append(_field(frame, layers[place], name, count, random=random))
     return tuple(fields)
+
+
+def _listed(layers: Sequence[Layer], name: str, table: bytes) -> VariedField:
+    """A field whose values are listed."""
+    where, layer = place_of(name), layers[index_of(name, [one.kind for one in layers]) or 0]
+    width, offset = where.width, layer.offset + where.offset
+    first, count = int.from_bytes(table[:width], "big"), len(table) // width
+    listed = table if count > 1 else b""
+    return VariedField(offset, width, first, count, random=False, table=listed)
+
+
+def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
+    """Addresses and ports of a NAT's sessions, as the tester sends them."""
+    if stream.nat is None:
+        return ()
+    bound, transport = stream.nat.bindings(), layers[-1].kind
+    if stream.direction == 0:
+        return (
+            _listed(layers, "ipv4_src", bound.inside),
+            _listed(layers, f"{transport}_src", bound.ports),
+        )
+    return (
+        _listed(layers, "ipv4_dst", bound.public),
+        _listed(layers, f"{transport}_dst", bound.ports),
+    )
+
+
+def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedField, ...]:
+    """What the headers of a NAT's frames must have when they come back; empty for no NAT.
+
+    Ethernet type, version and length of the IP header, protocol, addresses and ports.
+    """
+    if stream.nat is None:
+        return ()
+    layers = layers_of(stream, profile)
+    bound, transport = stream.nat.bindings(), layers[-1].kind
+    ip = next(layer.offset for layer in layers if layer.kind == "ipv4")
+    kind = int.from_bytes(ETHERTYPES["ipv4"].to_bytes(2, "big") + bytes([IPV4_FIRST]), "big")
+    server = stream.ipv4_dst if stream.direction == 0 else stream.ipv4_src
+    ends = (bound.public, IPv4Address(server).packed)
+    ports = (bound.ports, SERVER_PORT.to_bytes(2, "big"))
+    if stream.direction == 1:
+        ends, ports = (ends[1], bound.inside), ports[::-1]
+    return (
+        VariedField(ip - 2, 3, kind, 1, random=False),
+        VariedField(ip + 9, 1, PROTOCOLS[transport], 1, random=False),
+        _listed(layers, "ipv4_src", ends[0]),
+        _listed(layers, "ipv4_dst", ends[1]),
+        _listed(layers, f"{transport}_src", ports[0]),
+        _listed(layers, f"{transport}_dst", ports[1]),
+    )
 
 
 def _field(frame: bytes, layer: Layer, name: str, count: int, *, random: bool) -> VariedField:
@@ -262,6 +336,8 @@ class CompiledFrame:
         share: Its frames/s are this share of a trial's load per interface (`TrialSpec.load_fps`).
         broadcast: True for frames to the broadcast address, which are no frames of the stream:
             neither counted as received nor as lost.
+        expected: What the headers of frame i must have when it comes back, where a NAT gives them
+            other values than they were sent with; empty where that is not known.
     """
 
     stream: Stream
@@ -274,6 +350,7 @@ class CompiledFrame:
     share: float = 1.0
     broadcast: bool = False
     returned_size: int | None = None
+    expected: tuple[VariedField, ...] = ()
 
     @property
     def headers(self) -> bytes:
@@ -284,8 +361,8 @@ class CompiledFrame:
         """A frame as it is sent, but for the stamp: what any generator's must equal."""
         frame = bytearray(self.template)
         for field in self.fields:
-            value = field.base + field.step * (number % field.count)
-            frame[field.offset : field.offset + field.width] = value.to_bytes(field.width, "big")
+            value = field.value(number).to_bytes(field.width, "big")
+            frame[field.offset : field.offset + field.width] = value
         for checksum in reversed(self.checksums):
             write_checksum(frame, checksum.kind, checksum.offset, checksum.ip_offset)
         return bytes(frame)
@@ -345,6 +422,7 @@ def _compile_kind(
         checksums=tuple(_checksums(layers)),
         share=of_load * weight,
         broadcast=broadcast,
+        expected=() if broadcast else expected_fields(stream, profile),
     )
 
 

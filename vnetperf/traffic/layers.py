@@ -19,6 +19,8 @@ PROTOCOLS: dict[HeaderKind, int] = {
 }  # fmt: skip
 NO_NEXT_HEADER = 59
 DONT_FRAGMENT = 0x4000
+#: First octet of an IPv4 header without options.
+IPV4_FIRST = 0x45
 #: Segments carry an ACK and no other flag, and no options.
 TCP_ACK, TCP_WINDOW = 0x10, 0xFFFF
 #: GTP-U: version 1 without options, a user's packet (3GPP TS 29.281 clause 5.1).
@@ -118,8 +120,8 @@ def _ethertype(after: HeaderKind | None) -> int:
 def _ipv4(get: Get, after: HeaderKind | None, rest: int, flags: int) -> bytes:
     protocol = PROTOCOLS[after or "raw"]
     return struct.pack(
-        "!BBHHHBBHII", 0x45, get("ipv4_dscp") << 2, rest, 0, flags, get("ipv4_ttl"), protocol, 0,
-        get("ipv4_src"), get("ipv4_dst"),
+        "!BBHHHBBHII", IPV4_FIRST, get("ipv4_dscp") << 2, rest, 0, flags, get("ipv4_ttl"), protocol,
+        0, get("ipv4_src"), get("ipv4_dst"),
     )  # fmt: skip
 
 

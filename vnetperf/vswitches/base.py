@@ -52,6 +52,8 @@ class VSwitchCapabilities(Frozen):
         rewriting_modes: Those of its modes in which it writes other MAC addresses into frames.
         rules: What it can forward by.
         forwarding: Layers it can forward at.
+        translates: True for a NAT: frames come out with other addresses and ports than they came in
+            with, those that `Scenario.nat` gives.
         tunnels: Kinds of tunnel it can put frames into and take them out of.
         options: Names of the SwitchOptions it renders, apart from the mode.
         addressing: "port" when it steers by the address of the port that takes a frame in, as
@@ -70,6 +72,7 @@ class VSwitchCapabilities(Frozen):
     rewriting_modes: tuple[str, ...] = ()
     rules: tuple[Rules, ...] = ("port",)
     forwarding: tuple[Forwarding, ...] = ("l2",)
+    translates: bool = False
     tunnels: tuple[TunnelKind, ...] = ()
     options: tuple[str, ...] = ()
     addressing: Addressing = "far"
@@ -286,6 +289,21 @@ class VSwitch(Backend):
 
         Returns:
             Names of the ports; empty when every port is up.
+        """
+
+    def sessions(self) -> int | None:
+        """Sessions that its table holds now.
+
+        Returns:
+            Their number; None for a vSwitch that has no such table.
+        """
+        return None
+
+    def end_sessions(self) -> None:
+        """Forget all sessions, as if it had just started.
+
+        Raises:
+            DutError: When some are left.
         """
 
     def fragments(self) -> int | None:

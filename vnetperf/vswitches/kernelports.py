@@ -13,11 +13,13 @@ import platform
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 from vnetperf.backend import TUNNEL_MODULES, NapiThreads, threaded_napi
 from vnetperf.host.links import LinkStatistics
+from vnetperf.host.linux import PROC
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
@@ -138,6 +140,22 @@ def give_underlay_address(machine: Machine, netdev: str, end: TunnelEnd) -> None
             route.neigh("replace", ifindex=index, **neighbour)
 
     machine.in_netns(give)
+
+
+#: Next hops at ports of a router: link-local addresses, which are never resolved.
+NEXT_HOPS = IPv4Address("169.254.0.1")
+IPV4_SETTINGS = PROC / "sys/net/ipv4/conf"
+RTNH_F_ONLINK, MAIN_TABLE = 4, 254  # linux/rtnetlink.h
+
+
+def add_way(
+    route: Any, network: str, out: int, *, number: int, mac: str, table: int = MAIN_TABLE
+) -> None:
+    """A route to a network by an interface, whose neighbour `number` has this MAC address."""
+    via = str(NEXT_HOPS + number)
+    route.neigh("replace", ifindex=out, dst=via, lladdr=mac, state="permanent")
+    way = {"dst": network, "gateway": via, "oif": out, "flags": RTNH_F_ONLINK}
+    route.route("replace", table=table, **way)
 
 
 class KernelAttachments(VSwitch):

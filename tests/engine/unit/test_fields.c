@@ -226,6 +226,71 @@ static void tcp_in_a_tunnel_follows(void)
 	CHECK(!checksum_check(&sums, f, 104, LEN, &why));
 }
 
+/* Frames of a NAT: each has the address and port of its number, in whatever order they come. */
+static void expected_by_number(void)
+{
+	enum { FLOWS = 7 };
+	static uint8_t ports[2 * FLOWS];
+	static const struct field_spec spec[] = {
+		{.offset = 12, .width = 2, .base = 0x0800, .step = 1, .count = 1},
+		{.offset = 34, .width = 2, .count = FLOWS, .mode = FIELD_TABLE, .table = ports},
+		{.offset = 26,
+		 .width = 4,
+		 .base = 0xc6120000,
+		 .step = 1,
+		 .count = 3,
+		 .mode = FIELD_CARRY},
+	};
+	const struct checksum_spec none = {.ip = -1, .udp = -1};
+	static const uint64_t seqs[] = {0, 1, 2, 3, 20, 21, 6, 7, 1ULL << 40, 5, 6, 7, 8};
+	struct fields sent, there;
+	uint8_t f[FRAME];
+
+	for (unsigned int i = 0; i < FLOWS; i++)
+		ports[2 * i] = (uint8_t)(40 + i * i), ports[2 * i + 1] = (uint8_t)(i * 31);
+	fields_expect(&there, spec, 3);
+	CHECK_EQ(there.end, 36);
+	for (unsigned int k = 0; k < sizeof(seqs) / sizeof(seqs[0]); k++) {
+		const uint64_t seq = seqs[k] % (2 * 3 * FLOWS);
+
+		/* Written from the start, as a transmit queue does. */
+		ip4_udp(f);
+		fields_init(&sent, spec, 3, &none, f, FRAME, 0);
+		for (uint64_t i = 0; i <= seq; i++)
+			fields_write(&sent, f);
+		if (seqs[k] < 1000)
+			CHECK(fields_match(&there, f, seqs[k]));
+		f[35] ^= 1;
+		CHECK(!fields_match(&there, f, seq));
+		f[35] ^= 1;
+		f[26] ^= 1;
+		CHECK(!fields_match(&there, f, seq));
+		f[26] ^= 1;
+		CHECK(fields_match(&there, f, seq));
+		CHECK(!fields_match(&there, f, seq + 1));
+	}
+}
+
+/* An error of ICMP that quotes a whole frame has another protocol and other addresses. */
+static void a_quoting_error_is_not_the_frame(void)
+{
+	static const struct field_spec spec[] = {
+		{.offset = 23, .width = 1, .base = 17, .count = 1},
+		{.offset = 26, .width = 4, .base = 0xc6120001, .count = 1},
+		{.offset = 30, .width = 4, .base = 0xc6130001, .count = 1},
+	};
+	struct fields there;
+	uint8_t f[FRAME], error[FRAME];
+
+	ip4_udp(f);
+	fields_expect(&there, spec, 3);
+	CHECK(fields_match(&there, f, 0));
+	memcpy(error, f, 34);
+	error[23] = 1;
+	memcpy(error + 42, f + 14, FRAME - 42);
+	CHECK(!fields_match(&there, error, 0));
+}
+
 static bool refused(struct field_spec f, const struct checksum_spec *c)
 {
 	struct problem why = {"", ""};
@@ -287,5 +352,7 @@ void test_fields(void)
 	checksums_follow();
 	ip6_udp_follows();
 	tcp_in_a_tunnel_follows();
+	expected_by_number();
+	a_quoting_error_is_not_the_frame();
 	bad_fields();
 }

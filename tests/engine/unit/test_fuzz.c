@@ -92,7 +92,7 @@ static void order_of_a_stream(void)
 	for (uint32_t i = draw(10); i > 0; i--) {
 		make_order(text, sizeof(text), field, N_OF(field));
 		if (params_parse(&ps, text, &why))
-			stream_add_field(&spec, &ps, &why);
+			stream_add_field(&spec, &ps, NULL, 0, &why);
 	}
 	make_order(text, sizeof(text), load, N_OF(load));
 	if (params_parse(&ps, text, &why))

@@ -116,11 +116,11 @@ void test_stream(void)
 	CHECK(memcmp(frame + 42, "VNP\x07\xff\x03\0\0", 8) == 0);
 
 	CHECK(parse("stream=255,offset=6,width=2,count=5,mode=carry"));
-	CHECK(!stream_add_field(&spec, &ps, &why) && spec.n_fields == 0);
+	CHECK(!stream_add_field(&spec, &ps, NULL, 0, &why) && spec.n_fields == 0);
 	CHECK(parse("stream=255,offset=6,width=2,count=5"));
-	CHECK(stream_add_field(&spec, &ps, &why) && spec.n_fields == 1);
+	CHECK(stream_add_field(&spec, &ps, NULL, 0, &why) && spec.n_fields == 1);
 	CHECK(parse("stream=255,offset=7,width=2,count=5"));
-	CHECK(!stream_add_field(&spec, &ps, &why) && strstr(why.what, "overlap"));
+	CHECK(!stream_add_field(&spec, &ps, NULL, 0, &why) && strstr(why.what, "overlap"));
 
 	CHECK(parse("stream=255,rate=12.5") && stream_set_load(&spec, &ps, &why));
 	CHECK(spec.load.rate == 12.5 && !spec.load.counted && !spec.load.max);

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import dpdk
+from vnetperf.host.build import BuildVariant
 from vnetperf.host.facts import unknown
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
@@ -37,11 +38,12 @@ from vnetperf.model.trial import (
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
 from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.traffic.loadgen.build import BuildVariant, build_identity, engine_executable
+from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.telemetry import EngineInfo, WorkerInfo, pcap_files
 from vnetperf.traffic.loadgen.trials import (
     BURST,
+    GRACE_S,
     MAX_LAG_S,
     PortRings,
     PreparedStreams,
@@ -57,6 +59,8 @@ NIC_RX_RING = 4 * RING
 #: Frames of a kernel interface's receive ring, likewise; of jumbo frames it would take 80 MiB.
 KERNEL_RX_RING = 4 * dpdk.AF_PACKET_FRAMES
 VHOST_NET = "/dev/vhost-net"
+#: Fastest that a NAT's sessions are set up before a trial, frames/s: none is to be lost.
+SET_UP_FPS = 40_000.0
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap", "macvlan", "ipvlan", "vlan")
@@ -387,7 +391,7 @@ def _count_values(frame: CompiledFrame, offset: int, width: int) -> int:
     for one in frame.fields:
         ends_with_it = one.offset + one.width == offset + width
         if ends_with_it and one.offset >= offset and one.width <= LOW:
-            return (one.count - 1) * one.step + 1
+            return one.span
     return 1
 
 
@@ -427,6 +431,7 @@ class Loadgen(TrafficGenerator):
         tagged_latency=True,
         max_workers=MAX_WORKERS,
         apart=True,
+        sessions=True,
         max_frame_size=MAX_FRAME_SIZE,
         asymmetric=True,
         broadcast=True,
@@ -467,13 +472,13 @@ class Loadgen(TrafficGenerator):
     @classmethod
     def build_for_lab(cls) -> None:
         """Compile the engine for any processor, unless that has been done."""
-        engine_executable(BuildVariant.PORTABLE)
+        ENGINE.executable(BuildVariant.PORTABLE)
 
     @classmethod
     def identity(cls) -> str:
         """The build: DPDK's version, the compiler, the sources."""
         try:
-            return build_identity()
+            return ENGINE.identity()
         except HostError as error:
             return f"unknown: {error.what}"
 
@@ -495,7 +500,7 @@ class Loadgen(TrafficGenerator):
             if port.netdev and end.mac and not port.resets:
                 self.machine.set_link(port.netdev, mac=end.mac)
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
-        self.executable = engine_executable()
+        self.executable = ENGINE.executable()
         self._neighbours, self._capture = ((), {}), CaptureSpec()
         self._engine = Engine.open(
             self.config,
@@ -617,7 +622,21 @@ class Loadgen(TrafficGenerator):
         """Send learning frames."""
         if self._announce:
             self._running().announce()
+        if self.plan.scenario.nat is not None:
+            self._set_up_sessions(frames_per_stream)
+            return
         self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
+
+    def _set_up_sessions(self, frames: int) -> None:
+        """Send a frame of each of a NAT's sessions: first from inside, then from outside."""
+        rate = min(learning_rate(frames), SET_UP_FPS)
+        for way in (0, 1):
+            for part in self._prepared.parts:
+                if part.stream.direction == way:
+                    mine = max(1, round(frames * part.share))
+                    self._running().learn(
+                        mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
+                    )
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""

@@ -17,7 +17,7 @@ from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
 from vnetperf.model.trial import CaptureWhat
 from vnetperf.traffic.base import host_failures
-from vnetperf.traffic.loadgen.build import engine_executable
+from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.telemetry import (
     POLL_S,
     CapturedFrame,
@@ -162,11 +162,27 @@ class FieldSpec:
     count: int
     """Number of values."""
     step: int = 1
-    mode: Literal["inc", "carry", "random"] = "inc"
+    mode: Literal["inc", "carry", "random", "table"] = "inc"
     """inc: the next value with each frame; carry: each time the field before wraps around (so that
-    the numbers of values multiply); random: evenly among the values."""
+    the numbers of values multiply); random: evenly among the values; table: the next of those
+    that are listed."""
     seed: int | None = None
     """Of mode random; None: one that depends on stream and field only."""
+    table: bytes = b""
+    """Of mode table: `count` values of `width` octets, big endian."""
+
+    def parameters(self, file: str) -> dict[str, Any]:
+        """What ``stream/field`` and ``stream/expect`` take, besides the stream."""
+        return {
+            "offset": self.offset,
+            "width": self.width,
+            "base": self.base,
+            "count": self.count,
+            "step": self.step,
+            "mode": self.mode,
+            "seed": self.seed,
+            **({"file": file} if file else {}),
+        }
 
 
 @dataclass(frozen=True)
@@ -198,6 +214,9 @@ class StreamSpec:
     """Whether another engine sends its frames, of a trial of the same epoch: they are counted where
     they are received, and such a trial waits its whole drain."""
     fields: tuple[FieldSpec, ...] = ()
+    expected: tuple[FieldSpec, ...] = ()
+    """What frames must have when they come back, by the number that they were sent with; others
+    count as altered."""
 
     def parameters(self) -> dict[str, Any]:
         """What ``stream/add`` takes."""
@@ -342,7 +361,7 @@ class Engine:
         timeout_s: float = 30.0,
     ) -> Engine:
         """Start the engine and wait until it replies; one that does not is stopped."""
-        argv = config.argv(str(executable or engine_executable()))
+        argv = config.argv(str(executable or ENGINE.executable()))
         process = spawn(argv, {"RUNTIME_DIRECTORY": str(run_dir)})
         with contextlib.ExitStack() as undo_on_error:
             undo_on_error.callback(process.stop, 0.0)
@@ -472,13 +491,38 @@ class Engine:
         self._ids, self._loaded = (), frozenset()
         try:
             self._ask_all("stream/add", [stream.parameters() for stream in streams])
-            fields = [{"stream": s.id, **asdict(one)} for s in streams for one in s.fields]
-            self._ask_all("stream/field", fields)
+            self._add_fields("stream/field", [(s.id, s.fields) for s in streams])
+            self._add_fields("stream/expect", [(s.id, s.expected) for s in streams])
         except GeneratorError:
             if self._process.alive():
                 self._ask("stream/clear")
             raise
         self._ids = tuple(stream.id for stream in streams)
+
+    def _add_fields(
+        self, command: str, fields: Sequence[tuple[int, tuple[FieldSpec, ...]]]
+    ) -> None:
+        """Add fields to streams; what is listed is handed over in files beside the socket."""
+        tables = dict.fromkeys(one.table for _, mine in fields for one in mine if one.table)
+        names = {table: f"table{number}" for number, table in enumerate(tables)}
+        directory = self._socket.path.parent
+        try:
+            for table, name in names.items():
+                (directory / name).write_bytes(table)
+            rows = [
+                {"stream": stream, **one.parameters(names.get(one.table, ""))}
+                for stream, mine in fields
+                for one in mine
+            ]
+            self._ask_all(command, rows)
+        except OSError as error:
+            raise GeneratorError(
+                f"values of fields cannot be handed to the engine: {error.strerror}",
+                where=str(error.filename),
+            ) from error
+        finally:
+            for name in names.values():
+                (directory / name).unlink(missing_ok=True)
 
     def set_neighbours(
         self, entries: Iterable[NeighbourSpec], any_macs: Mapping[int, bytes] | None = None

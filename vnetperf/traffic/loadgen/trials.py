@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from vnetperf.host.wait import patient
@@ -114,11 +114,16 @@ def parts_of(
     parts: list[StreamPart] = []
     for turn in _mix_turns(compile_traffic(streams, profile, frame_size), profile, queues):
         frame = turn.frame
-        for queue, share, fields in _queue_shares(turn, queues.get(frame.stream.tx_port, 1)):
+        number = queues.get(frame.stream.tx_port, 1)
+        expected = _queue_shares(turn, number, of=frame.expected) if frame.expected else []
+        for place, (queue, share, fields) in enumerate(_queue_shares(turn, number)):
+            spec = _spec(len(parts), frame, fields, queue, away=frame.stream.tx_port in away)
+            if expected:
+                spec = replace(spec, expected=expected[place][2])
             part = StreamPart(
                 frame.stream,
                 share * turn.share,
-                _spec(len(parts), frame, fields, queue, away=frame.stream.tx_port in away),
+                spec,
                 broadcast=frame.broadcast,
                 first=turn.first,
                 every=turn.every,
@@ -182,10 +187,13 @@ def split_frames(count: int, parts: Sequence[StreamPart]) -> tuple[int, ...]:
 
 
 def _queue_shares(
-    turn: _MixTurn, queues: int
+    turn: _MixTurn, queues: int, *, of: tuple[VariedField, ...] = ()
 ) -> list[tuple[int | None, float, tuple[FieldSpec, ...]]]:
-    """Queue, share of the frames, and fields of each part of one kind of frame."""
-    frame, varied = turn.frame, turn.frame.fields
+    """Queue, share of the frames, and fields of each part of one kind of frame.
+
+    Those of what is sent, or other ones that go with them (`of`).
+    """
+    frame, varied = turn.frame, of or turn.frame.fields
     if queues == 1:
         fields = tuple(_every_nth_value(field, turn.first, turn.every) for field in varied)
         return [(None, 1.0, fields)]
@@ -206,6 +214,19 @@ def _every_nth_value(field: VariedField, first: int, step: int) -> FieldSpec:
     values = len(range(first, field.count, step))
     if not values:  # fewer values than queues: this field does not distinguish the flows
         return _field(field)
+    if field.table:
+        width = field.width
+        places = range(first * width, len(field.table), step * width)
+        return FieldSpec(
+            offset=field.offset,
+            width=width,
+            base=0,
+            count=values,
+            mode="table",
+            table=field.table
+            if step == 1
+            else b"".join(field.table[place : place + width] for place in places),
+        )
     return FieldSpec(
         offset=field.offset,
         width=field.width,

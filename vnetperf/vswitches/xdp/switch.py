@@ -9,12 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from vnetperf.host import xdp
-from vnetperf.host.linux import PROC, RTNH_F_ONLINK
 from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import CLANG, BpfObject, compile_program
 from vnetperf.model.base import Frozen
@@ -25,7 +23,7 @@ from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import KernelSwitch, netlink
+from vnetperf.vswitches.kernelports import IPV4_SETTINGS, KernelSwitch, add_way, netlink
 
 SOURCES = Path(__file__).parent
 #: Places in a port's counters (port.h); all but the first are causes of drops.
@@ -39,11 +37,8 @@ COUNTS = (
 )
 TRACEPOINTS = ("xmit", "exception", "redirect_err")
 ROUTED = "fib"
-#: Next hop at a port of the router: link-local addresses, which are never resolved.
-NEXT_HOPS = IPv4Address("169.254.0.1")
 #: The test networks of RFC 2544 (appendix C.2.2), and the first of the ports' routing tables.
 TEST_NETWORKS, FIRST_TABLE = "198.18.0.0/15", 100
-IPV4_SETTINGS = PROC / "sys/net/ipv4/conf"
 _INDEX = struct.Struct("=I")
 _FIRST = _INDEX.pack(0)
 
@@ -225,12 +220,9 @@ class Xdp(KernelSwitch):
                     continue  # one of them was removed
                 source, target = (self.netdevs[port] for port in (hop.src, hop.dst))
                 (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
-                via, table = str(NEXT_HOPS + graph.ports.index(hop.dst)), FIRST_TABLE + number
-                out = indexes[target]
+                place, table = graph.ports.index(hop.dst), FIRST_TABLE + number
                 mac = port_mac(graph, hop.dst, 0)
-                route.neigh("replace", ifindex=out, dst=via, lladdr=mac, state="permanent")
-                way = {"dst": TEST_NETWORKS, "gateway": via, "oif": out, "flags": RTNH_F_ONLINK}
-                route.route("replace", table=table, **way)
+                add_way(route, TEST_NETWORKS, indexes[target], number=place, mac=mac, table=table)
                 if table not in {rule.get_attr("FRA_PRIORITY") for rule in route.get_rules()}:
                     route.rule("add", iifname=source, table=table, priority=table)
 

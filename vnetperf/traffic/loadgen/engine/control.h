@@ -89,6 +89,7 @@ bool plan_check(const struct plan *plan, struct problem *why);
 bool plan_apply(const struct plan *plan, struct problem *why);
 void plan_release_tx(void);
 void plan_release_rx(void);
+void plan_forget_expected(void);
 /* watching.c: what is watched of the coming trial; `longest` seconds with all waits. */
 struct watch watching_of(const struct trial_spec *spec, double longest);
 bool watching_add_tx(struct tx_stream *t);

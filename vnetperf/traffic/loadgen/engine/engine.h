@@ -58,16 +58,17 @@ struct rx_queue {
 /* One stream as one worker receives it. */
 struct rx_stream {
 	uint64_t received, duplicated, reordered, late, misrouted;
-	uint64_t altered;	/* of another length or payload than was sent */
+	uint64_t altered;	/* of another length, header or payload than must be */
 	uint64_t bad_latency;	/* arrival before departure: clocks disagree */
 	uint64_t first, last;	/* TSC of arrivals */
 	struct hdr *hdr;	/* NULL: this worker never polls the stream's port */
 	struct seqtrack *track; /* [tx queue], shared by all workers */
 	uint16_t port;
 	uint16_t n_track;
-	uint16_t len;		/* octets without FCS that a frame must have; 0: any */
-	uint16_t pad;		/* zeros before the trailer */
-	struct watch_rx *watch; /* NULL: not asked for */
+	uint16_t len;		 /* octets without FCS that a frame must have; 0: any */
+	uint16_t pad;		 /* zeros before the trailer */
+	struct fields *expected; /* what its frames must have; NULL: not looked at */
+	struct watch_rx *watch;	 /* NULL: not asked for */
 };
 
 /* One stream as one transmit queue sends it. */

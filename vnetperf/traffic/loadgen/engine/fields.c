@@ -60,6 +60,23 @@ static uint32_t ip4_base(uint8_t *ip)
 	return base;
 }
 
+static uint64_t get_value(const uint8_t *p, unsigned int width)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = 0; i < width; i++)
+		value = value << 8 | p[i];
+	return value;
+}
+
+/* The value at an index. */
+static uint64_t value_at(const struct field_spec *spec, uint64_t index)
+{
+	if (spec->table)
+		return get_value(spec->table + index * spec->width, spec->width);
+	return spec->base + index * spec->step;
+}
+
 /* The sum of pseudo header, header and payload, varied octets being zero. */
 static uint64_t l4_base(struct fields *fs, const struct checksum_spec *c, uint8_t *frame,
 			uint16_t frame_len, const uint8_t *addresses, unsigned int n_addresses)
@@ -91,7 +108,7 @@ void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int 
 		struct field *f = &fs->field[i];
 
 		f->spec = spec[i];
-		f->value = spec[i].base;
+		f->value = value_at(&f->spec, 0);
 		f->random = (spec[i].seed + 1) * 0x9e3779b97f4a7c15ULL ^ (salt << 32) ^ (i + 1);
 		if (f->random == 0) /* the one state xorshift never leaves */
 			f->random = 1;
@@ -147,12 +164,68 @@ static inline void field_randomize(struct field *f)
 /* Step to the next value; tells whether the field wrapped around. */
 static inline bool field_step(struct field *f)
 {
-	f->value += f->spec.step;
-	if (LG_LIKELY(++f->index < f->spec.count))
+	const bool wraps = LG_UNLIKELY(++f->index >= f->spec.count);
+
+	if (wraps)
+		f->index = 0;
+	if (LG_UNLIKELY(wraps || f->spec.table))
+		f->value = value_at(&f->spec, f->index);
+	else
+		f->value += f->spec.step;
+	return wraps;
+}
+
+/* All fields go on by one frame. */
+static inline bool field_turn(struct field *f, bool carry)
+{
+	if (f->spec.mode == FIELD_RANDOM || (f->spec.mode == FIELD_CARRY && !carry))
 		return false;
-	f->index = 0;
-	f->value = f->spec.base;
-	return true;
+	return field_step(f);
+}
+
+void fields_expect(struct fields *fs, const struct field_spec *spec, unsigned int n)
+{
+	memset(fs, 0, sizeof(*fs));
+	fs->n = (uint8_t)n;
+	fs->next = UINT64_MAX;
+	for (unsigned int i = 0; i < n; i++) {
+		fs->field[i].spec = spec[i];
+		if (spec[i].offset + spec[i].width > fs->end)
+			fs->end = (uint16_t)(spec[i].offset + spec[i].width);
+	}
+}
+
+/* The values of any frame: where frames do not come in sequence. */
+__attribute__((noinline, cold)) static void fields_seek(struct fields *fs, uint64_t seq)
+{
+	uint64_t turns = seq;
+
+	for (unsigned int i = 0; i < fs->n; i++) {
+		struct field *f = &fs->field[i];
+
+		if (f->spec.mode != FIELD_CARRY)
+			turns = seq;
+		f->index = turns % f->spec.count;
+		f->value = value_at(&f->spec, f->index);
+		turns /= f->spec.count;
+	}
+	fs->next = seq;
+}
+
+bool fields_match(struct fields *fs, const uint8_t *frame, uint64_t seq)
+{
+	bool carry = false, same = true;
+
+	if (LG_UNLIKELY(seq != fs->next))
+		fields_seek(fs, seq);
+	for (unsigned int i = 0; i < fs->n; i++) {
+		struct field *f = &fs->field[i];
+
+		same = same && get_value(frame + f->spec.offset, f->spec.width) == f->value;
+		carry = field_turn(f, carry);
+	}
+	fs->next = seq + 1;
+	return same;
 }
 
 uint64_t fields_write(struct fields *fs, uint8_t *frame)
@@ -172,10 +245,7 @@ uint64_t fields_write(struct fields *fs, uint8_t *frame)
 		udp += f->in_udp ? add : 0;
 		if (LG_UNLIKELY(f->in_outer))
 			outer += sum_value(f->value, f->outer_shift);
-		if (f->spec.mode == FIELD_INC || (f->spec.mode == FIELD_CARRY && carry))
-			carry = field_step(f);
-		else
-			carry = false;
+		carry = field_turn(f, carry);
 	}
 	if (fs->ip4 >= 0)
 		put16(frame + fs->ip4 + IP4_CSUM, ~sum_fold(ip) & 0xffff);

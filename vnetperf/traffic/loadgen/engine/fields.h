@@ -13,6 +13,7 @@ enum field_mode {
 	FIELD_INC,    /* one step per frame */
 	FIELD_CARRY,  /* one step each time the field before it wraps around */
 	FIELD_RANDOM, /* one of the `count` values, evenly, from a seeded generator */
+	FIELD_TABLE,  /* the next of `count` values that are listed, one per frame */
 };
 
 /* As given by the user: value = base + step * i, 0 <= i < count, big endian at `offset`. */
@@ -23,7 +24,8 @@ struct field_spec {
 	uint64_t base;
 	uint64_t step;
 	uint64_t count;
-	uint64_t seed; /* FIELD_RANDOM */
+	uint64_t seed;	/* FIELD_RANDOM */
+	uint8_t *table; /* FIELD_TABLE: count times width octets, big endian; else NULL */
 };
 
 /* Where checksums live; offsets from the start of the frame, -1 for "none". */
@@ -56,6 +58,8 @@ struct fields {
 	uint32_t outer_base; /* like ip_base, of that header */
 	uint32_t ip_base;    /* sum of the constant words of the IPv4 header */
 	uint64_t udp_base;   /* of pseudo header, UDP or TCP header and payload */
+	uint64_t next; /* number of the frame that the values are of, where they are expected */
+	uint16_t end;  /* where the last field ends */
 	struct field field[LG_MAX_FIELDS];
 };
 
@@ -70,6 +74,11 @@ bool fields_check_layout(const struct field_spec *f, unsigned int n, const struc
  * sequences of several workers. */
 void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int n,
 		 const struct checksum_spec *c, uint8_t *frame, uint16_t frame_len, uint64_t salt);
+
+/* Values that frames are expected to have. */
+void fields_expect(struct fields *fs, const struct field_spec *spec, unsigned int n);
+/* Whether frame number `seq` has them; it is as long as `end` at least. */
+bool fields_match(struct fields *fs, const uint8_t *frame, uint64_t seq);
 
 /* Write the next values and the IPv4 checksums; returns the sum for fields_udp(). */
 uint64_t fields_write(struct fields *fs, uint8_t *frame);

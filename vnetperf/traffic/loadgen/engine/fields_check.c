@@ -25,6 +25,8 @@ bool field_check(const struct field_spec *f, uint16_t header_len, struct problem
 				   f->offset + f->width, header_len);
 	if (f->count < 1)
 		return problem_set(why, "1 or more", "field count 0");
+	if (f->table)
+		return true;
 	if (f->base > top || (f->count > 1 && f->step > (top - f->base) / (f->count - 1)))
 		return problem_set(why, "base + (count - 1) * step below 256 ^ width",
 				   "field at offset %u overflows its %u octets", f->offset,

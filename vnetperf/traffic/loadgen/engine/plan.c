@@ -45,8 +45,20 @@ void plan_release_tx(void)
 	}
 }
 
+/* What is expected points at streams that are about to go. */
+void plan_forget_expected(void)
+{
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		for (unsigned int w = 0; w < engine.n_workers; w++) {
+			free(engine.worker[w]->rx[id].expected);
+			engine.worker[w]->rx[id].expected = NULL;
+		}
+	}
+}
+
 void plan_release_rx(void)
 {
+	plan_forget_expected();
 	watching_release();
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		free(engine.worker[0]->rx[id].track); /* one for all workers */
@@ -209,6 +221,12 @@ static bool rx_stream_plan(const struct plan *plan, const struct stream_spec *s)
 			polls = polls || engine.worker[w]->rxq[i]->port == s->rx_port;
 		/* The worker clears it when it is armed. */
 		r->hdr = polls ? malloc(sizeof(struct hdr)) : NULL;
+		if (polls && s->n_expected) {
+			r->expected = malloc(sizeof(*r->expected));
+			if (r->expected == NULL)
+				return false;
+			fields_expect(r->expected, s->expected, s->n_expected);
+		}
 		if (polls && (r->hdr == NULL || (watch.on && !watching_add_rx(r, s))))
 			return false;
 	}

@@ -109,12 +109,27 @@ static inline void run_flush(struct run *r)
 	r->n = 0;
 }
 
+/* Whether a frame has the headers that it must have when it comes back. */
+static inline bool has_headers(const struct rx_stream *s, const struct rte_mbuf *m, uint64_t seq)
+{
+	return LG_LIKELY(s->expected == NULL) ||
+	       (m->data_len >= s->expected->end &&
+		fields_match(s->expected, rte_pktmbuf_mtod(m, const uint8_t *), seq));
+}
+
 /* A frame out of sequence, or tracked by several workers: looked at by itself. */
-static void count_alone(struct run *r, struct rx_queue *q, const uint8_t *t, uint64_t now)
+static void count_alone(struct run *r, struct rx_queue *q, const struct rte_mbuf *m,
+			const uint8_t *t, uint64_t now)
 {
 	struct rx_stream *s = r->stream;
 	uint64_t seq;
 
+	/* Before it is noted: a frame that quotes another is not that frame. */
+	if (LG_UNLIKELY(s->expected) &&
+	    !has_headers(s, m, seq_extend(r->track->high, load_le32(t + TRAILER_SEQ)))) {
+		s->altered++;
+		return;
+	}
 	switch (seqtrack_see(r->track, load_le32(t + TRAILER_SEQ), &seq)) {
 	case SEQ_NEW:
 		break;
@@ -187,7 +202,12 @@ static inline void count(struct run *r, struct worker *w, struct rx_queue *q,
 	}
 	if (LG_UNLIKELY(load_le32(t + TRAILER_SEQ) != (uint32_t)r->next || r->next >= r->limit)) {
 		run_flush(r);
-		count_alone(r, q, t, now);
+		count_alone(r, q, m, t, now);
+		return;
+	}
+	if (LG_UNLIKELY(!has_headers(r->stream, m, r->next))) {
+		run_flush(r);
+		r->stream->altered++;
 		return;
 	}
 	if (LG_UNLIKELY(sent != r->sent || now != r->at)) {

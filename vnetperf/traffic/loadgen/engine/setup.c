@@ -143,7 +143,7 @@ void workers_release(void)
 		plan_release_rx();
 	}
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++)
-		free(engine.stream[i]);
+		stream_release(engine.stream[i]);
 	for (unsigned int i = 0; i < engine.n_workers; i++) {
 		free(engine.worker[i]->gaps);
 		free(engine.worker[i]);

@@ -1,11 +1,12 @@
 #include "stream.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "params.h"
 
 #define STREAM_KEYS "id tx_port rx_port queue size rx_size header l3 udp tcp outer away"
-#define FIELD_KEYS  "stream offset width base step count mode seed"
+#define FIELD_KEYS  "stream offset width base step count mode seed file"
 #define LOAD_KEYS   "stream rate count"
 /* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
 #define MAX_COUNT (1ULL << 48)
@@ -86,20 +87,18 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 			      (uint16_t)(s->frame_size - LG_FCS_LEN), why);
 }
 
-bool stream_add_field(struct stream_spec *s, struct params *ps, struct problem *why)
+/* A field as the user describes it. */
+static bool field_parse(struct field_spec *f, struct params *ps, uint8_t *table, size_t octets,
+			struct problem *why)
 {
 	static const char *const needed[] = {"offset", "width", "count", NULL};
-	static const char *const modes[] = {"inc", "carry", "random", NULL};
-	struct field_spec *f = &s->field[s->n_fields];
+	static const char *const modes[] = {"inc", "carry", "random", "table", NULL};
 	unsigned int mode = FIELD_INC;
 	uint16_t width = 0;
 
-	if (s->n_fields == LG_MAX_FIELDS)
-		return problem_set(why, "at most 8 fields", "stream %u has 8 fields", s->id);
-	memset(f, 0, sizeof(*f));
 	f->step = 1;
-	f->seed = (uint64_t)s->id * LG_MAX_FIELDS + s->n_fields;
 	params_text(ps, "stream");
+	params_text(ps, "file");
 	if (!need_all(ps, needed, why) ||
 	    !small(ps, "offset", 0, LG_MAX_HEADER - 1, &f->offset, why) ||
 	    !small(ps, "width", 1, 8, &width, why) ||
@@ -112,14 +111,68 @@ bool stream_add_field(struct stream_spec *s, struct params *ps, struct problem *
 		return false;
 	f->width = (uint8_t)width;
 	f->mode = (enum field_mode)mode;
-	if (f->mode == FIELD_CARRY && (s->n_fields == 0 || f[-1].mode == FIELD_RANDOM))
-		return problem_set(why, "carry behind a field of mode inc or carry",
+	if ((f->mode == FIELD_TABLE) != (table != NULL))
+		return problem_set(why, "file with mode table, and with no other",
+				   "mode %s %s a file", modes[mode], table ? "with" : "without");
+	if (table && (f->count > octets || octets != f->count * f->width))
+		return problem_set(why, "a file of count times width octets",
+				   "%zu octets for %llu values of %u", octets,
+				   (unsigned long long)f->count, f->width);
+	f->table = table;
+	return true;
+}
+
+static bool has_carrier(const struct field_spec *f, unsigned int n, struct problem *why)
+{
+	if (f->mode == FIELD_CARRY && (n == 0 || f[-1].mode == FIELD_RANDOM))
+		return problem_set(why, "carry behind a field of mode inc, carry or table",
 				   "field at offset %u has nothing to carry from", f->offset);
-	if (!field_check(f, s->header_len, why) ||
+	return true;
+}
+
+bool stream_add_field(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
+		      struct problem *why)
+{
+	struct field_spec *f = &s->field[s->n_fields];
+
+	if (s->n_fields == LG_MAX_FIELDS)
+		return problem_set(why, "at most 8 fields", "stream %u has 8 fields", s->id);
+	memset(f, 0, sizeof(*f));
+	f->seed = (uint64_t)s->id * LG_MAX_FIELDS + s->n_fields;
+	if (!field_parse(f, ps, table, octets, why) || !has_carrier(f, s->n_fields, why) ||
+	    !field_check(f, s->header_len, why) ||
 	    !fields_check_layout(s->field, s->n_fields + 1u, &s->checksum, s->header, why))
 		return false;
 	s->n_fields++;
 	return true;
+}
+
+bool stream_add_expected(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
+			 struct problem *why)
+{
+	struct field_spec *f = &s->expected[s->n_expected];
+
+	if (s->n_expected == LG_MAX_FIELDS)
+		return problem_set(why, "at most 8 fields", "stream %u expects 8", s->id);
+	memset(f, 0, sizeof(*f));
+	if (!field_parse(f, ps, table, octets, why) || !has_carrier(f, s->n_expected, why) ||
+	    !field_check(f, LG_MAX_HEADER, why))
+		return false;
+	if (f->mode == FIELD_RANDOM)
+		return problem_set(why, "inc, carry, table", "a value at random is not expected");
+	s->n_expected++;
+	return true;
+}
+
+void stream_release(struct stream_spec *s)
+{
+	if (s == NULL)
+		return;
+	for (unsigned int i = 0; i < LG_MAX_FIELDS; i++) {
+		free(i < s->n_fields ? s->field[i].table : NULL);
+		free(i < s->n_expected ? s->expected[i].table : NULL);
+	}
+	free(s);
 }
 
 bool stream_set_load(struct stream_spec *s, struct params *ps, struct problem *why)

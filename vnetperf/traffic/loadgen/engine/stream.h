@@ -32,11 +32,14 @@ struct stream_spec {
 	uint16_t rx_size;    /* with FCS, as it must come back; 0: any */
 	uint16_t header_len;
 	uint16_t n_fields;
+	uint16_t n_expected;
 	bool away; /* another engine sends it: it is only received here */
 	struct checksum_spec checksum;
 	struct load load;
 	uint8_t header[LG_MAX_HEADER];
 	struct field_spec field[LG_MAX_FIELDS];
+	/* Of its frames as they come back, which may have other headers. */
+	struct field_spec expected[LG_MAX_FIELDS];
 };
 
 struct params;
@@ -44,8 +47,15 @@ struct params;
 /* Parse and check a whole stream.  largest: frame size with FCS that the ports take. */
 bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports,
 		  unsigned int largest, struct problem *why);
-/* Add a field, all of it or nothing. */
-bool stream_add_field(struct stream_spec *s, struct params *ps, struct problem *why);
+/* Add a field, all of it or nothing.  table: values of mode "table", `octets` of them, which are
+ * the stream's from then on; NULL for none. */
+bool stream_add_field(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
+		      struct problem *why);
+/* The same of what returning frames must have. */
+bool stream_add_expected(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
+			 struct problem *why);
+/* Give back what it owns. */
+void stream_release(struct stream_spec *s);
 bool stream_set_load(struct stream_spec *s, struct params *ps, struct problem *why);
 /* Prefill a frame of frame_size - 4 octets: header, zeros, trailer without sequence and TSC. */
 void stream_frame(const struct stream_spec *s, uint8_t *frame);

@@ -1,9 +1,14 @@
 /* Commands that describe streams. */
+#include <errno.h>
+#include <rte_eal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "control.h"
 #include "telemetry.h"
+
+/* Values of a field at most, octets: 16 M of eight each. */
+#define MAX_TABLE ((size_t)8 << 24)
 
 static bool stream_named(struct params *ps, struct stream_spec **s, struct problem *why)
 {
@@ -47,12 +52,64 @@ bool command_stream_add(struct params *ps, struct rte_tel_data *d, struct proble
 	return reply(d, kept);
 }
 
-bool command_stream_field(struct params *ps, struct rte_tel_data *d, struct problem *why)
+/* What a file beside the socket has, or NULL where none is named; false: it cannot be read. */
+static bool read_table(struct params *ps, uint8_t **table, size_t *octets, struct problem *why)
+{
+	const char *name = params_text(ps, "file");
+	char path[512];
+	FILE *file;
+
+	*table = NULL;
+	*octets = 0;
+	if (name == NULL)
+		return true;
+	if (strchr(name, '/'))
+		return problem_set(why, "the name of a file beside the socket", "file=%.60s", name);
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	file = fopen(path, "rb");
+	if (file == NULL)
+		return problem_set(why, "a file beside the socket", "%.60s: %s", name,
+				   strerror(errno));
+	*table = malloc(MAX_TABLE);
+	*octets = *table ? fread(*table, 1, MAX_TABLE, file) : 0;
+	fclose(file);
+	if (*octets) {
+		uint8_t *fit = realloc(*table, *octets);
+
+		*table = fit ? fit : *table;
+		return true;
+	}
+	free(*table);
+	*table = NULL;
+	return problem_set(why, "a file that is not empty, and memory", "%.60s has no values",
+			   name);
+}
+
+typedef bool add_fn(struct stream_spec *, struct params *, uint8_t *, size_t, struct problem *);
+
+static bool add_field(add_fn *add, struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	struct stream_spec *s;
+	uint8_t *table;
+	size_t octets;
 
-	return control_at_rest(why) && stream_named(ps, &s, why) && stream_add_field(s, ps, why) &&
-	       reply(d, s);
+	if (!control_at_rest(why) || !stream_named(ps, &s, why) ||
+	    !read_table(ps, &table, &octets, why))
+		return false;
+	if (add(s, ps, table, octets, why))
+		return reply(d, s);
+	free(table);
+	return false;
+}
+
+bool command_stream_field(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	return add_field(stream_add_field, ps, d, why);
+}
+
+bool command_stream_expect(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	return add_field(stream_add_expected, ps, d, why);
 }
 
 bool command_stream_load(struct params *ps, struct rte_tel_data *d, struct problem *why)
@@ -69,8 +126,9 @@ bool command_stream_clear(struct params *ps, struct rte_tel_data *d, struct prob
 		return false;
 	/* The last plan points at the streams; its results have been collected. */
 	plan_release_tx();
+	plan_forget_expected();
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
-		free(engine.stream[i]);
+		stream_release(engine.stream[i]);
 		engine.stream[i] = NULL;
 	}
 	rte_tel_data_add_dict_int(d, "ok", 1);

@@ -1,0 +1,162 @@
+"""The NAT's decisions, without its I/O: the C code under sanitizers against a second one."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from tests.vswitches.cgnat.reference import (
+    NEXT_HOP,
+    OWN,
+    Config,
+    DroppedError,
+    Event,
+    Reference,
+    Traffic,
+)
+
+UNIT = Path(__file__).with_name("unit")
+ENGINE = Path("vnetperf/vswitches/cgnat/engine")
+TESTER = bytes.fromhex("020000000099")
+BURST = 32
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def unit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The parts without DPDK, built with sanitizers."""
+    out = tmp_path_factory.mktemp("cgnat")
+    subprocess.run(["make", "-s", "-C", str(UNIT), f"OUT={out}"], check=True, timeout=600)
+    return out
+
+
+def verdicts() -> list[str]:
+    """Names of verdicts, in the engine's order."""
+    text = (ENGINE / "common.h").read_text()
+    return re.findall(r'X\(\w+, "([^"]+)"\)', text)
+
+
+class Core:
+    """The C code as a process."""
+
+    def __init__(self, unit: Path, config: Config) -> None:
+        self.names = verdicts()
+        self.process = subprocess.Popen(
+            [unit / "core", *config.argv()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def burst(
+        self, second: int, frames: list[tuple[int, bytes]]
+    ) -> tuple[list[tuple[str, int, bytes]], list[Event]]:
+        """Verdict, side and octets of each frame; then what became of blocks."""
+        assert self.process.stdin is not None
+        parts = [struct.pack("<IB", second, len(frames))]
+        parts += [struct.pack("<BH", side, len(frame)) + frame for side, frame in frames]
+        self.process.stdin.write(b"".join(parts))
+        self.process.stdin.flush()
+        found = []
+        for _ in frames:
+            verdict, side, length = struct.unpack("<BBH", self._read(4))
+            found.append((self.names[verdict], side, self._read(length)))
+        (n,) = struct.unpack("<H", self._read(2))
+        events = [Event(*struct.unpack("<IIIHH?", self._read(17))) for _ in range(n)]
+        return found, events
+
+    def _read(self, n: int) -> bytes:
+        assert self.process.stdout is not None
+        got = self.process.stdout.read(n)
+        assert len(got) == n, "the core has ended"
+        return got
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        assert self.process.wait(60) == 0
+
+
+def agree(unit: Path, config: Config, packets: int, seed: int) -> Counter[str]:
+    """Send random packets through both; every octet and every cause of a drop must be equal."""
+    reference = Reference(config)
+    traffic = Traffic(reference, seed)
+    causes: Counter[str] = Counter()
+    second = 1
+    with Core(unit, config) as core:
+        done = 0
+        while done < packets:
+            second += traffic.random.choice((0, 0, 0, 1, 1, 30, 100, 400))
+            reference.events.clear()
+            reference.advance(second)
+            sent, wanted = [], []
+            for _ in range(traffic.random.randint(1, BURST)):
+                side, packet = traffic.next()
+                sent.append((side, packet.frame(OWN[side], TESTER)))
+                try:
+                    to, out = reference.translate(side, packet)
+                except DroppedError as error:
+                    wanted.append((str(error), None, packet, packet))
+                else:
+                    wanted.append(("passed", to, packet, out))
+                    traffic.came_out(to, out)
+            found, events = core.burst(second, sent)
+            for (verdict, to, octets), (name, side, packet, out) in zip(found, wanted, strict=True):
+                assert verdict == name, (second, packet, out)
+                causes[name] += 1
+                if side is not None:
+                    assert to == side, packet
+                    assert octets == out.frame(NEXT_HOP[to], OWN[to]), (packet, out)
+            assert sorted(events) == sorted(reference.events)
+            done += len(sent)
+    return causes
+
+
+CONFIGS = {
+    "computed": Config(),
+    "few ports": Config(block=4, subscribers=4, addresses=1),
+    "filtering, strict, limits": Config(
+        filtering="address-and-port", tcp="strict", session_limit=6, sessions=24, mappings=20
+    ),
+    "kept from outside": Config(inbound_refresh="yes", udp_timeout=120, tcp_timeout=500),
+    "dynamic": Config(blocks="dynamic", block=8, subscribers=12, most_blocks=2),
+    # One block for each address: subscribers go without, and blocks rest before they are used.
+    "dynamic, few blocks": Config(
+        blocks="dynamic", block=64512, subscribers=6, addresses=3, hold=300, udp_timeout=120
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_same_decisions_as_the_reference(unit: Path, name: str) -> None:
+    causes = agree(unit, CONFIGS[name], 2000, seed=len(name))
+    assert causes["passed"] > 500
+    assert len(causes) > 8, causes
+
+
+@pytest.mark.daily  # minutes: 10^6 packets
+@pytest.mark.parametrize("name", CONFIGS)
+def test_same_decisions_for_a_million_packets(unit: Path, name: str) -> None:
+    agree(unit, CONFIGS[name], 170_000, seed=1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_mappings_end_without_races_between_stages(unit: Path, seed: int) -> None:
+    run = subprocess.run(
+        [unit / "threads", str(seed)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

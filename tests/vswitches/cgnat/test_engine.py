@@ -1,0 +1,222 @@
+"""The whole engine on frames from files: what goes in at one port comes out of the other.
+
+DPDK's pcap driver stands for the wires, so that every octet is known and no root is needed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import run_dir, spawn
+from tests.vswitches.cgnat.reference import (
+    ACK,
+    INSIDE,
+    NEXT_HOP,
+    OUTSIDE,
+    OWN,
+    SYN,
+    TCP,
+    UDP,
+    Config,
+    Packet,
+    Reference,
+)
+from vnetperf.host.build import BuildVariant
+from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.wait import wait_for
+from vnetperf.traffic.loadgen.engine import Spawn
+from vnetperf.vswitches.cgnat.dpdk import ENGINE, PIPELINE, RUN_TO_COMPLETION
+
+__all__ = ["run_dir", "spawn"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+SERVER = 0xC6130001
+PCAP = struct.Struct("<IHHiIII")
+RECORD = struct.Struct("<IIII")
+STAGES = {"rtc": RUN_TO_COMPLETION, "pipeline": PIPELINE, "five threads": "rx/val/nat/ct/tx"}
+
+
+def write_pcap(path: Path, frames: list[bytes]) -> None:
+    records = (RECORD.pack(0, 0, len(f), len(f)) + f for f in frames)
+    path.write_bytes(PCAP.pack(0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(records))
+
+
+def read_pcap(path: Path) -> list[bytes]:
+    data, at, found = path.read_bytes(), PCAP.size, []
+    while at < len(data):
+        (length,) = struct.unpack_from("<I", data, at + 8)
+        found.append(data[at + RECORD.size : at + RECORD.size + length])
+        at += RECORD.size + length
+    return found
+
+
+class Running:
+    """An engine between four files."""
+
+    def __init__(self, directory: Path, spawn: Spawn, config: Config, stages: str) -> None:
+        self.directory = directory
+        threads = stages.count("/") + 1
+        lcores = ",".join(f"{n}@(0-1)" for n in range(threads + 1))
+        devices = [
+            f"--vdev=net_pcap{n},rx_pcap={directory}/in{n},tx_pcap={directory}/out{n}"
+            for n in (INSIDE, OUTSIDE)
+        ]
+        argv = [
+            *(str(ENGINE.executable(BuildVariant.SANITIZED)), f"--lcores={lcores}"),
+            *("--no-huge", "-m", "256", "--no-pci", "--file-prefix=t", *devices, "--"),
+            *(*config.argv(), f"--stages={stages}", "--sleep-us=100"),
+            f"--log={directory}/blocks",
+        ]
+        self.process = spawn(argv, {"RUNTIME_DIRECTORY": str(directory)})
+        self.telemetry = TestpmdPorts(directory, "t")
+        self.process.wait_for(self._replies, timeout_s=60, what="the engine")
+
+    def _replies(self) -> bool:
+        try:
+            return bool(self.ask("info"))
+        except Exception:  # noqa: BLE001 - not there yet
+            return False
+
+    def ask(self, command: str) -> dict[str, Any]:
+        answer = self.telemetry.ask(f"/cgnat/{command}")
+        assert isinstance(answer, dict)
+        return answer
+
+    def forward(self, frames: int) -> None:
+        """Poll, and wait until so many frames came out or were dropped."""
+        self.ask("forward")
+
+        def all_there() -> bool:
+            out = sum(self.ask(f"port,{n}")["tx"] for n in (INSIDE, OUTSIDE))
+            return out + sum(sum(self.ask(f"drops,{n}").values()) for n in (0, 1)) >= frames
+
+        wait_for(all_there, 60, "frames")
+
+    def stop(self) -> tuple[list[bytes], list[bytes]]:
+        """What came out inside and outside."""
+        self.telemetry.close()
+        self.process.stop(10)
+        assert self.process.returncode == 0, self.process.log_tail(40)
+        return read_pcap(self.directory / "out0"), read_pcap(self.directory / "out1")
+
+
+def traffic(config: Config, n: int) -> tuple[list[Packet], list[Packet], Reference]:
+    """Packets of subscribers, and the answers to what the reference makes of them."""
+    reference = Reference(config)
+    up = [
+        Packet(
+            config.inside + i % config.subscribers,
+            SERVER,
+            (UDP, TCP)[i % 2],
+            sport=1024 + i,
+            dport=53,
+            flags=SYN,
+            payload=bytes(18),
+        )
+        for i in range(n)
+    ]
+    sent = [reference.translate(INSIDE, packet)[1] for packet in up]
+    down = [
+        replace(p, src=p.dst, dst=p.src, sport=p.dport, dport=p.sport, flags=SYN | ACK)
+        for p in sent
+    ]
+    return up, down, reference
+
+
+@pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
+def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str) -> None:
+    config = Config(subscribers=4, block=63, addresses=1)
+    # One burst: what comes from outside is looked at after it.
+    up, down, reference = traffic(config, 30)
+    stray = replace(down[0], dport=60000)
+    write_pcap(run_dir / "in0", [p.frame(OWN[INSIDE], OWN[OUTSIDE]) for p in up])
+    write_pcap(run_dir / "in1", [p.frame(OWN[OUTSIDE], OWN[INSIDE]) for p in (*down, stray)])
+    engine = Running(run_dir, spawn, config, stages)
+    engine.forward(61)
+    assert engine.ask("drops,1")["no_mapping"] == 1
+    assert engine.ask("port,0") == {"rx": 30, "tx": 30}
+    assert engine.ask("port,1") == {"rx": 31, "tx": 30}
+    tables = engine.ask("tables")
+    assert (tables["sessions"], tables["mappings"], tables["blocks"]) == (30, 30, 4)
+    workers = [engine.ask(f"worker,{n}") for n in range(stages.count("/") + 1)]
+    told = {k: v for worker in workers for k, v in worker.items() if k.endswith("_packets")}
+    # A packet without a mapping goes no further than nat.
+    counts = {"rx": 61, "val": 61, "nat": 61, "ct": 60, "tx": 60}
+    assert told == {f"{stage}_packets": n for stage, n in counts.items()}
+    assert all(worker["turns"] > worker["empty"] > 0 for worker in workers)
+    engine.ask("forget")
+    wait_for(lambda: engine.ask("tables")["mappings"] == 0, 20, "mappings to end")
+    assert engine.ask("tables")["sessions"] == engine.ask("tables")["blocks"] == 0
+    inside, outside = engine.stop()
+    expected = [replace(p, ttl=63).frame(NEXT_HOP[1], OWN[1]) for p in _swapped(down)]
+    assert sorted(outside) == sorted(expected)
+    back = [reference.translate(OUTSIDE, p)[1].frame(NEXT_HOP[0], OWN[0]) for p in down]
+    assert sorted(inside) == sorted(back)
+
+
+def _swapped(down: list[Packet]) -> Iterator[Packet]:
+    """The packets that were answered."""
+    for p in down:
+        yield replace(p, src=p.dst, dst=p.src, sport=p.dport, dport=p.sport, flags=SYN)
+
+
+def test_blocks_are_recorded(run_dir: Path, spawn: Spawn) -> None:
+    config = Config(subscribers=3, block=16, addresses=1, blocks="dynamic", most_blocks=2)
+    up, _, _ = traffic(config, 60)
+    write_pcap(run_dir / "in0", [p.frame(OWN[INSIDE], OWN[OUTSIDE]) for p in up])
+    write_pcap(run_dir / "in1", [])
+    engine = Running(run_dir, spawn, config, RUN_TO_COMPLETION)
+    engine.forward(60)
+    tables = engine.ask("tables")
+    assert tables["blocks"] == tables["blocks_given"] == 3
+    engine.ask("forget")
+    wait_for(lambda: engine.ask("tables")["blocks"] == 0, 20, "blocks to come back")
+    engine.stop()
+    head, *lines = (run_dir / "blocks").read_text().splitlines()
+    assert head == "# time event inside public first-port last-port"
+    times = [line.split()[0] for line in lines]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one) for one in times)
+    assert abs(time.time() - (run_dir / "blocks").stat().st_mtime) < 600
+    events = [line.split()[1:] for line in lines]
+    blocks = [
+        [f"100.64.0.{n + 1}", "198.18.0.0", str(1024 + 16 * n), str(1039 + 16 * n)]
+        for n in range(3)
+    ]
+    assert events[:3] == [["assigned", *block] for block in blocks]
+    assert sorted(events[3:]) == [["released", *block] for block in blocks]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--subscribers=9000", "--block=63"], "9000 subscribers with blocks of 63 ports"),
+        (["--stages=rx+nat+val+ct+tx"], "--stages does not go on with 'val'"),
+        (["--block=many"], "--block many; accepted: a whole number 1..64512"),
+        (["--inside=198.18.0.0"], "subscribers have public addresses of the pool"),
+        (["--own=02:00:00:00:00:01"], "--own is no pair of MAC addresses"),
+        (["--unheard=1"], "unknown option '--unheard'"),
+        (["--blocks=other"], "accepted: computed, dynamic"),
+    ],
+)
+def test_refusals_say_what_is_accepted(run_dir: Path, options: list[str], message: str) -> None:
+    argv = [str(ENGINE.executable(BuildVariant.SANITIZED)), "--no-huge", "-m", "64", "--no-pci"]
+    run = subprocess.run(
+        [*argv, "--file-prefix=t", "--", *options],
+        capture_output=True,
+        text=True,
+        env={"RUNTIME_DIRECTORY": str(run_dir)},
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert message in run.stderr

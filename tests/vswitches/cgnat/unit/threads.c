@@ -1,0 +1,162 @@
+/*
+ * The stages "nat" and "ct" in two threads, mappings ending all the time: under ThreadSanitizer.
+ *
+ * With each packet goes who its mapping belongs to. A mapping that was given to somebody else while
+ * the other stage still had a session of it, or a packet on its way, is seen there.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "args.h"
+#include "tracker.h"
+
+#define ROUNDS	 20000u
+#define RING	 256u
+#define MAPPINGS 64u
+
+struct item {
+	struct packet packet;
+	uint8_t frame[64];
+};
+
+struct lane {
+	struct options options;
+	struct published published;
+	struct mapper mapper;
+	struct tracker tracker;
+	struct item items[RING];
+	_Atomic uint32_t put, taken;
+	_Atomic uint32_t second;
+	struct binding known[MAPPINGS];
+	bool has[MAPPINGS];
+	uint64_t wrong;
+};
+
+static void *zeroed(size_t octets)
+{
+	void *got = aligned_alloc(64, (octets + 63) / 64 * 64);
+
+	if (got)
+		memset(got, 0, (octets + 63) / 64 * 64);
+	return got;
+}
+
+static const struct memory memory = {zeroed, free};
+
+static uint64_t next(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* As if validation had passed it: UDP, from one of many ports, to one of few endpoints. */
+static void fill(struct item *item, uint64_t *state)
+{
+	struct packet *p = &item->packet;
+
+	memset(item, 0, sizeof(*item));
+	p->frame = item->frame;
+	p->l3 = ETHER_LEN;
+	p->from = INSIDE;
+	p->to = OUTSIDE;
+	p->src = net32(0x64400001 + (uint32_t)(next(state) % 4));
+	p->dst = net32(0xc6330001);
+	p->src_port = net16((uint16_t)(next(state) % 200));
+	p->dst_port = net16((uint16_t)(next(state) % 3));
+	packet_ipv4(p)->dst = p->dst;
+	packet_ipv4(p)->src = p->src;
+}
+
+static void check(struct lane *lane, const struct packet *p)
+{
+	const uint32_t n = p->up.mapping;
+
+	if (atomic_load_explicit(&lane->published.uses[n], memory_order_relaxed) && lane->has[n] &&
+	    (lane->known[n].in_ip != p->up.in_ip || lane->known[n].in_port != p->up.in_port))
+		lane->wrong++;
+	lane->known[n] = p->up;
+	lane->has[n] = true;
+}
+
+static void *track(void *of)
+{
+	struct lane *lane = of;
+	uint32_t taken = 0;
+
+	while (taken < ROUNDS) {
+		struct packet *p = &lane->items[taken % RING].packet;
+
+		if (atomic_load_explicit(&lane->put, memory_order_acquire) == taken) {
+			sched_yield();
+			continue;
+		}
+		lane->tracker.second = atomic_load(&lane->second);
+		if (p->verdict == PASS) {
+			check(lane, p);
+			tracker_run(&lane->tracker, &p, 1);
+			tracker_done(&lane->tracker, 1);
+		}
+		tracker_sweep(&lane->tracker, 16);
+		atomic_store_explicit(&lane->taken, ++taken, memory_order_release);
+	}
+	return NULL;
+}
+
+static void map(struct lane *lane, uint64_t state)
+{
+	for (uint32_t put = 0; put < ROUNDS;) {
+		struct item *item = &lane->items[put % RING];
+		struct packet *p = &item->packet;
+
+		if (put - atomic_load_explicit(&lane->taken, memory_order_acquire) == RING) {
+			sched_yield();
+			continue;
+		}
+		fill(item, &state);
+		mapper_run(&lane->mapper, &p, 1);
+		lane->mapper.sent += p->verdict == PASS;
+		atomic_store_explicit(&lane->put, ++put, memory_order_release);
+		lane->mapper.second = put / 64;
+		atomic_store(&lane->second, put / 64);
+		mapper_sweep(&lane->mapper, 16);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct lane *lane = zeroed(sizeof(*lane));
+	struct config *c = &lane->options.nat;
+	pthread_t thread;
+	uint64_t ended;
+	bool good;
+
+	args_defaults(&lane->options);
+	c->subscribers = 4;
+	c->mappings = MAPPINGS;
+	c->sessions = 2 * MAPPINGS;
+	c->udp_s = 1;
+	if (argc != 2 || !mapper_create(&lane->mapper, c, &lane->published, &memory) ||
+	    !tracker_create(&lane->tracker, c, &lane->published, &memory) ||
+	    pthread_create(&thread, NULL, track, lane) != 0)
+		return 2;
+	map(lane, strtoull(argv[1], NULL, 10) + 1);
+	pthread_join(thread, NULL);
+	ended = lane->mapper.ended;
+	lane->tracker.second = lane->mapper.second = UINT32_MAX / 2;
+	tracker_sweep(&lane->tracker, c->sessions);
+	mapper_sweep(&lane->mapper, c->mappings);
+	printf("%llu mappings made, %llu ended meanwhile, %llu wrong, %u left, %u sessions\n",
+	       (unsigned long long)lane->mapper.made, (unsigned long long)ended,
+	       (unsigned long long)lane->wrong, mapper_count(&lane->mapper),
+	       tracker_count(&lane->tracker));
+	good = ended > 100 && !lane->wrong && !mapper_count(&lane->mapper) &&
+	       !tracker_count(&lane->tracker);
+	tracker_release(&lane->tracker, &memory);
+	mapper_release(&lane->mapper, &memory);
+	free(lane);
+	return good ? 0 : 1;
+}

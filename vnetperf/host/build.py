@@ -1,0 +1,169 @@
+"""Builds programs in C on first use, against the machine's own DPDK, and keeps what it built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from vnetperf.host.paths import cache_directory, make_private
+from vnetperf.host.wait import virtual_lab
+from vnetperf.model.errors import HostError
+
+_BUILD_TIMEOUT_S = 600
+_TAIL_LINES = 20
+#: DPDK requires at least this (SSE4.2).
+_PORTABLE_ARCH = "x86-64-v2"
+
+
+class BuildVariant(Enum):
+    """How the engine is compiled."""
+
+    PLAIN = "plain"
+    """Optimised for this machine's CPU."""
+    PORTABLE = "portable"
+    """For any x86-64 processor since 2009: what the virtual lab runs, built outside it."""
+    SANITIZED = "sanitized"
+    """With AddressSanitizer and UBSan: slow, for tests."""
+
+
+def default_variant() -> BuildVariant:
+    """The build to run here."""
+    return BuildVariant.PORTABLE if virtual_lab(proc=Path("/proc")) is True else BuildVariant.PLAIN
+
+
+@dataclass(frozen=True)
+class DpdkProgram:
+    """A program whose sources are in the package, with a Makefile.
+
+    Attributes:
+        name: What it is called: its executable, and what is built of it in the cache.
+        sources: Directory of the Makefile, whose first target is the executable in `OUT`.
+    """
+
+    name: str
+    sources: Path
+
+    def identity(self, variant: BuildVariant | None = None) -> str:
+        """What makes a build another one: DPDK, compiler, processor flags, sources."""
+        self._need("make", "make")
+        self._need("pkg-config", "pkg-config")
+        compiler = os.environ.get("CC", "cc")
+        self._need(compiler, "gcc")
+        return self._key(compiler, variant or default_variant())
+
+    def executable(self, variant: BuildVariant | None = None, *, cache: Path | None = None) -> Path:
+        """Return the executable, building it unless this very one has been built before.
+
+        Several processes may call this at once: one builds, the others wait for it.
+        """
+        cache = cache or cache_directory()
+        variant = variant or default_variant()
+        target = cache / f"{self.name}-{self.identity(variant)}"
+        executable = target / self.name
+        make_private(cache)
+        if executable.exists():
+            return executable
+        lock = cache / f"{self.name}.lock"
+        try:
+            with FileLock(lock, timeout=_BUILD_TIMEOUT_S):
+                if not executable.exists():
+                    self._build(os.environ.get("CC", "cc"), variant, cache, target)
+        except Timeout as error:
+            raise HostError(
+                "another build of the engine does not come to an end", where=str(lock)
+            ) from error
+        return executable
+
+    def _need(self, tool: str, package: str) -> None:
+        if shutil.which(tool) is None:
+            raise HostError(
+                f"{tool} is missing, the engine cannot be built",
+                where=f"{self.name} engine",
+                cure=f"install the package {package}: apt-get install {package}",
+            )
+
+    def _key(self, compiler: str, variant: BuildVariant) -> str:
+        version = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, check=False
+        )
+        digest = hashlib.sha256()
+        processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
+        for part in (_dpdk_version(), compiler, version.stdout, platform.machine(), processor):
+            digest.update(part.encode() + b"\0")
+        for file in sorted(self.sources.iterdir()):
+            if file.suffix in {".c", ".h"} or file.name == "Makefile":
+                digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+        return f"{variant.value}-{digest.hexdigest()[:20]}"
+
+    def _build(self, compiler: str, variant: BuildVariant, cache: Path, target: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=cache) as directory:
+            out = Path(directory) / "out"
+            command = ["make", "-C", str(self.sources), f"-j{os.cpu_count() or 1}", f"OUT={out}"]
+            command.append(f"CC={compiler}")
+            if variant is BuildVariant.PORTABLE:
+                command.append(f"ARCH={_PORTABLE_ARCH}")
+            if variant is BuildVariant.SANITIZED:
+                command += ["SANITIZE=1", "WERROR=1"]  # only our own tests build this one
+            try:
+                made = subprocess.run(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    check=False,
+                    timeout=_BUILD_TIMEOUT_S,
+                    env={
+                        k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL"}
+                    },
+                )
+            except subprocess.TimeoutExpired as error:
+                raise HostError("the compiler does not end", where=f"{self.name} engine") from error
+            if made.returncode != 0:
+                lines = made.stdout.splitlines()
+                errors = [
+                    line for line in lines if "error" in line.lower() and " -c -o " not in line
+                ]
+                tail = "\n".join(errors[-_TAIL_LINES:] or lines[-_TAIL_LINES:])
+                raise HostError(
+                    f"the engine does not compile:\n{tail}",
+                    where=" ".join(command),
+                    accepted="DPDK 21.11 or newer with its headers, gcc or clang",
+                )
+            finished = Path(directory) / "finished"
+            finished.mkdir(mode=0o700)
+            shutil.copy2(out / self.name, finished / self.name)
+            if target.exists():  # left without an executable by hand
+                shutil.rmtree(target)
+            finished.rename(target)
+
+
+def _dpdk_version() -> str:
+    found = subprocess.run(
+        ["pkg-config", "--modversion", "libdpdk"], capture_output=True, text=True, check=False
+    )
+    if found.returncode != 0:
+        raise HostError(
+            "DPDK's development files are missing, the engine cannot be built",
+            where="pkg-config libdpdk",
+            accepted="DPDK 21.11 or newer",
+            cure="install the package libdpdk-dev (or point PKG_CONFIG_PATH to your libdpdk.pc)",
+        )
+    return found.stdout.strip()
+
+
+def _cpu_flags() -> str:
+    """What ``-march=native`` depends on."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in {"flags", "Features"}:
+            return " ".join(sorted(value.split()))
+    return platform.processor()

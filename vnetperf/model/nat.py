@@ -1,0 +1,178 @@
+"""Carrier-grade NAT: subscribers, the pool of public addresses, and who has which block of ports.
+
+Blocks of ports are given to subscribers by computation (RFC 7422 section 2): in order of their
+addresses, as many to a public address as fit it, so that no translation has to be logged.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network
+from typing import NamedTuple
+
+from pydantic import Field, model_validator
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.profile import MOST_FLOWS
+
+#: Ports below are never given out (RFC 6056 section 3.2, RFC 6888 REQ-10).
+FIRST_PORT = 1024
+#: Ports of a public address that can be given out: 63 for each of 1024 subscribers, as CSIT has it.
+PORTS_OF_ADDRESS = (1 << 16) - FIRST_PORT
+
+
+class PortBlock(NamedTuple):
+    """The public ports of a subscriber.
+
+    Attributes:
+        address: Public IPv4 address.
+        first: First port of the block.
+        last: Last port of the block.
+    """
+
+    address: str
+    first: int
+    last: int
+
+
+class Nat(Frozen):
+    """What a scenario asks of a NAT, and what its tester sends through it.
+
+    Subscriber `n` has the address ``inside + 1 + n``. Its sessions come from the first `ports`
+    ports of its own block, which a NAT keeps (port preservation, RFC 4787 section 4.2.1), so that
+    both sides of each session are known beforehand.
+
+    Attributes:
+        subscribers: Addresses behind the NAT that have sessions.
+        ports: Sessions of each subscriber, each from a port of its own.
+        block: Ports that each subscriber is given of a public address; 0 for as many as `ports`.
+        pool: Network whose addresses are the public ones, from its first on, as far as needed.
+        inside: Network of the subscribers, from its second address on (RFC 6598).
+    """
+
+    subscribers: int = Field(default=1024, ge=1, le=MOST_FLOWS)
+    ports: int = Field(default=63, ge=1, le=PORTS_OF_ADDRESS)
+    block: int = Field(default=0, ge=0, le=PORTS_OF_ADDRESS)
+    pool: IPv4Network = IPv4Network("198.18.0.0/16")
+    inside: IPv4Network = IPv4Network("100.64.0.0/10")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Nat:
+        if self.block_size < self.ports:
+            raise ValueError(
+                f"blocks of {self.block} ports have no room for {self.ports} sessions of a "
+                "subscriber: ports is block at most"
+            )
+        room = self.per_address * self.pool.num_addresses
+        if self.subscribers > room:
+            raise ValueError(
+                f"{self.subscribers} subscribers with blocks of {self.block_size} ports need "
+                f"{self.addresses} public addresses, and pool {self.pool} has "
+                f"{self.pool.num_addresses}: that is room for {room}; give fewer or smaller "
+                "blocks, or a larger pool"
+            )
+        if self.subscribers > self.inside.num_addresses - 2:
+            raise ValueError(f"{self.inside} has no addresses for {self.subscribers} subscribers")
+        if self.pool.overlaps(self.inside):
+            raise ValueError(f"pool {self.pool} and inside {self.inside} have addresses in common")
+        if self.sessions > MOST_FLOWS:
+            raise ValueError(f"{self.sessions} sessions; {MOST_FLOWS} at most")
+        return self
+
+    @property
+    def block_size(self) -> int:
+        """Public ports of each subscriber."""
+        return self.block or self.ports
+
+    @property
+    def sessions(self) -> int:
+        """Sessions of all subscribers."""
+        return self.subscribers * self.ports
+
+    @property
+    def per_address(self) -> int:
+        """Subscribers that share a public address."""
+        return PORTS_OF_ADDRESS // self.block_size
+
+    @property
+    def addresses(self) -> int:
+        """Public addresses that are needed."""
+        return -(-self.subscribers // self.per_address)
+
+    @property
+    def first_inside(self) -> IPv4Address:
+        """Address of the first subscriber."""
+        return self.inside.network_address + 1
+
+    def block_of(self, subscriber: int) -> PortBlock:
+        """The block of a subscriber.
+
+        Args:
+            subscriber: Number of the subscriber, from 0.
+
+        Returns:
+            Its public address and ports.
+        """
+        address, place = divmod(subscriber, self.per_address)
+        first = FIRST_PORT + place * self.block_size
+        public = str(self.pool.network_address + address)
+        return PortBlock(public, first, first + self.block_size - 1)
+
+    def bindings(self) -> Bindings:
+        """Every session on both sides, in the order in which the tester's frames walk through them.
+
+        Session `i` is of subscriber ``i % subscribers``, so that successive frames are of
+        different ones.
+
+        Returns:
+            Their values.
+        """
+        return _bindings(self)
+
+    def given(self) -> dict[str, str]:
+        """What differs from the defaults, for a reader.
+
+        Returns:
+            Name -> value.
+        """
+        plain = Nat()
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sessions} sessions: {self.subscribers} subscribers, {self.ports} ports each; "
+            f"blocks of {self.block_size} ports of {self.addresses} public addresses"
+        )
+
+
+class Bindings(NamedTuple):
+    """Values of all sessions, each big endian, one after the other.
+
+    Attributes:
+        inside: Address of the subscriber, four octets.
+        public: Public address, four octets.
+        ports: Port, which is the same on both sides, two octets.
+    """
+
+    inside: bytes
+    public: bytes
+    ports: bytes
+
+
+@lru_cache(maxsize=2)
+def _bindings(nat: Nat) -> Bindings:
+    first, public = int(nat.first_inside), int(nat.pool.network_address)
+    blocks = range(nat.subscribers)
+    start = [FIRST_PORT + n % nat.per_address * nat.block_size for n in blocks]
+    ports = array("H")
+    for session in range(nat.ports):
+        ports.extend(array("H", [one + session for one in start]))
+    inside = array("I", range(first, first + nat.subscribers)) * nat.ports
+    outside = array("I", [public + n // nat.per_address for n in blocks]) * nat.ports
+    for values in (inside, outside, ports):
+        if sys.byteorder == "little":
+            values.byteswap()
+    return Bindings(inside.tobytes(), outside.tobytes(), ports.tobytes())

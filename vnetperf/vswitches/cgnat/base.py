@@ -1,0 +1,84 @@
+"""What all modes of the NAT have in common: capabilities, options, where subscribers are."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import PhyPort
+from vnetperf.model.nat import Nat
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+
+#: Ports of the deployment: subscribers are at the first, public addresses at the second.
+INSIDE, OUTSIDE = PhyPort(index=0), PhyPort(index=1)
+
+
+class NatOptions(Frozen):
+    """Options that only the NAT has.
+
+    Attributes:
+        udp_timeout: A mapping of UDP without packets ends after so long, seconds: 300 is what
+            RFC 4787 REQ-5 recommends, which requires 120 at least.
+        tcp_timeout: An established connection without segments ends after so long, seconds
+            (RFC 5382 REQ-5: 7440 at least).
+        tcp_transitory_timeout: One that opens or closes ends after so long, seconds (RFC 5382
+            REQ-5: 240 at least).
+        icmp_timeout: A query without packets ends after so long, seconds (RFC 5508 REQ-1: 60 at
+            least).
+        max_sessions: Sessions that its table is to have room for; None for those of --nat.
+    """
+
+    udp_timeout: int = Field(default=300, ge=1, le=86_400)
+    tcp_timeout: int = Field(default=7440, ge=1, le=864_000)
+    tcp_transitory_timeout: int = Field(default=240, ge=1, le=86_400)
+    icmp_timeout: int = Field(default=60, ge=1, le=86_400)
+    max_sessions: int | None = Field(default=None, ge=1, le=1 << 28)
+
+
+class NatSwitch(VSwitch):
+    """A mode of the NAT: subscribers at phy0, public addresses at phy1.
+
+    A source port that lies in the subscriber's block and is free is kept; another gets one of the
+    block's that is free.
+    """
+
+    name: ClassVar[str] = "cgnat"
+    deployments: ClassVar[tuple[str, ...]] = ("phy2phy",)
+    Options: ClassVar[type[Frozen]] = NatOptions
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic", "memif"),
+        attachments=(),
+        chains=False,
+        modes=("nft", "iptables", "rtc", "pipeline"),
+        mode_wires={
+            "nft": ("veth", "nic"),
+            "iptables": ("veth", "nic"),
+            "rtc": ("memif", "veth"),
+            "pipeline": ("memif", "veth"),
+        },
+        forwarding=("l3",),
+        translates=True,
+        options=("mtu", "napi", "rx_descriptors", "tx_descriptors"),
+        nic_drivers=("kernel",),
+    )
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """The scenario routed: a NAT is a router."""
+        del testbed
+        return scenario.model_copy(update={"forwarding": "l3"})
+
+    @property
+    def nat(self) -> Nat:
+        """Subscribers, pool and blocks of the scenario."""
+        return self.plan.scenario.nat or Nat()
+
+    @property
+    def max_sessions(self) -> int:
+        """Sessions that its table has room for."""
+        own: int | None = self.options.max_sessions
+        return own or self.nat.sessions

@@ -1,0 +1,412 @@
+"""The NAT on DPDK: the engine in C, run to completion or as a pipeline of its stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from vnetperf.backend import check_process
+from vnetperf.host import dpdk
+from vnetperf.host.build import DpdkProgram, default_variant
+from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.machine import Machine
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.wait import wait_at_most, wait_for
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import (
+    Attachment,
+    PhyPort,
+    Port,
+    VnfPort,
+    WireEnd,
+    dut_mac,
+    port_mac,
+)
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.nat import Nat
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
+from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.testpmd import phy_device
+
+ENGINE = DpdkProgram("cgnat", Path(__file__).with_name("engine"))
+PROTOCOL = 1
+FILE_PREFIX = "cgnat"
+STAGES = ("rx", "val", "nat", "ct", "tx")
+#: What runs where, by mode: stages with + between them are one thread's.
+RUN_TO_COMPLETION, PIPELINE = "+".join(STAGES), "rx+val/nat/ct+tx"
+START_S, PEERS_S, FORGET_S = 30.0, 5.0, 20.0
+#: Longest sleep of an idle thread on shared processors, microseconds.
+SLEEP_US = 50
+#: Room of tables beyond the sessions of the scenario.
+SPARE_SESSIONS = 1024
+#: Octets of a mapping and of a session with their places among the spare ones, and of a place of
+#: a table, of which there is one for four records, and an eighth more (table.c).
+MAPPING_OCTETS, SESSION_OCTETS, PLACE_OCTETS = 40, 40, 64
+#: Octets of a public address: what its ports lead to and which are taken, of three protocols.
+ADDRESS_OCTETS = 3 * (65536 * 4 + 65536 // 8)
+#: Octets of a subscriber and of a block.
+SUBSCRIBER_OCTETS, BLOCK_OCTETS = 80, 12
+#: Buffers in caches and bursts of a thread (ports.c), and octets of a packet beside its buffer.
+BUFFERS_OF_THREAD, PACKET_OCTETS = 2 * 256 + 2 * 32, 192
+
+
+class DpdkNatOptions(NatOptions):
+    """Options that the modes rtc and pipeline have besides.
+
+    Attributes:
+        stages: Stages of mode pipeline: "+" joins those of one thread, "/" is a ring between two.
+        blocks: "computed" gives each subscriber the block of its number (RFC 7422), "dynamic" one
+            when its first packet comes, which is recorded.
+        max_blocks: Blocks of a subscriber at most, if dynamic.
+        block_hold: A block that came back rests so long before another subscriber gets it, seconds
+            (RFC 6888 REQ-8).
+        filtering: Who may send to a mapping (RFC 4787 section 5): "endpoint-independent" anybody,
+            "address-and-port" whom its subscriber has sent to.
+        tcp: "strict" refuses a connection whose first segment is no SYN.
+        inbound_refresh: Whether packets from outside keep a session of UDP or ICMP
+            (RFC 4787 REQ-6).
+        session_limit: Sessions of a subscriber at most (RFC 6888 REQ-5); 0 for no limit.
+    """
+
+    stages: str | None = None
+    blocks: Literal["computed", "dynamic"] = "computed"
+    max_blocks: int = Field(default=4, ge=1, le=16)
+    block_hold: int = Field(default=120, ge=0, le=86_400)
+    filtering: Literal["endpoint-independent", "address-and-port"] = "endpoint-independent"
+    tcp: Literal["loose", "strict"] = "loose"
+    inbound_refresh: bool = False
+    session_limit: int = Field(default=0, ge=0, le=1 << 28)
+
+    @field_validator("stages")
+    @classmethod
+    def _are_all(cls, stages: str | None) -> str | None:
+        if stages is not None and tuple(stages.replace("/", "+").split("+")) != STAGES:
+            raise ValueError(f"stages are {', '.join(STAGES)} in this order, with + or / between")
+        return stages
+
+
+class DpdkNat(NatSwitch):
+    """A NAT of poll-mode threads between memif or veth wires."""
+
+    Options: ClassVar[type[Frozen]] = DpdkNatOptions
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.directory = machine.subdir(self.name)
+        self.log = self.directory / "blocks.log"
+        self.process: ManagedProcess | None = None
+        self.argv: list[str] = []
+        self.ends: dict[Port, WireEnd] = {}
+        self.removed: set[Port] = set()
+        self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
+        self._telemetry.check = self.check_alive
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the engine from being built, or from carrying the scenario."""
+        try:
+            ENGINE.identity()
+        except HostError as error:
+            return f"{error.what}; {error.cure}"
+        options = scenario.options.own(DpdkNatOptions)
+        if options.stages is not None and scenario.options.mode != "pipeline":
+            return "stages are those of a pipeline; --set mode=pipeline, or leave them out"
+        return super().missing(facts, scenario)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """A role for each group of stages; "pmd" for the one thread that does all."""
+        groups = groups_of(scenario)
+        if len(groups) == 1:
+            return (RoleDemand(role="pmd", group="switch"),)
+        return tuple(RoleDemand(role=group, group="switch") for group in groups)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Memory of its buffers and tables."""
+        nat = scenario.nat or Nat()
+        room = _room(scenario, nat)
+        descriptors = sum(_descriptors(scenario))
+        threads = len(groups_of(scenario))
+        buffers = 2 * descriptors + (threads - 1) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
+        tables = (
+            room * (MAPPING_OCTETS + SESSION_OCTETS)
+            + 2 * _places(room) * PLACE_OCTETS
+            + nat.addresses * (ADDRESS_OCTETS + nat.per_address * BLOCK_OCTETS)
+            + nat.subscribers * SUBSCRIBER_OCTETS
+        )
+        octets = tables + buffers * PACKET_OCTETS
+        needed = dpdk.BASE_MIB + dpdk.mbuf_pool_mib(buffers, scenario.mtu) + (octets >> 20) + 1
+        return -(-needed // 64) * 64
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """Its threads and its own options, for `--plan`."""
+        del facts
+        threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan)))
+        return {"cgnat": " ".join([threads, *nat_arguments(plan)])}
+
+    def start(self) -> None:
+        """Begin anew; the engine starts with its last wire, since it must know its ports."""
+        self.ends, self.removed = {}, set()
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """It has none."""
+        del port, queues
+        self.check_kind(kind)
+        raise AssertionError("its capabilities list no attachment")
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """It has none."""
+        raise self.no_port(attachment.port, (INSIDE, OUTSIDE))
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Plug in a wire; with the last one the engine is started."""
+        self.ends[PhyPort(index=end.wire)] = end
+        if set(self.ends) == {INSIDE, OUTSIDE}:
+            self._launch()
+
+    def _launch(self) -> None:
+        scenario = self.plan.scenario
+        devices = [self._device(number, port) for number, port in enumerate((INSIDE, OUTSIDE))]
+        memory = ",".join(["0"] * self.plan.placement.node + [str(self.hugepage_mib(scenario))])
+        dynamic = self.options.blocks == "dynamic"
+        self.argv = [
+            str(ENGINE.executable(default_variant())),
+            *dpdk.lcore_arguments(*_main_and_workers(self.plan)),
+            f"--file-prefix={FILE_PREFIX}",
+            "--no-pci",
+            *("--in-memory", "--single-file-segments", "--socket-mem", memory),
+            *devices,
+            "--",
+            *nat_arguments(self.plan),
+            *([f"--log={self.log}"] if dynamic else []),
+        ]
+        self.process = self.machine.spawn(
+            "cgnat", self.argv, env={"RUNTIME_DIRECTORY": str(self.directory)}
+        )
+        self.process.wait_for(self._replies, timeout_s=START_S, what="its ports to start")
+
+    def _device(self, number: int, port: Port) -> str:
+        """The device of a port; one that was removed is there, and nothing comes or goes by it."""
+        if port in self.removed:
+            return f"--vdev=net_null{number}"
+        device = phy_device(number, self.ends[port], self.plan.scenario.mtu)
+        if device.listens:
+            Path(device.listens).unlink(missing_ok=True)
+        return device.argument
+
+    def _replies(self) -> bool:
+        try:
+            info = self._telemetry.ask("/cgnat/info")
+        except HostError:
+            return False  # not there yet
+        if info.get("protocol") != PROTOCOL:
+            raise DutError(f"the engine uses protocol {info.get('protocol')}", where=self.name)
+        return True
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Forward, now that both sides of memif are there: see `TestpmdSwitch.connect`."""
+        del streams
+        self.check_alive()
+        wait_at_most(lambda: not self.links_down(), PEERS_S, "memif ports to be connected")
+        self._ask("forward")
+
+    def _ask(self, command: str) -> dict[str, Any]:
+        if self.process is None:
+            raise DutError("it is not running", where=self.name)
+        answer = self._telemetry.ask(f"/cgnat/{command}")
+        return answer if isinstance(answer, dict) else {}
+
+    def remove_port(self, port: Port) -> None:
+        """Start the engine again without a port: what it sends there is lost."""
+        if port not in self.ends or port in self.removed:
+            raise self.no_port(port, (p for p in self.ends if p not in self.removed))
+        self._end()
+        self.removed.add(port)
+        self._launch()
+        self._ask("forward")
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose other side has not connected."""
+        numbers = [(n, p) for n, p in enumerate((INSIDE, OUTSIDE)) if p not in self.removed]
+        return tuple(str(port) for n, port in numbers if not self._telemetry.link_up(n))
+
+    def sessions(self) -> int | None:
+        """Sessions in its table."""
+        found: int = self._ask("tables")["sessions"]
+        return found
+
+    def end_sessions(self) -> None:
+        """Have the threads that own them end all sessions and mappings."""
+        self._ask("forget")
+
+        def gone() -> bool:
+            tables = self._ask("tables")
+            return not tables["sessions"] and not tables["mappings"]
+
+        wait_for(gone, FORGET_S, "its sessions to end")
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Packets of both ports, and those that the stages dropped: by the port they came in at."""
+        found = []
+        for number, port in enumerate((INSIDE, OUTSIDE)):
+            if port in self.removed:
+                continue
+            driver = self._telemetry.counters(number, str(port))
+            drops = self._ask(f"drops,{number}")
+            refused = drops.pop("transmit_ring_full")
+            found.append(
+                driver.model_copy(
+                    update={
+                        **self._ask(f"port,{number}"),
+                        "rx_dropped": driver.rx_dropped + sum(drops.values()),
+                        "tx_dropped": refused,
+                    }
+                )
+            )
+        return tuple(found)
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """What each thread did, stage by stage."""
+        found = []
+        for number, group in enumerate(groups_of(self.plan.scenario)):
+            told = self._ask(f"worker,{number}")
+            stages = group.split("+")
+            busy = told["turns"] - told["empty"]
+            found.append(
+                DatapathWork(
+                    thread=group,
+                    packets=told[f"{stages[0]}_packets"],
+                    busy_cycles=told["busy"],
+                    idle_cycles=told["idle"],
+                    nodes={
+                        stage: NodeWork(
+                            calls=busy,
+                            packets=told[f"{stage}_packets"],
+                            clocks=told[f"{stage}_cycles"],
+                            input=stage == "rx",
+                        )
+                        for stage in stages
+                    },
+                )
+            )
+        return tuple(found)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Its threads, by the role of each."""
+        if self.process is None:
+            return ()
+        roles = (demand.role for demand in self.roles(self.plan.scenario))
+        return tuple(
+            Pollers(role=role, pid=self.process.pid, thread_prefix=f"cgnat-{number}")
+            for number, role in enumerate(roles)
+        )
+
+    def check_alive(self) -> None:
+        """Raise when the engine has ended."""
+        check_process(self.process, self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line, tables, and drops by their causes."""
+        info, tables = self._ask("info"), self._ask("tables")
+        drops = {}
+        for number, port in enumerate((INSIDE, OUTSIDE)):
+            told = {k.replace("_", " "): n for k, n in self._ask(f"drops,{number}").items() if n}
+            drops[str(port)] = told or "none"
+        return {
+            "backend": self.name,
+            "version": info["dpdk"],
+            "launch line": " ".join(self.argv),
+            "mode": self.mode,
+            "stages of threads": list(groups_of(self.plan.scenario)),
+            "nat": str(self.nat),
+            "room for sessions": info["sessions"],
+            "tables": {key.replace("_", " "): value for key, value in tables.items()},
+            "dropped until then, by cause": drops,
+            "mtu": self.plan.scenario.mtu,
+        }
+
+    def stop(self) -> None:
+        """End the engine."""
+        self._end()
+        self.ends = {}
+
+    def _end(self) -> None:
+        self._telemetry.close()
+        if self.process is not None:
+            self.process.stop(timeout_s=3.0)
+            self.process = None
+
+
+def groups_of(scenario: Scenario) -> tuple[str, ...]:
+    """Stages of each thread, as "rx+val"."""
+    if scenario.options.mode != "pipeline":
+        return (RUN_TO_COMPLETION,)
+    return tuple((scenario.options.own(DpdkNatOptions).stages or PIPELINE).split("/"))
+
+
+def nat_arguments(plan: Plan) -> list[str]:
+    """The engine's own options."""
+    scenario = plan.scenario
+    options, nat = scenario.options.own(DpdkNatOptions), scenario.nat or Nat()
+    graph, room = scenario.deployment, _room(scenario, nat)
+    receive, transmit = _descriptors(scenario)
+    turns = any(plan.placement.takes_turns(demand.role) for demand in DpdkNat.roles(scenario))
+    values = {
+        "inside": nat.first_inside,
+        "subscribers": nat.subscribers,
+        "pool": nat.pool.network_address,
+        "addresses": nat.addresses,
+        "block": nat.block_size,
+        "blocks": options.blocks,
+        "most-blocks": options.max_blocks,
+        "hold": options.block_hold,
+        "mappings": room,
+        "sessions": room,
+        "session-limit": options.session_limit,
+        "filtering": options.filtering,
+        "tcp": options.tcp,
+        "inbound-refresh": "yes" if options.inbound_refresh else "no",
+        "udp-timeout": options.udp_timeout,
+        "icmp-timeout": options.icmp_timeout,
+        "tcp-timeout": options.tcp_timeout,
+        "tcp-transitory-timeout": options.tcp_transitory_timeout,
+        "own": ",".join(dut_mac(port) for port in (INSIDE, OUTSIDE)),
+        "next-hop": ",".join(port_mac(graph, port, 0) for port in (INSIDE, OUTSIDE)),
+        "stages": "/".join(groups_of(scenario)),
+        "rx-desc": receive,
+        "tx-desc": transmit,
+        "room": dpdk.mbuf_room(scenario.mtu),
+        "sleep-us": SLEEP_US if turns else 0,
+    }
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
+def _room(scenario: Scenario, nat: Nat) -> int:
+    own = scenario.options.own(DpdkNatOptions).max_sessions
+    return own or nat.sessions + SPARE_SESSIONS
+
+
+def _places(records: int) -> int:
+    places = 2
+    while places * 4 < records:
+        places *= 2
+    return places + places // 8 + 2
+
+
+def _descriptors(scenario: Scenario) -> tuple[int, int]:
+    options = scenario.options
+    return options.rx_descriptors or dpdk.RING_SIZE, options.tx_descriptors or dpdk.RING_SIZE
+
+
+def _main_and_workers(plan: Plan) -> tuple[int, tuple[int, ...]]:
+    """Processors of the main thread and of each group's."""
+    placement = plan.placement
+    roles = (demand.role for demand in DpdkNat.roles(plan.scenario))
+    return placement.housekeeping[0], tuple(placement.cores[role][0] for role in roles)

@@ -1,0 +1,36 @@
+/* The engine's own command line: what follows "--" after the EAL arguments. */
+#ifndef CGNAT_ARGS_H
+#define CGNAT_ARGS_H
+
+#include "config.h"
+#include "packet.h"
+
+/* In the order that packets pass them. */
+enum stage { STAGE_RX, STAGE_VAL, STAGE_NAT, STAGE_CT, STAGE_TX, STAGES };
+
+extern const char *const stage_names[STAGES];
+
+/* Stages that one lcore runs: those from `first` to `last`. */
+struct group {
+	enum stage first, last;
+};
+
+struct options {
+	struct config nat;
+	struct addresses macs;
+	struct group groups[STAGES];
+	uint32_t n_groups;
+	uint16_t rx_desc, tx_desc;
+	uint32_t ring;	   /* packets between two groups, a power of two */
+	uint16_t room;	   /* octets of frame in a buffer */
+	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
+	char log[256];	   /* file of block events; "" for none */
+	bool help;
+};
+
+void args_defaults(struct options *o);
+/* argv[0] is skipped. */
+bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why);
+const char *args_usage(void);
+
+#endif

@@ -1,0 +1,68 @@
+/* The parts that know DPDK, and what they share: ports, rings between stages, workers. */
+#ifndef CGNAT_ENGINE_H
+#define CGNAT_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include <rte_ethdev.h>
+#include <rte_ring.h>
+
+#include "args.h"
+#include "tracker.h"
+
+/* What a stage took: a turn without packets is not counted. */
+struct stage_work {
+	uint64_t packets, cycles;
+};
+
+/* Written by its own lcore only, read by telemetry: numbers of 8 octets, each right by itself. */
+struct worker {
+	struct group group;
+	unsigned int lcore;
+	pid_t tid;
+	struct rte_ring *in; /* from the group before; NULL for the first */
+	struct rte_ring *out;
+	uint64_t swept;	 /* cycles until which tables were looked through */
+	uint32_t forgot; /* what was done of `forget` */
+	uint64_t turns, empty;
+	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
+	struct stage_work work[STAGES];
+	uint64_t verdicts[SIDES][N_VERDICTS]; /* by the side they came from; TX_FULL: went to */
+	uint64_t rx[SIDES], tx[SIDES];
+} __rte_cache_aligned;
+
+struct engine {
+	struct options options;
+	struct published published;
+	struct mapper mapper;
+	struct tracker tracker;
+	struct worker workers[STAGES];
+	uint32_t n_workers;
+	struct rte_mempool *pool;
+	uint64_t hz, start; /* cycles */
+	atomic_bool forwarding, quit;
+	_Atomic uint32_t forget; /* how often all sessions were to end */
+};
+
+extern struct engine engine;
+
+/* ports.c */
+bool ports_start(struct problem *why);
+void ports_stop(void);
+
+/* worker.c */
+bool workers_create(struct problem *why);
+int worker_main(void *unused);
+
+/* telemetry.c */
+bool telemetry_register(struct problem *why);
+
+/* blocklog.c: events of blocks, written to a file by the main lcore. */
+bool blocklog_open(const char *path, struct problem *why);
+void blocklog_note(void *unused, const struct block_event *event);
+void blocklog_write(void);
+void blocklog_close(void);
+uint64_t blocklog_lost(void);
+
+#endif

@@ -1,0 +1,107 @@
+/* The two ports: started alike, with one queue each way. */
+#include "engine.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <rte_alarm.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+
+#define CACHE 256u
+/* Longest wait for the interrupt thread at the end. */
+#define INTERRUPTS_MS 500u
+
+static bool failed(struct problem *why, uint16_t port, const char *step, int error)
+{
+	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
+			   port, step, rte_strerror(-error));
+}
+
+/* Both ports have the buffers of one pool: what came in at one is sent by the other, and comes back
+ * while it is still in a cache. */
+static bool pool_create(struct problem *why)
+{
+	const struct options *o = &engine.options;
+	const uint32_t in_hand = engine.n_workers * (2 * CACHE + 2 * BURST);
+	const uint32_t n =
+		2u * (o->rx_desc + o->tx_desc) + (engine.n_workers - 1) * o->ring + in_hand;
+	const uint16_t room = (uint16_t)RTE_MAX(RTE_ALIGN_CEIL(o->room, 64) + RTE_PKTMBUF_HEADROOM,
+						RTE_MBUF_DEFAULT_BUF_SIZE);
+	const uint16_t private_room = RTE_ALIGN_CEIL(sizeof(struct packet), RTE_MBUF_PRIV_ALIGN);
+
+	engine.pool = rte_pktmbuf_pool_create("cgnat", n, CACHE, private_room, room,
+					      (int)rte_socket_id());
+	if (engine.pool == NULL)
+		return problem_set(why, "more memory (-m, hugepages), or smaller rings",
+				   "no memory for %u buffers of %u octets", n, room);
+	return true;
+}
+
+static bool port_start(uint16_t port, struct problem *why)
+{
+	const unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port);
+	uint16_t rx_desc = engine.options.rx_desc, tx_desc = engine.options.tx_desc;
+	struct rte_eth_conf conf;
+	int error;
+
+	memset(&conf, 0, sizeof(conf));
+	error = rte_eth_dev_configure(port, 1, 1, &conf);
+	if (error)
+		return failed(why, port, "configure", error);
+	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_desc, &tx_desc);
+	if (error)
+		return failed(why, port, "descriptors", error);
+	error = rte_eth_rx_queue_setup(port, 0, rx_desc, socket, NULL, engine.pool);
+	if (error)
+		return failed(why, port, "receive queue", error);
+	error = rte_eth_tx_queue_setup(port, 0, tx_desc, socket, NULL);
+	if (error)
+		return failed(why, port, "transmit queue", error);
+	error = rte_eth_dev_start(port);
+	if (error)
+		return failed(why, port, "start", error);
+	/* Validation drops what is not addressed to it. Drivers without this take every frame. */
+	rte_eth_promiscuous_enable(port);
+	return true;
+}
+
+bool ports_start(struct problem *why)
+{
+	if (rte_eth_dev_count_avail() != SIDES)
+		return problem_set(why, "2 ports, by --vdev=... or -a ...: inside, outside",
+				   "%u ports", rte_eth_dev_count_avail());
+	return pool_create(why) && port_start(INSIDE, why) && port_start(OUTSIDE, why);
+}
+
+static void set_flag(void *flag)
+{
+	atomic_store((atomic_bool *)flag, true);
+}
+
+/* A memif whose far end hangs up disconnects in EAL's interrupt thread, where alarms run too: the
+ * alarm comes after what there is now. */
+static void finish_interrupts(void)
+{
+	static atomic_bool finished; /* static: a late alarm finds it */
+
+	atomic_store(&finished, false);
+	if (rte_eal_alarm_set(1, set_flag, &finished) != 0)
+		return;
+	for (unsigned int ms = 0; ms < INTERRUPTS_MS && !atomic_load(&finished); ms++)
+		usleep(1000);
+}
+
+void ports_stop(void)
+{
+	for (uint32_t side = 0; side < SIDES; side++) {
+		const uint16_t port = (uint16_t)side;
+
+		if (!rte_eth_dev_is_valid_port(port))
+			continue;
+		rte_eth_dev_stop(port);
+		finish_interrupts();
+		rte_eth_dev_close(port);
+	}
+	finish_interrupts();
+}

@@ -1,0 +1,326 @@
+/*
+ * The loop that every lcore runs: packets from its ports or its ring, through its stages, to the
+ * next ring or out. With one group this is run to completion, with several a pipeline; the stages
+ * are the same.
+ */
+#include "engine.h"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+
+/* Tables are looked through once in a second, a part of them every so many times in one. */
+#define SWEEPS_PER_S 1000u
+
+static void *huge(size_t octets)
+{
+	return rte_zmalloc("cgnat", octets, 64);
+}
+
+static const struct memory memory = {huge, rte_free};
+
+static inline bool has(const struct worker *w, enum stage stage)
+{
+	return w->group.first <= stage && stage <= w->group.last;
+}
+
+static bool lcores_given(struct problem *why)
+{
+	unsigned int lcore;
+	uint32_t n = 0;
+
+	engine.n_workers = engine.options.n_groups;
+	RTE_LCORE_FOREACH_WORKER(lcore)
+	{
+		if (n < engine.n_workers) {
+			engine.workers[n].lcore = lcore;
+			engine.workers[n].group = engine.options.groups[n];
+		}
+		n++;
+	}
+	if (n != engine.n_workers)
+		return problem_set(why, "one for each group of --stages, beside the main lcore",
+				   "%u lcores for %u groups of stages", n, engine.n_workers);
+	return true;
+}
+
+bool workers_create(struct problem *why)
+{
+	if (!lcores_given(why))
+		return false;
+	for (uint32_t i = 0; i + 1 < engine.n_workers; i++) {
+		char name[RTE_RING_NAMESIZE];
+
+		snprintf(name, sizeof(name), "cgnat_%u", i);
+		engine.workers[i].out =
+			rte_ring_create(name, engine.options.ring, (int)rte_socket_id(),
+					RING_F_SP_ENQ | RING_F_SC_DEQ);
+		if (engine.workers[i].out == NULL)
+			return problem_set(why, "more memory", "no memory for a ring: %s",
+					   rte_strerror(rte_errno));
+		engine.workers[i + 1].in = engine.workers[i].out;
+	}
+	if (!mapper_create(&engine.mapper, &engine.options.nat, &engine.published, &memory) ||
+	    !tracker_create(&engine.tracker, &engine.options.nat, &engine.published, &memory))
+		return problem_set(why, "more memory (-m, hugepages), or smaller tables",
+				   "no memory for %u mappings and %u sessions",
+				   engine.options.nat.mappings, engine.options.nat.sessions);
+	return true;
+}
+
+static void drop(struct worker *w, struct packet *p, enum verdict cause)
+{
+	w->verdicts[p->from][cause]++;
+	rte_pktmbuf_free(p->buffer);
+}
+
+/* Frees what a stage has given a cause; the others move up. */
+static uint32_t keep(struct worker *w, struct packet *packets[], uint32_t n)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (LIKELY(packets[i]->verdict == PASS))
+			packets[kept++] = packets[i];
+		else
+			drop(w, packets[i], packets[i]->verdict);
+	}
+	return kept;
+}
+
+static uint32_t receive(struct worker *w, uint16_t side, struct packet *packets[])
+{
+	struct rte_mbuf *got[BURST];
+	const uint16_t n = rte_eth_rx_burst(side, 0, got, BURST);
+
+	for (uint16_t i = 0; i < n; i++) {
+		struct packet *p = rte_mbuf_to_priv(got[i]);
+
+		rte_prefetch0(rte_pktmbuf_mtod(got[i], void *));
+		p->buffer = got[i];
+		p->frame = rte_pktmbuf_mtod(got[i], uint8_t *);
+		p->head = rte_pktmbuf_data_len(got[i]);
+		p->length = (uint16_t)rte_pktmbuf_pkt_len(got[i]);
+		p->from = (uint8_t)side;
+		packets[i] = p;
+	}
+	w->rx[side] += n;
+	return n;
+}
+
+static void transmit_side(struct worker *w, uint16_t side, struct rte_mbuf *buffers[], uint16_t n)
+{
+	const uint16_t sent = n ? rte_eth_tx_burst(side, 0, buffers, n) : 0;
+
+	w->tx[side] += sent;
+	w->verdicts[side][TX_FULL] += n - sent;
+	if (sent < n)
+		rte_pktmbuf_free_bulk(buffers + sent, n - sent);
+}
+
+static void transmit(struct worker *w, struct packet *packets[], uint32_t n)
+{
+	struct rte_mbuf *buffers[SIDES][BURST];
+	uint16_t count[SIDES] = {0, 0};
+
+	for (uint32_t i = 0; i < n; i++)
+		buffers[packets[i]->to][count[packets[i]->to]++] = packets[i]->buffer;
+	transmit_side(w, INSIDE, buffers[INSIDE], count[INSIDE]);
+	transmit_side(w, OUTSIDE, buffers[OUTSIDE], count[OUTSIDE]);
+}
+
+static uint32_t run_stage(struct worker *w, enum stage stage, struct packet *packets[], uint32_t n)
+{
+	switch (stage) {
+	case STAGE_VAL:
+		for (uint32_t i = 0; i < n; i++)
+			packet_check(packets[i], &engine.options.macs);
+		return keep(w, packets, n);
+	case STAGE_NAT:
+		mapper_run(&engine.mapper, packets, n);
+		n = keep(w, packets, n);
+		/* What a full ring does not take is taken back, see hand_on(). */
+		if (w->group.last > STAGE_NAT)
+			engine.mapper.sent += n;
+		return n;
+	case STAGE_CT:
+		tracker_run(&engine.tracker, packets, n);
+		tracker_done(&engine.tracker, n);
+		n = keep(w, packets, n);
+		for (uint32_t i = 0; i < n; i++)
+			packet_rewrite(packets[i], &engine.options.macs);
+		return n;
+	case STAGE_TX:
+		transmit(w, packets, n);
+		return 0;
+	default:
+		return n;
+	}
+}
+
+static void hand_on(struct worker *w, struct packet *packets[], uint32_t n)
+{
+	const uint32_t put = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
+
+	/* Counted when they are on their way to the owner of sessions, and no others are. */
+	if (w->group.last == STAGE_NAT)
+		engine.mapper.sent += put;
+	for (uint32_t i = put; i < n; i++)
+		drop(w, packets[i], RING_FULL);
+}
+
+/* A burst through the stages of a group, from the one after `from` on. */
+static void run_stages(struct worker *w, enum stage next, struct packet *packets[], uint32_t n,
+		       uint64_t since)
+{
+	uint32_t stage;
+
+	for (stage = next; stage <= (uint32_t)w->group.last && n; stage++) {
+		const uint32_t came = n;
+		uint64_t now;
+
+		n = run_stage(w, (enum stage)stage, packets, n);
+		now = rte_rdtsc();
+		w->work[stage].packets += came;
+		w->work[stage].cycles += now - since;
+		since = now;
+	}
+	if (n && w->out)
+		hand_on(w, packets, n);
+}
+
+static uint32_t from_ports(struct worker *w)
+{
+	struct packet *packets[BURST];
+	uint32_t all = 0;
+
+	for (uint32_t side = 0; side < SIDES; side++) {
+		const uint64_t since = rte_rdtsc();
+		const uint32_t n = receive(w, (uint16_t)side, packets);
+		uint64_t now;
+
+		if (n == 0)
+			continue;
+		now = rte_rdtsc();
+		w->work[STAGE_RX].packets += n;
+		w->work[STAGE_RX].cycles += now - since;
+		run_stages(w, STAGE_VAL, packets, n, now);
+		all += n;
+	}
+	return all;
+}
+
+static uint32_t from_ring(struct worker *w)
+{
+	struct packet *packets[BURST];
+	const uint64_t since = rte_rdtsc();
+	const uint32_t n = rte_ring_sc_dequeue_burst(w->in, (void **)packets, BURST, NULL);
+
+	if (n)
+		run_stages(w, w->group.first, packets, n, since);
+	return n;
+}
+
+/* The part of a table that is due, of `all` in a second. */
+static uint32_t due(uint32_t all, uint64_t cycles)
+{
+	const uint64_t part = (uint64_t)((unsigned __int128)all * cycles / engine.hz) + 1;
+
+	return part < all ? (uint32_t)part : all;
+}
+
+/* All at once, while no packets come: between trials. Mappings go when the owner of sessions, who
+ * may be another, has ended those. */
+static void forget(struct worker *w, uint32_t wanted)
+{
+	bool done = true;
+
+	if (has(w, STAGE_CT))
+		tracker_end_all(&engine.tracker);
+	if (has(w, STAGE_NAT)) {
+		mapper_sweep(&engine.mapper, engine.options.nat.mappings);
+		done = mapper_count(&engine.mapper) == 0;
+		if (done)
+			blocks_rested(&engine.mapper.blocks);
+	}
+	if (done)
+		w->forgot = wanted;
+}
+
+static void look_through(struct worker *w, uint64_t now)
+{
+	const uint32_t second = (uint32_t)((now - engine.start) / engine.hz) + 1;
+	const uint64_t since = now - w->swept;
+
+	w->swept = now;
+	if (UNLIKELY(w->forgot != atomic_load(&engine.forget)))
+		forget(w, atomic_load(&engine.forget));
+	if (has(w, STAGE_CT)) {
+		engine.tracker.second = second;
+		tracker_sweep(&engine.tracker, due(engine.options.nat.sessions, since));
+	}
+	if (has(w, STAGE_NAT)) {
+		engine.mapper.second = second;
+		mapper_sweep(&engine.mapper, due(engine.options.nat.mappings, since));
+	}
+}
+
+static void nap(void)
+{
+	const struct timespec t = {.tv_nsec = engine.options.sleep_us * 1000L};
+
+	nanosleep(&t, NULL);
+}
+
+static struct worker *mine(void)
+{
+	for (uint32_t i = 0; i < engine.n_workers; i++) {
+		if (engine.workers[i].lcore == rte_lcore_id())
+			return &engine.workers[i];
+	}
+	return NULL;
+}
+
+int worker_main(void *unused)
+{
+	struct worker *w = mine();
+	char name[16];
+	uint64_t before, now;
+
+	(void)unused;
+	if (w == NULL)
+		return -1;
+	w->tid = (pid_t)syscall(SYS_gettid);
+	snprintf(name, sizeof(name), "cgnat-%u", (unsigned int)(w - engine.workers));
+	prctl(PR_SET_NAME, name);
+	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	/* No memif may be polled while it is being connected (see the switch's driver). */
+	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
+		usleep(1000);
+	before = w->swept = rte_rdtsc();
+	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
+		const uint32_t n = w->in ? from_ring(w) : from_ports(w);
+
+		now = rte_rdtsc();
+		if (now - w->swept > engine.hz / SWEEPS_PER_S)
+			look_through(w, now);
+		w->turns++;
+		if (n) {
+			w->busy += now - before;
+		} else {
+			w->idle += now - before;
+			w->empty++;
+			if (engine.options.sleep_us)
+				nap();
+		}
+		before = now;
+	}
+	return 0;
+}

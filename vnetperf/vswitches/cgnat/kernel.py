@@ -1,0 +1,261 @@
+"""The kernel's NAT by nftables or iptables: connection tracking in the run's network namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host import kernel
+from vnetperf.host.linux import PROC
+from vnetperf.model.deployment import Port, dut_mac, port_mac
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.nat import Nat
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
+from vnetperf.model.traffic import Stream
+from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.kernelports import IPV4_SETTINGS, KernelSwitch, add_way, netlink
+
+NFT = Program(
+    name="nft",
+    package="nftables",
+    version_args=("--version",),
+    software="nftables",
+    by_make=True,
+    optional=True,
+)
+IPTABLES = Program(
+    name="iptables-restore",
+    package="iptables",
+    version_args=("--version",),
+    software="iptables",
+    by_make=True,
+    optional=True,
+)
+TRACKING = KernelModule(
+    name="nf_conntrack", purpose="connection tracking", symbol="nf_conntrack_in"
+)
+NAT = KernelModule(name="nf_nat", purpose="the kernel's NAT", symbol="nf_nat_setup_info")
+SETTINGS = PROC / "sys/net/netfilter"
+#: Most entries of all namespaces' tables of connections each, and buckets of the hash that they
+#: share: the machine's own, which no other namespace can write.
+MAX, BUCKETS = "nf_conntrack_max", "nf_conntrack_buckets"
+COUNT = "nf_conntrack_count"
+#: Where servers are: behind phy1 (RFC 2544 appendix C.2.2).
+OUTSIDE_NETWORK = "198.19.0.0/16"
+PROTOCOLS = ("udp", "tcp", "icmp")
+TABLE = "cgnat"
+
+
+def ruleset(nat: Nat) -> str:
+    """Rules of nftables: one look-up of a subscriber's block in a map, whoever it is."""
+    blocks = ", ".join(
+        f"{nat.first_inside + n} : {block.address} . {block.first}-{block.last}"
+        for n in range(nat.subscribers)
+        for block in (nat.block_of(n),)
+    )
+    return (
+        f"table ip {TABLE} {{\n"
+        "  map blocks {\n"
+        "    type ipv4_addr : interval ipv4_addr . inet_service\n"
+        "    flags interval\n"
+        f"    elements = {{ {blocks} }}\n"
+        "  }\n"
+        "  chain outbound {\n"
+        "    type nat hook postrouting priority srcnat; policy accept;\n"
+        f"    meta l4proto {{ {', '.join(PROTOCOLS)} }} snat ip to ip saddr map @blocks\n"
+        "  }\n"
+        "}\n"
+    )
+
+
+def restore_lines(nat: Nat) -> Iterator[str]:
+    """Rules of iptables, as iptables-restore reads them: one for each subscriber and protocol."""
+    yield "*nat"
+    for number in range(nat.subscribers):
+        block, source = nat.block_of(number), nat.first_inside + number
+        for protocol in PROTOCOLS:
+            yield (
+                f"-A POSTROUTING -s {source}/32 -p {protocol} -j SNAT "
+                f"--to-source {block.address}:{block.first}-{block.last}"
+            )
+    yield "COMMIT\n"
+
+
+def timeouts(options: NatOptions) -> dict[str, int]:
+    """Settings of the namespace by the options, seconds."""
+    transitory = ("syn_sent", "syn_recv", "fin_wait", "close_wait", "last_ack", "time_wait")
+    return {
+        "nf_conntrack_udp_timeout": options.udp_timeout,
+        "nf_conntrack_udp_timeout_stream": options.udp_timeout,
+        "nf_conntrack_icmp_timeout": options.icmp_timeout,
+        "nf_conntrack_tcp_timeout_established": options.tcp_timeout,
+        "nf_conntrack_tcp_timeout_unacknowledged": options.tcp_timeout,
+        **{f"nf_conntrack_tcp_timeout_{s}": options.tcp_transitory_timeout for s in transitory},
+    }
+
+
+class KernelNat(KernelSwitch, NatSwitch):
+    """nft or iptables: source NAT to each subscriber's block of ports, sessions in conntrack."""
+
+    programs: ClassVar[tuple[Program, ...]] = (NFT, IPTABLES)
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT)
+
+    def __init__(self, machine: Any, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self._raised: dict[str, str] = {}
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the kernel from translating here."""
+        program = IPTABLES if scenario.options.mode == "iptables" else NFT
+        return facts.missing_program(program) or super().missing(facts, scenario)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The rule, for `--plan`."""
+        del facts
+        nat = plan.scenario.nat or Nat()
+        first, last = nat.block_of(0), nat.block_of(nat.subscribers - 1)
+        return {
+            plan.scenario.options.mode or cls.capabilities.modes[0]: (
+                f"snat of {nat.first_inside}..{nat.first_inside + nat.subscribers - 1} to "
+                f"{first.address}:{first.first}..{last.address}:{last.last}, {nat}"
+            )
+        }
+
+    def start(self) -> None:
+        """See that the kernel's table has room, and set its timers."""
+        for module in self.kernel_modules:
+            self.machine.load_module(module)
+        self._make_room(self.max_sessions)
+        values = timeouts(self.options)
+        self.machine.in_netns(lambda: write_settings(SETTINGS, values))
+
+    def _make_room(self, sessions: int) -> None:
+        """Raise what the machine's kernel has room for; it comes back with the run's end."""
+        now = int(kernel.read_value(SETTINGS / MAX))
+        exact = self.options.max_sessions is not None
+        wanted = {MAX: sessions} if exact or now < sessions else {}
+        if int(kernel.read_value(SETTINGS / BUCKETS)) * 4 < sessions:
+            wanted[BUCKETS] = 1 << (sessions // 2 - 1).bit_length()
+        for name, value in wanted.items():
+            try:
+                kernel.write_value(self.machine.journal, SETTINGS / name, str(value))
+            except HostError as error:
+                raise DutError(
+                    f"the kernel's table of connections has room for {now} sessions, and "
+                    f"{sessions} are requested: {error}",
+                    where=self.name,
+                    cure=f"set net.netfilter.{name} to {value} or more on the machine, or choose "
+                    "fewer sessions with --nat subscribers=N,ports=M",
+                ) from error
+            self._raised[name] = str(value)
+
+    def plug(self, port: Port, netdev: str) -> None:
+        """Make an interface a port of the router."""
+        self.machine.set_link(netdev, mac=dut_mac(port))
+        self.machine.in_netns(
+            lambda: write_settings(IPV4_SETTINGS / netdev, {"forwarding": 1, "rp_filter": 0})
+        )
+
+    def unplug(self, port: Port, netdev: str) -> None:
+        """Stop forwarding by an interface."""
+        del port
+        self.machine.in_netns(lambda: write_settings(IPV4_SETTINGS / netdev, {"forwarding": 0}))
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Install the routes and the rules."""
+        del streams
+        self.machine.in_netns(self._route)
+        nft = self.mode == "nft"
+        self._load(ruleset(self.nat) if nft else "\n".join(restore_lines(self.nat)))
+
+    def _load(self, rules: str) -> None:
+        """Replace the rules of the namespace."""
+        file = self.machine.subdir(self.name) / f"{self.mode}.rules"
+        file.write_text(rules)
+        program, options = (NFT, ["-f"]) if self.mode == "nft" else (IPTABLES, [])
+        path = self.machine.facts.programs.get(program.name) or program.name
+        try:
+            self.machine.run([path, *options, str(file)], isolated=True, timeout=60)
+        except HostError as error:
+            raise DutError(f"the kernel refuses the rules: {error}", where=self.name) from error
+
+    def _route(self) -> None:
+        """Subscribers behind phy0, servers behind phy1; public addresses are nobody's."""
+        graph, nat = self.plan.scenario.deployment, self.nat
+        ways = {INSIDE: str(nat.inside), OUTSIDE: OUTSIDE_NETWORK}
+        with netlink("install routes", self.name) as (route, indexes):
+            (IPV4_SETTINGS / "all/rp_filter").write_text("0\n")
+            for port, network in ways.items():
+                if port in self.netdevs:
+                    out, place = indexes[self.netdevs[port]], graph.ports.index(port)
+                    mac = port_mac(graph, port, 0)
+                    add_way(route, network, out, number=place, mac=mac)
+            route.route("replace", dst=str(nat.pool), type="blackhole")
+
+    def link_came_up(self, port: Port) -> None:
+        """Install routes anew: the kernel drops them with the link."""
+        super().link_came_up(port)
+        if port in self.netdevs:
+            self.machine.in_netns(self._route)
+
+    def sessions(self) -> int | None:
+        """Entries of the table of connections."""
+        return int(self.machine.in_netns(lambda: kernel.read_value(SETTINGS / COUNT)))
+
+    def end_sessions(self) -> None:
+        """Empty the table of connections of the run's namespace."""
+
+        def flush() -> None:
+            from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s
+            from pyroute2.netlink.nfnetlink.nfctsocket import NFCTSocket  # noqa: PLC0415 - too
+
+            try:
+                with NFCTSocket() as table:
+                    table.flush()
+            except (NetlinkError, OSError) as error:
+                raise DutError(f"cannot end sessions: {error}", where=self.name) from error
+
+        self.machine.in_netns(flush)
+
+    def facts(self) -> dict[str, Any]:
+        """Rules, room of the table, timers."""
+        program = NFT if self.mode == "nft" else IPTABLES
+        found = self.machine.in_netns(
+            lambda: {name: kernel.read_text(SETTINGS / name) for name in (MAX, BUCKETS)}
+        )
+        return {
+            **super().facts(),
+            "mode": self.mode,
+            "rules by": self.machine.facts.versions.get(program.name, "").partition("\n")[0],
+            "nat": str(self.nat),
+            "room for sessions": found[MAX],
+            "buckets of its hash": found[BUCKETS],
+            "changed for the run": self._raised,
+            "timeouts": timeouts(self.options),
+        }
+
+    def stop(self) -> None:
+        """Take the rules away; interfaces stay."""
+
+        def clear() -> None:
+            for netdev in self.netdevs.values():
+                with netlink("remove routes", self.name) as (route, indexes):
+                    if netdev in indexes:
+                        route.flush_routes(oif=indexes[netdev])
+
+        if self.netdevs:
+            self.machine.in_netns(clear)
+            self._load("flush ruleset\n" if self.mode == "nft" else "*nat\nCOMMIT\n")
+        self.netdevs = {}
+
+
+def write_settings(directory: Path, values: dict[str, int]) -> None:
+    """Write settings of the namespace of this thread."""
+    for name, value in values.items():
+        path = directory / name
+        if path.exists():
+            path.write_text(f"{value}\n")
