@@ -19,7 +19,7 @@ from typing import Any
 
 from vnetperf.backend import TUNNEL_MODULES, NapiThreads, threaded_napi
 from vnetperf.host.links import LinkStatistics
-from vnetperf.host.linux import PROC
+from vnetperf.host.linux import PROC, RTNH_F_ONLINK
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
@@ -145,7 +145,7 @@ def give_underlay_address(machine: Machine, netdev: str, end: TunnelEnd) -> None
 #: Next hops at ports of a router: link-local addresses, which are never resolved.
 NEXT_HOPS = IPv4Address("169.254.0.1")
 IPV4_SETTINGS = PROC / "sys/net/ipv4/conf"
-RTNH_F_ONLINK, MAIN_TABLE = 4, 254  # linux/rtnetlink.h
+MAIN_TABLE = 254  # linux/rtnetlink.h
 
 
 def add_way(
