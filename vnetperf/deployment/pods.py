@@ -32,7 +32,7 @@ from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
+from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks, pod_count
 from vnetperf.virt.oci import RUNC
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
@@ -442,8 +442,3 @@ def _port_of(number: int) -> VnfPort:
 
 def _address(port: VnfPort) -> str:
     return POD_ADDRESS.format(18 + port.vnf % 2, port.vnf // 2)
-
-
-def pod_count(scenario: Scenario) -> int:
-    """Pods that are deployed: two for frames, and for programs as many as they need."""
-    return max(2, scenario.pods) if scenario.sockets else 2

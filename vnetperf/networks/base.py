@@ -151,6 +151,11 @@ def add_address(netns: Path, name: str, address: str) -> None:
     )
 
 
+def pod_count(scenario: Scenario) -> int:
+    """Pods that are deployed: two for frames, and for programs as many as they need."""
+    return max(2, scenario.pods) if scenario.sockets else 2
+
+
 class PodHost:
     """A host of pods: a network namespace of the run with an interface towards the other host."""
 
