@@ -46,7 +46,7 @@ class VxlanNetwork(Network):
     name: ClassVar[str] = "vxlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth", overhead=VXLAN_OCTETS
+        port="veth", overhead=VXLAN_OCTETS, agents=True
     )
     path: ClassVar[str] = "veth, bridge, VXLAN, hosts' link, VXLAN, bridge, veth"
 
@@ -88,6 +88,7 @@ class VxlanRoutedNetwork(BridgeNetwork):
         port="veth",
         routed=("other",),
         overhead=VXLAN_OCTETS,
+        agents=True,
     )
     path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
 
