@@ -178,6 +178,18 @@ class Requirements:
         return path
 
     @classmethod
+    def look(cls, testbed: Testbed) -> Any:
+        """What it looks at on a machine beside the programs and modules that it declares.
+
+        Args:
+            testbed: The testbed.
+
+        Returns:
+            JSON values, which `missing` finds in the machine's facts (`seen`); None for nothing.
+        """
+        del testbed
+
+    @classmethod
     def missing_requirement(cls, facts: MachineFacts) -> str:
         """The first of its programs and modules that a machine lacks, the optional ones aside.
 

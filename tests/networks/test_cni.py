@@ -21,6 +21,7 @@ from vnetperf.model.errors import CapabilityError, ConfigError, DutError
 from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.networks import cni
 from vnetperf.networks.base import Pod, PodHost
 from vnetperf.results.environment import comparability
@@ -29,11 +30,18 @@ from vnetperf.runner.transfers import mpi_scenario
 
 PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
 MACHINE = facts().model_copy(update={"programs": {**facts().programs, **PLUGINS}})
+POOL = {"type": "host-local", "subnet": "10.9.0.0/24"}
+PTP = {"type": "ptp", "ipam": POOL}
 
 
 def conflist(*plugins: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    made = plugins or ({"type": "ptp"},)
+    made = plugins or (PTP,)
     return {"cniVersion": "1.0.0", "name": "mine", "plugins": list(made), **keys}
+
+
+def pool(**ipam: Any) -> dict[str, Any]:
+    """A conflist that takes addresses as these keys say."""
+    return conflist({"type": "ptp", "ipam": {"type": "host-local", **ipam}})
 
 
 def written(folder: Path, content: Any) -> str:
@@ -57,10 +65,43 @@ def scenario(*options: str, **wishes: Any) -> Scenario:
         (conflist(plugins=[]), "mine.conflist: plugins: Tuple should have at least 1 item"),
         (conflist({"type": "../../bin/sh"}), "mine.conflist: plugins.0.type: String should match"),
         (
-            conflist({"type": "ptp", "ipam": {"type": "/bin/sh"}}),
+            pool(type="/bin/sh"),
             "mine.conflist: plugins.0.ipam: '/bin/sh' is no file name of a plugin",
         ),
-        (conflist({"type": "ptp", "mtu": -1}), "mine.conflist: plugins.0.mtu"),
+        (conflist(PTP | {"mtu": -1}), "mine.conflist: plugins.0.mtu"),
+        (conflist({"type": "ptp"}), "plugins.0: ptp takes addresses, and there is no ipam"),
+        (conflist({"type": "vlan"}), "plugins.0: vlan takes addresses, and there is no ipam"),
+        (conflist({"type": "macvlan", "mode": "l2"}), "plugins.0: mode is 'l2'; accepted: bridge,"),
+        (conflist({"type": "bridge", "bridge": "a" * 16}), "a name of more than 15 characters"),
+        (
+            conflist({"type": "bridge", "hairpinMode": True, "promiscMode": True}),
+            "plugins.0: a bridge has hairpinMode or promiscMode, not both",
+        ),
+        (
+            conflist({"type": "vlan", "vlanId": 4095, "ipam": POOL}),
+            "plugins.0: vlanId is 4095; accepted: 0 to 4094",
+        ),
+        (
+            conflist({"type": "tuning"}, PTP),
+            "plugins.0.type: tuning changes the interface that a plugin before it makes",
+        ),
+        (
+            conflist({"type": "bridge"}, PTP),
+            "plugins.1.type: ptp makes the pod's interface, which the first, bridge, has made",
+        ),
+        (pool(type="dhcp"), "plugins.0.ipam: type is 'dhcp', whose daemon has a socket"),
+        (pool(), "plugins.0.ipam: host-local needs ranges"),
+        (pool(subnet="10.9.0.0/33"), "plugins.0.ipam: ranges.0.0: '10.9.0.0/33' does not appear"),
+        (pool(subnet="10.9.0.1/24"), "ranges.0.0: 10.9.0.1/24 has host bits set"),
+        (pool(subnet="10.9.0.0/31"), "ranges.0.0: 10.9.0.0/31 is too small"),
+        (pool(ranges=[[{}]]), "ranges.0.0: there is no subnet"),
+        (pool(ranges=[{"subnet": "10.9.0.0/24"}]), "plugins.0.ipam: ranges.0"),
+        (pool(ranges="10.9.0.0/24"), "plugins.0.ipam: ranges"),
+        (pool(subnet="10.9.0.0/24", rangeStart="10.8.0.1"), "rangeStart 10.8.0.1 and rangeEnd"),
+        (
+            pool(subnet="10.9.0.0/24", rangeStart="10.9.0.9", rangeEnd="10.9.0.8"),
+            "rangeStart 10.9.0.9 is after rangeEnd 10.9.0.8",
+        ),
         (
             conflist({"type": "macvlan"}, {"type": "ipvlan"}),
             "plugins ipvlan and macvlan cannot share an interface of the host",
@@ -109,14 +150,14 @@ def test_every_conflist_that_is_shipped_can_be_planned() -> None:
     ],
 )
 def test_routing_follows_the_plugin(plugin: str, place: str, routed: bool, tmp_path: Path) -> None:
-    option = written(tmp_path, conflist({"type": plugin}))
+    option = written(tmp_path, conflist({"type": plugin, "ipam": POOL}))
     assert scenario(option, hosts=place).routed is routed
     if plugin == "of-mine":  # of which nothing is known
         assert scenario(option, hosts=place, forwarding="l3").routed
 
 
 def test_the_conflist_s_mtu_bounds_frames(tmp_path: Path) -> None:
-    option = written(tmp_path, conflist({"type": "ptp", "mtu": 1400}))
+    option = written(tmp_path, conflist(PTP | {"mtu": 1400}))
     assert largest_frame(scenario(option)) == 1418
     assert largest_frame(scenario("conflist=ptp")) == 1518
     assert largest_frame(scenario("conflist=macvlan")) == 9018
@@ -134,15 +175,116 @@ def test_what_is_missing_is_one_message() -> None:
         make_plan(scenario(), testbed, bare)
 
 
+def refusal(option: str, machine: MachineFacts = MACHINE, **wishes: Any) -> str:
+    """What the planner answers to pods on a conflist."""
+    made = scenario(option, **wishes)
+    made = mpi_scenario(made) if "pods" in wishes else made
+    with pytest.raises(CapabilityError) as refused:
+        make_plan(made, config.load({}, environment={}).testbed, machine)
+    return str(refused.value)
+
+
+def test_a_plugin_that_is_not_there_is_refused_with_file_key_and_folders(tmp_path: Path) -> None:
+    folders = {"/opt/cni/bin": {}, "/usr/lib/cni": {"ptp": "", "host-local": "", "mine": ""}}
+    machine = MACHINE.model_copy(update={"seen": {"cni": folders}})
+    option = written(tmp_path, conflist(PTP, {"type": "of-nobody"}))
+    says = refusal(option, machine)
+    assert f"{tmp_path}/mine.conflist: plugins.1.type: there is no CNI plugin 'of-nobody'" in says
+    assert "in /opt/cni/bin, /usr/lib/cni; install it there" in says
+    assert "path under [cni]" in says
+    option = written(tmp_path, conflist({"type": "mine", "ipam": {"type": "whereabouts"}}))
+    assert "plugins.0.ipam.type: there is no CNI plugin 'whereabouts'" in refusal(option, machine)
+    testbed = config.load({}, environment={}).testbed
+    make_plan(scenario(written(tmp_path, conflist(PTP))), testbed, machine)
+
+
+def test_a_plugin_that_others_could_replace_is_refused_where_it_is_found_first(
+    tmp_path: Path,
+) -> None:
+    folders = {"/opt/cni/bin": {"ptp": "/opt belongs to user 7"}, "/usr/lib/cni": {"ptp": ""}}
+    machine = MACHINE.model_copy(update={"seen": {"cni": folders}})
+    says = refusal(written(tmp_path, conflist(PTP)), machine)
+    assert "plugins.0.type: CNI plugin 'ptp' is not started as root: /opt belongs to user 7" in says
+
+
+def test_the_inventory_has_what_is_in_the_folders_of_plugins(tmp_path: Path) -> None:
+    (tmp_path / "data").touch(mode=0o644)
+    (tmp_path / "ours").touch(mode=0o755)
+    (tmp_path / "ours").chmod(0o777)
+    (tmp_path / "folder").mkdir()
+    plain = config.load({}, environment={}).testbed
+    own = {**plain.model_dump(), "cni": {"path": (str(tmp_path), "/nowhere")}}
+    seen = cni.CniNetwork.look(plain.model_validate(own))
+    assert list(seen) == [str(tmp_path), "/nowhere"]
+    assert seen["/nowhere"] == {}
+    assert list(seen[str(tmp_path)]) == ["data", "ours"]
+    assert "may be written to by others" in seen[str(tmp_path)]["ours"]
+    assert seen[str(tmp_path)]["data"]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "pods", "says"),
+    [
+        ({"rangeStart": "10.9.0.2", "rangeEnd": "10.9.0.2"}, 2, "has 1 address to give"),
+        ({"rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.2"}, 2, "has 1 address to give"),
+        ({"rangeStart": "10.9.0.2", "rangeEnd": "10.9.0.8"}, 8, "has 7 addresses to give"),
+        ({"rangeStart": "10.9.0.2", "rangeEnd": "10.9.0.3"}, 2, ""),
+        ({"ranges": [[{"subnet": "10.8.0.0/30"}]]}, 2, "has 1 address to give, and there are 2"),
+        ({"ranges": [[{"subnet": "10.8.0.0/30"}, {"subnet": "10.7.0.0/30"}]]}, 2, ""),
+        ({"ranges": [[{"subnet": "fd00::/64"}]]}, 64, ""),
+    ],
+)
+def test_a_pool_with_too_few_addresses_is_refused_before_anything_is_made(
+    addresses: dict[str, Any], pods: int, says: str, tmp_path: Path
+) -> None:
+    ranged = {"subnet": "10.9.0.0/24", **addresses} if "ranges" not in addresses else addresses
+    option = written(tmp_path, pool(**ranged))
+    if says:
+        found = refusal(option, pods=pods)
+        assert f"mine.conflist: plugins.0.ipam: host-local {says}" in found
+        return
+    made = mpi_scenario(scenario(option, pods=pods))
+    make_plan(made, config.load({}, environment={}).testbed, MACHINE)
+
+
+def test_an_mtu_that_the_hosts_link_does_not_have_is_refused(tmp_path: Path) -> None:
+    testbed = config.load({}, environment={}).testbed
+    long = written(tmp_path, conflist(PTP | {"mtu": 9000}))
+    says = refusal(long, hosts="other")
+    assert "plugins.0.mtu: 9000 is more than the hosts' link has, 1500" in says
+    assert "--set mtu=9000" in says
+    make_plan(scenario(long, hosts="same"), testbed, MACHINE)  # which passes no link
+    make_plan(scenario(long, "mtu=9000", hosts="other"), testbed, MACHINE)
+    child = written(tmp_path, conflist({"type": "macvlan", "mtu": 9000}))
+    assert "plugins.0.mtu: 9000 is more" in refusal(child, hosts="same")
+
+
+def test_a_mode_of_macvlan_that_parts_pods_is_refused(tmp_path: Path) -> None:
+    option = written(tmp_path, conflist({"type": "macvlan", "mode": "vepa"}))
+    assert "plugins.0.mode: macvlan in mode vepa passes nothing" in refusal(option, hosts="same")
+    make_plan(scenario(option, hosts="other"), config.load({}, environment={}).testbed, MACHINE)
+
+
+@pytest.mark.parametrize("plugins", [({**PTP, "ipMasq": True},), (PTP, {"type": "portmap"})])
+def test_rules_of_a_packet_filter_need_its_program(
+    plugins: tuple[dict[str, Any], ...], tmp_path: Path
+) -> None:
+    option = written(tmp_path, conflist(*plugins))
+    assert "iptables is not installed; install the package iptables" in refusal(option)
+    filters = {"programs": {**MACHINE.programs, "iptables": "/usr/sbin/iptables"}}
+    testbed = config.load({}, environment={}).testbed
+    make_plan(scenario(option), testbed, MACHINE.model_copy(update=filters))
+
+
 def test_a_vlan_takes_one_pod_of_a_host(tmp_path: Path) -> None:
-    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10}))
+    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10, "ipam": POOL}))
     testbed = config.load({}, environment={}).testbed
     with pytest.raises(CapabilityError, match="vlan has one pod on each parent; --hosts other"):
         make_plan(scenario(option, hosts="same"), testbed, MACHINE)
 
 
 def test_more_pods_than_a_vlan_can_have_are_refused(tmp_path: Path) -> None:
-    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10}))
+    option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10, "ipam": POOL}))
     testbed = config.load({}, environment={}).testbed
     make_plan(mpi_scenario(scenario(option, hosts="other", pods=2)), testbed, MACHINE)
     with pytest.raises(CapabilityError, match="vlan has 1 pod on a host; choose --pods 2"):
@@ -283,7 +425,7 @@ def facts_of(folder: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> dic
 def test_octets_between_hosts_are_stated_where_they_are_known(
     plugin: str, octets: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = facts_of(tmp_path, monkeypatch, conflist({"type": plugin}))
+    found = facts_of(tmp_path, monkeypatch, conflist({"type": plugin, "ipam": POOL}))
     assert found.get(OCTETS_ADDED) == octets
     assert (OCTETS_ADDED in found) is (octets is not None)
 
@@ -300,7 +442,7 @@ def test_plugins_are_looked_for_where_they_are_run(
     assert cni.CniNetwork.external_program(mine, "") == f"{tmp_path}/ptp"
     named = mine.model_copy(update={"programs": {"cni_plugins": "/named"}})
     assert cni.CniNetwork.external_program(named, "/named") == "/named"
-    found = facts_of(tmp_path, monkeypatch, conflist({"type": "ptp"}))
+    found = facts_of(tmp_path, monkeypatch, conflist(PTP))
     assert found["version"].startswith("Linux ")
 
 

@@ -13,12 +13,13 @@ from vnetperf import config, registry
 from vnetperf.deployment import pods
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.endpoints import addresses_apart
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import largest_packet, probe_frame, switch_class
-from vnetperf.model.deployment import PODS, VnfPort, dut_mac, make_deployment, vnf_mac
+from vnetperf.deployment.pods import PodNetwork, largest_packet, probe_frame, switch_class
+from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
-from vnetperf.networks.base import Pod
+from vnetperf.networks.base import FarHost, Pod, PodHost
 from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
@@ -266,11 +267,67 @@ def test_a_missing_module_is_one_message(network: str, module: str) -> None:
     assert "not in this kernel" in str(refusal.value)
 
 
-def test_hosts_of_a_testbed_are_refused_in_one_message() -> None:
-    wishes = configured(testbed="two-hosts")
+def spread(network: str, *, sockets: bool = False, **wishes: Any) -> Plan:
+    """A plan on the hosts of a testbed."""
+    configuration = configured(testbed="two-hosts", **wishes)
     machine = facts().model_copy(update={"hosts": {"east": facts(), "west": facts()}})
-    with pytest.raises(CapabilityError, match="on the DUT's own host"):
-        make_plan(make_scenario("bmp2bmp_vxlan", wishes), wishes.testbed, machine)
+    found = make_scenario(f"bmp2bmp_{network}", configuration)
+    if sockets:
+        found = endpoint_scenario(configuration, found)
+    return make_plan(found, configuration.testbed, machine)
+
+
+@pytest.mark.parametrize("sockets", [False, True])
+def test_each_host_of_a_testbed_has_a_pod_and_its_part_of_the_network(sockets: bool) -> None:
+    plan = spread("vxlan", sockets=sockets)
+    east, west = plan.hosts
+    assert [part.host for part in plan.hosts] == ["east", "west"]
+    assert [part.ends for part in plan.hosts] == [(0,), (1,)]
+    assert all(part.has_dut and part.has_tester is not sockets for part in plan.hosts)
+    assert "on host0, address 198.18.0.1" in east.commands["pod0"]
+    assert "on host1, address 198.19.0.1" in west.commands["pod1"]
+    assert "pod1" not in east.commands
+    assert [use.cable for part in plan.hosts for use in part.cables] == [0, 0]
+    one = planned("vxlan")
+    assert [(s.eth_dst, s.ipv4_src) for s in plan.scenario.streams] == [
+        (s.eth_dst, s.ipv4_src) for s in one.scenario.streams
+    ]
+
+
+def test_a_host_of_a_testbed_knows_the_other_by_the_plan() -> None:
+    for network, owner in (("vxlan", dut_mac(PhyPort(index=2))), ("ipvlan", vnf_mac(SECOND))):
+        east, _ = spread(network).hosts
+        made = switch_class(east.scenario.deployment, network)(MagicMock(), east)
+        assert isinstance(made, PodNetwork)
+        near, far = made._hosts
+        assert type(near) is PodHost
+        assert isinstance(far, FarHost)
+        assert (far.number, far.address, far.uplink_mac) == (1, "192.0.2.2", owner)
+        far.add_neighbour("u1", "192.0.2.1", "02:00:00:00:00:01")  # made there
+        far.add_bridge("cni0", 1500, offloads=True)
+        assert not far.has("cni0")
+
+
+def test_endpoints_on_hosts_of_a_testbed_address_the_gateway_where_the_network_routes() -> None:
+    for network, first in (("vxlan", vnf_mac(SECOND)), ("bridge", dut_mac(FIRST))):
+        one, other = addresses_apart(spread(network, sockets=True).scenario)
+        assert (one.mac, one.address, one.peer_mac) == (vnf_mac(FIRST), "198.18.0.1", first)
+        assert (other.mac, other.peer) == (vnf_mac(SECOND), "198.18.0.1")
+
+
+@pytest.mark.parametrize(
+    ("network", "wishes", "says"),
+    [
+        ("vxlan", {"hosts": "same"}, "on the DUT's own host"),
+        ("cni", {}, "made by one agent for both hosts of pods; choose a testbed of one host"),
+        ("ovs_vxlan", {}, "made by one agent for both hosts of pods"),
+    ],
+)
+def test_what_pods_on_hosts_of_a_testbed_cannot_is_one_message(
+    network: str, wishes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CapabilityError, match=says):
+        spread(network, **wishes)
 
 
 def test_routing_is_refused_where_the_network_switches() -> None:

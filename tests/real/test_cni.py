@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.model.errors import DutError, VnetperfError
+from vnetperf.model.errors import VnetperfError
 from vnetperf.model.scenario import PodHosts, Scenario
+from vnetperf.networks.cni import CniNetwork
 from vnetperf.testing.cases import Case
 from vnetperf.testing.frames import FrameTester
 from vnetperf.testing.stage import Stage
@@ -45,35 +46,16 @@ def pods(
     return stage.scenario(case, FrameTester.name, hosts=place, set=options)
 
 
-def refused(stage: Stage, scenario: Scenario) -> VnetperfError:
+def refused(
+    stage: Stage, scenario: Scenario, meanwhile: Callable[[], None] = lambda: None
+) -> VnetperfError:
+    """What the deployment of a planned scenario ends with; `meanwhile` comes between the two."""
+    plan = stage.plan(scenario)
+    meanwhile()
     with pytest.raises(VnetperfError) as refusal:
-        stage.deploy(stage.plan(scenario))
+        stage.deploy(plan)
     assert stage.left_behind() == ()
     return refusal.value
-
-
-@pytest.mark.parametrize("place", ["same", "other"])
-def test_an_exhausted_pool_is_one_message_and_leaves_nothing(
-    place: PodHosts, stage: Stage, tmp_path: Path
-) -> None:
-    span = {"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.2", "rangeEnd": "10.9.0.2"}
-    plugin = {"type": "ptp", "ipam": {**IPAM, "ranges": [[span]]}}
-    found = refused(stage, pods(stage, {"plugins": [plugin]}, tmp_path, place))
-    assert "CNI plugin ptp, ADD: failed with status 1" in str(found)
-    assert "no IP addresses available in range set: 10.9.0.2-10.9.0.2" in str(found)
-
-
-def test_an_mtu_that_does_not_pass_is_told_before_the_run(stage: Stage, tmp_path: Path) -> None:
-    plugin = {"type": "ptp", "mtu": 9000, "ipam": {**IPAM, "subnet": "10.9.0.0/24"}}
-    found = refused(stage, pods(stage, {"plugins": [plugin]}, tmp_path, "other"))
-    assert "the pods' interfaces have an MTU of 9000" in str(found)
-    assert "packets of up to 1500 octets pass" in str(found)
-
-
-def test_a_plugin_that_is_not_there_is_named(stage: Stage, tmp_path: Path) -> None:
-    found = refused(stage, pods(stage, {"plugins": [{"type": "of-nobody"}]}, tmp_path, "other"))
-    assert "there is no CNI plugin 'of-nobody'" in str(found)
-    assert "path under [cni]" in str(found)
 
 
 @pytest.fixture
@@ -90,6 +72,8 @@ def own_plugin(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         path = folder / "mine"
         path.write_text(PLUGIN.format(act=act))
         path.chmod(0o755)
+        seen = {CniNetwork.name: CniNetwork.look(testbed)}
+        vars(stage)["facts"] = stage.facts.model_copy(update={"seen": seen})
         return path
 
     yield write
@@ -122,19 +106,55 @@ def test_what_a_plugin_writes_is_the_run_s_and_all_are_deleted(
     assert stage.troubles == []
 
 
+MINE = {"type": "mine", "ipam": {**IPAM, "subnet": "10.9.0.0/24"}}
+FAILURE = """case "$CNI_COMMAND $CNI_CONTAINERID" in
+{when}) echo '{{"msg": "no good"}}'; exit 1;; esac"""
+
+
+@pytest.mark.parametrize(
+    ("when", "place"),
+    [
+        ("ADD*pod1", "other"),
+        pytest.param("CHECK*", "same", marks=pytest.mark.daily),  # undone by the same
+    ],
+)
 def test_a_failure_half_way_is_undone_by_del(
-    stage: Stage, tmp_path: Path, own_plugin: Callable[[str], Path]
+    when: str,
+    place: PodHosts,
+    stage: Stage,
+    tmp_path: Path,
+    own_plugin: Callable[[str], Path],
 ) -> None:
-    own_plugin('[ $CNI_COMMAND = CHECK ] && { echo \'{"msg": "no good"}\'; exit 1; }')
-    content = {"plugins": [{"type": "mine", "ipam": {**IPAM, "subnet": "10.9.0.0/24"}}]}
-    found = refused(stage, pods(stage, content, tmp_path, "other"))
-    assert "CNI plugin mine, CHECK: failed with status 1: no good" in str(found)
+    own_plugin(FAILURE.format(when=when))
+    found = refused(stage, pods(stage, {"plugins": [MINE]}, tmp_path, place))
+    assert f"CNI plugin mine, {when.partition('*')[0]}: failed with status 1: no good" in str(found)
 
 
-def test_a_plugin_that_others_may_write_to_is_not_started(
+def test_an_mtu_that_does_not_pass_is_told_before_the_run(
     stage: Stage, tmp_path: Path, own_plugin: Callable[[str], Path]
 ) -> None:
-    own_plugin("").chmod(0o777)
-    found = refused(stage, pods(stage, {"plugins": [{"type": "mine"}]}, tmp_path, "other"))
-    assert isinstance(found, DutError)
-    assert "CNI plugin 'mine' is not started as root" in str(found)
+    own_plugin("")  # of which nothing is known before
+    content = {"plugins": [{**MINE, "mtu": 9000}]}
+    found = refused(stage, pods(stage, content, tmp_path, "other", forwarding="l3"))
+    assert "the pods' interfaces have an MTU of 9000" in str(found)
+    assert "packets of up to 1500 octets pass" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda path: path.chmod(0o777), "CNI plugin 'mine' is not started as root"),
+        (lambda path: path.unlink(), "there is no CNI plugin 'mine' in /usr/local/lib/vnetperf"),
+    ],
+    ids=["others-may-write", "gone"],
+)
+def test_a_plugin_that_was_changed_since_the_plan_is_not_started(
+    change: Callable[[Path], None],
+    says: str,
+    stage: Stage,
+    tmp_path: Path,
+    own_plugin: Callable[[str], Path],
+) -> None:
+    path = own_plugin("")
+    scenario = pods(stage, {"plugins": [MINE]}, tmp_path, "other")
+    assert says in str(refused(stage, scenario, lambda: change(path)))

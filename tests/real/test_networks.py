@@ -11,6 +11,8 @@ import pytest
 
 from tests.real.conftest import UserRun
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
+from tests.real.test_hosts import left
+from vnetperf.host.wait import wait_for
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -48,6 +50,60 @@ def test_pods_talk_and_are_gone(
     assert unchanged() == ()
 
 
+#: A host of a testbed for each pod, with an agent of its own.
+SPREAD = ("--testbed=two-hosts", "--hosts=other")
+
+
+@pytest.mark.daily  # a tester on two hosts is in every merge (test_hosts.py), and pods below
+@pytest.mark.parametrize("network", ["vxlan", "host", "macvlan", "bridge", "ptp", "vxlan_routed"])
+def test_frames_pass_between_pods_on_hosts_of_a_testbed(
+    network: str, start: Start, unchanged: Unchanged
+) -> None:
+    run = start("-k", f"bmp2bmp_{network} and test_throughput", "--frame-sizes=64", *SPREAD)
+    assert run.finish() == 0, run.output
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    (facts,) = run.json()["scenarios"]
+    deployed = facts["facts"]
+    assert {name: pod["host"] for name, pod in deployed["vswitch"]["pods"].items()} == {
+        "pod0": 0,
+        "pod1": 1,
+    }
+    assert [[*host["vswitch"]["pods"]] for host in deployed["hosts"].values()] == [
+        ["pod0"],
+        ["pod1"],
+    ]
+    # A frame that left one end of the cable came in at the other: nothing else is on it.
+    valid = [t for t in run.records() if t["type"] == "trial" and t["verdict"] == "VALID"]
+    for trial in valid:
+        hops = {hop["port"]: hop for hop in trial["result"]["hops"]}
+        assert hops["vnf0.0"]["rx"] >= trial["result"]["directions"][0]["sent"]
+        assert hops["phy2"]["rx"] >= trial["result"]["directions"][0]["received"]
+        assert hops["phy1"]["rx"] >= trial["result"]["directions"][1]["received"]
+    assert left() == []
+    assert unchanged() == ()
+
+
+@pytest.mark.parametrize(
+    ("network", "pod"),
+    [("vxlan", "netns"), pytest.param("bridge", "runc", marks=pytest.mark.daily)],
+)
+@SOCKETS
+def test_pods_on_hosts_of_a_testbed_talk(
+    network: str, pod: str, start: Start, unchanged: Unchanged
+) -> None:
+    run = start(
+        *("-k", f"bmp2bmp_{network} and UDP_RR and not routed", "--message-sizes=64"),
+        *(*SPREAD, f"--pod={pod}"),
+        path="testcases/test_endpoints.py",
+    )
+    assert run.finish() == 0, run.output
+    (found,) = run.json()["transfers"]
+    assert found["transfers"][0]["transactions_per_second"] > 0
+    assert left() == []
+    assert unchanged() == ()
+
+
 #: How else a run ends, every merge sees in test_bad_luck.py; pods add what a dead one leaves.
 DAILY = [pytest.param(how, marks=pytest.mark.daily) for how in (interrupt, kill_agent)]
 
@@ -67,3 +123,20 @@ def test_killed_at_a_random_moment(
     how(run)
     run.finish()
     assert unchanged() == (), f"{network}, after {moment:.2f} s"
+
+
+@pytest.mark.slow
+@pytest.mark.daily  # what is killed on two hosts, every merge sees with vSwitches (test_hosts.py)
+@pytest.mark.parametrize("seed", seeds(KILLS))
+def test_pods_on_two_hosts_are_killed_at_a_random_moment(
+    seed: int, start: Start, unchanged: Unchanged
+) -> None:
+    moment = random.Random(f"two hosts {seed}").uniform(0.0, 3.0)
+    run = start("-k", "bmp2bmp_vxlan and test_throughput", "--frame-sizes=64,128,256", *SPREAD)
+    run.wait_until_begun()
+    time.sleep(moment)
+    assert run.process.poll() is None, run.finish() and run.output
+    kill(run)
+    run.finish()
+    wait_for(lambda: not left(), 30, "what both hosts have left to be taken away")
+    assert unchanged() == (), f"after {moment:.2f} s"

@@ -471,9 +471,11 @@ class Agent:
                 cure="run as root, or on a testbed of one host",
             )
         machine = self._deployed("lay_cables").machine
-        mtu = self._deployed("lay_cables").plan.scenario.mtu
+        scenario = self._deployed("lay_cables").plan.scenario
+        offloads = scenario.deployment.pods and scenario.options.offloads is not False
         return {
-            number: machine.lay_cable(int(number), Path(far), mtu) for number, far in cables.items()
+            number: machine.lay_cable(int(number), Path(far), scenario.mtu, offloads=offloads)
+            for number, far in cables.items()
         }
 
     def call_plug_nics(self) -> dict[str, int | None]:

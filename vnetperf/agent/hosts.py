@@ -731,6 +731,9 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     found: dict[str, Any] = {**of_host[main]}
     first = main if main in duts else duts[0]
     found["vswitch"] = of_host[first]["vswitch"]
+    if plan.scenario.deployment.pods:
+        pods = {n: p for host in duts for n, p in of_host[host]["vswitch"]["pods"].items()}
+        found["vswitch"] = {**found["vswitch"], "pods": dict(sorted(pods.items()))}
     found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     if len(plan.testers) > 1:
         found["ports of the tester"] = plan.tester_text

@@ -50,7 +50,10 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     found = find_programs(declared.values(), testbed.programs)
     # A missing optional one matters only to a scenario that requires it.
     paths = {n: one.path for n, one in found.items() if one.path or not declared[n].optional}
+    seen: dict[str, object] = {}
     for backend in registry.backends().values():
+        if (looked := backend.look(testbed)) is not None:
+            seen[backend.name] = looked
         if first := next(iter(getattr(backend, "programs", ())), None):
             paths[first.name] = backend.external_program(testbed, paths.get(first.name, ""))
     versions = {name: program.version for name, program in found.items() if program.version}
@@ -88,6 +91,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         },
         modules={name: kernel.module_problem(module) for name, module in modules.items()},
         nics=nic.inventory(),
+        seen=seen,
         images=images.problems(),
         record=collect()
         | {

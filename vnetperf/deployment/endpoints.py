@@ -116,13 +116,15 @@ class EndAddresses(NamedTuple):
 
 
 def addresses_apart(scenario: Scenario) -> tuple[EndAddresses, EndAddresses]:
-    """Addresses of endpoints on two hosts: nothing between them writes any anew."""
+    """Addresses of endpoints on two hosts: nothing but a router between them writes any anew."""
     graph = scenario.deployment
     macs = [port_mac(graph, end, 0) for end in graph.ends]
-    ips = [stream.ipv4_src for stream in _streams(scenario)]
+    forth, back = streams = _streams(scenario)
+    ips = [stream.ipv4_src for stream in streams]
+    taken_by = [forth.eth_dst, back.eth_dst] if scenario.routed else macs[::-1]
     return (
-        EndAddresses(macs[0], ips[0], macs[1], ips[1]),
-        EndAddresses(macs[1], ips[1], macs[0], ips[0]),
+        EndAddresses(macs[0], ips[0], taken_by[0], ips[1]),
+        EndAddresses(macs[1], ips[1], taken_by[1], ips[0]),
     )
 
 
@@ -140,7 +142,9 @@ class EndHere:
             else:
                 cpus = processors_apart(deployment.plan, machine.facts, number)
                 end = deployment.ends[number]
-                self.endpoint = undo.enter_context(_namespace(machine, end, number, at, cpus))
+                kind = deployment.plan.scenario.pod
+                space = _namespace(machine, end, number, at, cpus, kind=kind)
+                self.endpoint = undo.enter_context(space)
             _add_neighbour(self.endpoint, at.peer, at.peer_mac)
             self._undo = undo.pop_all()
 

@@ -116,7 +116,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             where=where,
             cure="--testbed two-hosts has two on this machine; docs/hosts.md describes others",
         )
-    if scenario.rules != "port" or scenario.routed:
+    if scenario.rules != "port" or (scenario.routed and not graph.pods):
         raise CapabilityError(
             "over two vSwitches frames are forwarded by port",
             where=where,
@@ -146,7 +146,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
 def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
-    if graph.sites and (scenario.rules != "port" or scenario.routed):
+    if graph.sites and (scenario.rules != "port" or (scenario.routed and not graph.pods)):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
     steers = switch_class(graph, scenario.vswitch).capabilities.addressing == "port"
     if graph.sites and graph.vnf_count and steers and not scenario.vnf_addresses:

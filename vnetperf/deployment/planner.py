@@ -417,7 +417,7 @@ def _require_places_of_ends(scenario: Scenario) -> None:
     """Refuse endpoints in VMs' places where the vSwitch offers them nothing to plug into."""
     if not scenario.deployment.tester_vnf_ports:
         return
-    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
+    offered = switch_class(scenario.deployment, scenario.vswitch).capabilities.attachments
     vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
     accepts: tuple[str, ...] = MOVABLE_WIRES
     what = "a namespace, which takes an interface of the kernel"

@@ -20,6 +20,7 @@ from vnetperf.host.wait import patient
 from vnetperf.model.deployment import (
     Attachment,
     Deployment,
+    PhyPort,
     Port,
     VnfPort,
     WireEnd,
@@ -32,7 +33,15 @@ from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.networks.base import Network, Pod, PodHost, PodPort, lay_uplinks
+from vnetperf.networks.base import (
+    FarHost,
+    Network,
+    Pod,
+    PodHost,
+    PodPort,
+    lay_uplinks,
+    pod_count,
+)
 from vnetperf.virt.oci import RUNC
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
@@ -121,16 +130,31 @@ class PodNetwork(VSwitch):
         super().__init__(machine, plan)
         self._network = self.network(machine, plan)
         self._hosts = [PodHost(machine, number) for number in (0, 1)]
-        self._made = False
+        self._far: PodPort | None = None
+        if plan.scenario.deployment.cables:
+            self._leave_to_others(plan.scenario.deployment)
+        self._made = self._plugged = False
         #: Ports of the first two pods, then of those beside them that have ports of their own.
         self._ports: dict[VnfPort, PodPort] = {}
         #: Facts of each pod, with how long what was done to it took.
         self._times: dict[VnfPort, dict[str, float]] = {}
 
+    def _leave_to_others(self, graph: Deployment) -> None:
+        """Of two hosts of a testbed this one makes its own part, with what the plan has of both."""
+        ((near, _),), (cable,), (own,) = graph.beyond, graph.cables, graph.tester_vnf_ports
+        (far,) = (port for port in cable if port != near)
+        other = _port_of(1 - own.vnf)
+        mac = vnf_mac(other) if self.network.capabilities.shares_mac else dut_mac(far)
+        self._hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
+        pod = self._pod(other, "")
+        self._far = PodPort(pod=pod, host=other.vnf, kind="", mtu=self._network.mtu)
+
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
-        """Frames are addressed to the gateway where the network routes."""
-        del testbed
+        """Frames are addressed to the gateway where the network routes; hosts are the testbed's."""
+        if testbed.hosts and scenario.pod_hosts == "other":
+            graph = scenario.deployment.over_hosts()
+            scenario = scenario.model_copy(update={"deployment": graph, "tunnel": "none"})
         if cls.network.capabilities.shares_mac and scenario.pod_hosts == "same":
             mac = vnf_mac(scenario.deployment.tester_vnf_ports[0])
             return scenario.model_copy(update={"dut_macs": (mac, mac)})
@@ -158,6 +182,11 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
             )
+        if scenario.deployment.cables and not can.agents:
+            return (
+                f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed "
+                "of one host, where each is a namespace"
+            )
         if scenario.pod == "runc" and (why := facts.missing_program(RUNC)):
             return why
         hosts = 2 if place == "other" else 1
@@ -177,6 +206,7 @@ class PodNetwork(VSwitch):
             f"pod{port.vnf}": f"on host{_host_of(scenario, port)}, address {_address(port)}, "
             f"MAC {vnf_mac(port)}, MTU {mtu}"
             for port in map(_port_of, range(pod_count(scenario)))
+            if port in scenario.deployment.ends or not scenario.deployment.cables
         }
         hosts = "one host" if scenario.pod_hosts == "same" else "two hosts"
         lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
@@ -192,16 +222,30 @@ class PodNetwork(VSwitch):
             self._made = True
             for host in self._hosts:
                 host.create()
-            mtu = self.plan.scenario.mtu
-            lay_uplinks(self._hosts, mtu, offloads=self._network.offloads)
+            if self._far is None:
+                mtu = self.plan.scenario.mtu
+                lay_uplinks(self._hosts, mtu, offloads=self._network.offloads)
         scenario = self.plan.scenario
+        if self._far is not None and not self._plugged:
+            return  # until the cable is there
         ends = scenario.deployment.tester_vnf_ports
         for number in sorted({_host_of(scenario, port) for port in ends}):
             self._network.prepare(self._hosts[number])
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Pods are all that there is."""
-        raise self.cannot_plug(end)
+        """The cable to another host of the testbed is the link; else pods are all there is."""
+        if self._far is None or end.netdev is None:
+            raise self.cannot_plug(end)
+        if self._plugged:
+            return
+        far = self._hosts[self._far.host]
+        host = self._hosts[1 - far.number]
+        mac, mtu = dut_mac(PhyPort(index=end.wire)), self.plan.scenario.mtu
+        host.take_cable(end.netdev, mtu, mac, offloads=self._network.offloads)
+        host.give_address()
+        host.add_neighbour(host.uplink, far.address, far.uplink_mac)
+        self._plugged = True
+        self._network.prepare(host)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """Where a pod's interface will be."""
@@ -239,8 +283,9 @@ class PodNetwork(VSwitch):
             self._attach(host, pod)
             self._times[port][POD_REMOVED] = removed_s
         began = time.monotonic()
-        self._network.join(self._hosts, tuple(self._ports.values()))
-        if new and self._network.has_ports:
+        elsewhere = () if self._far is None else (self._far,)
+        self._network.join(self._hosts, (*self._ports.values(), *elsewhere))
+        if new and self._network.has_ports and not elsewhere:
             self._see_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
@@ -285,7 +330,7 @@ class PodNetwork(VSwitch):
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Let the pods beside the first two, which do since both are there, be reached as well."""
         del streams
-        if self.network.capabilities.port == "host":
+        if self._far is not None or self.network.capabilities.port == "host":
             return
         first = len(self._ports)
         for port in map(_port_of, range(first, pod_count(self.plan.scenario))):
@@ -323,13 +368,31 @@ class PodNetwork(VSwitch):
         return tuple(str(p) for p, given in self._ports.items() if given.pod.netdev not in up)
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """What passed pods' interfaces."""
-        return self._network.counters(self._ports)
+        """What passed pods' interfaces, and the cable to another host of the testbed."""
+        found = self._network.counters(self._ports)
+        if self._far is None:
+            return found
+        host = self._hosts[1 - self._far.host]
+        table = links.statistics(host.netns) | self.machine.link_statistics()
+        if (seen := table.get(host.uplink)) is None:
+            return found
+        ((port, _),) = self.plan.scenario.deployment.beyond
+        return (
+            *found,
+            HopCounters(
+                port=str(port),
+                rx=seen.rx,
+                tx=seen.tx,
+                rx_dropped=seen.rx_dropped,
+                tx_dropped=seen.tx_dropped,
+            ),
+        )
 
     def fragments(self) -> int | None:
         """Those that the hosts have made, of packets that they routed and of a tunnel's."""
         snmp = Path("/proc/thread-self/net/snmp")
-        return sum(links.fragments_made(run_in(h.netns, snmp.read_text)) for h in self._hosts)
+        here = (host for host in self._hosts if not isinstance(host, FarHost))
+        return sum(links.fragments_made(run_in(host.netns, snmp.read_text)) for host in here)
 
     def check_alive(self) -> None:
         """Raise when a pod's interface is gone, or what the network runs has ended."""
@@ -442,8 +505,3 @@ def _port_of(number: int) -> VnfPort:
 
 def _address(port: VnfPort) -> str:
     return POD_ADDRESS.format(18 + port.vnf % 2, port.vnf // 2)
-
-
-def pod_count(scenario: Scenario) -> int:
-    """Pods that are deployed: two for frames, and for programs as many as they need."""
-    return max(2, scenario.pods) if scenario.sockets else 2

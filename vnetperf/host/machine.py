@@ -115,14 +115,15 @@ class Machine:
         links.create_tap(self.journal, name, netns=self.netns, multi_queue=multi_queue)
         links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
 
-    def lay_cable(self, number: int, far: Path, mtu: int = 1500) -> str:
+    def lay_cable(self, number: int, far: Path, mtu: int = 1500, *, offloads: bool = False) -> str:
         """Make a veth pair from the run's network namespace to that of another run, up and quiet.
 
         It is this run's. It ends with either namespace too: the kernel deletes a pair with one end.
         """
         self.load_module("veth")
         name = self.interface_name(f"c{number}")
-        links.create_veth(self.journal, (name, name), netns=(self.netns, far), mtu=mtu)
+        ends = (self.netns, far)
+        links.create_veth(self.journal, (name, name), netns=ends, mtu=mtu, offloads=offloads)
         return name
 
     def delete_link(self, name: str) -> None:

@@ -261,14 +261,23 @@ class Deployment(Frozen):
             ends=(first, second),
             trunks=tuple(port for port in cabled if port not in (first, second)),
             cables=tuple(pair for pair in self.cables if {*pair} & {*ports}),
+            pods=self.pods,
             first_vnf=min(numbers, default=0),
             beyond=tuple((port, port_mac(self, port, 0)) for port in cabled),
         )
 
+    def over_hosts(self) -> Deployment:
+        """The deployment of pods with each on a host of a testbed of several.
+
+        Returns:
+            The graph: a cable joins what each of the hosts has of the network.
+        """
+        return SPANNING["v2c2v"].graph(self.name).model_copy(update={"pods": True})
+
     @property
     def apart(self) -> bool:
         """True where each end is on the host of its vSwitch."""
-        return bool(self.sites) and self.name in ACROSS
+        return bool(self.sites) and self.name in (*ACROSS, *PODS)
 
     @property
     def tester_vnf_ports(self) -> tuple[VnfPort, ...]:

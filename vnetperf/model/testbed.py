@@ -603,6 +603,7 @@ class MachineFacts(Frozen):
             that are not named are not known.
         nics: PCI network devices.
         hosts: Facts of each host of a testbed of several, by name; those beside it are of one.
+        seen: Name of a backend -> what else it has looked at there, by its `look`.
         images: Name of a guest image built there -> "" when it is whole and for its processors,
             otherwise what is wrong with it.
         record: The whole environment record for results.json.
@@ -622,6 +623,7 @@ class MachineFacts(Frozen):
     program_troubles: dict[str, str] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
     nics: tuple[NicFacts, ...] = ()
+    seen: dict[str, Any] = Field(default_factory=dict)
     images: dict[str, str] = Field(default_factory=dict)
     hosts: dict[str, MachineFacts] = Field(default_factory=dict)
     record: dict[str, object] = Field(default_factory=dict)

@@ -66,6 +66,8 @@ class NetworkCapabilities(Frozen):
             another kind may have then.
         shares_mac: True when all pods of a host have its interface's MAC address.
         most_on_host: Most pods that one host can have; None for any number.
+        agents: True where each of two hosts makes its part by itself, so that they can be hosts of
+            a testbed, with an agent each.
     """
 
     port: Literal["veth", "macvlan", "ipvlan", "vlan", "host"]
@@ -79,6 +81,7 @@ class NetworkCapabilities(Frozen):
     needs_parent: bool = False
     shares_mac: bool = False
     most_on_host: int | None = None
+    agents: bool = False
 
 
 class Pod(Frozen):
@@ -146,6 +149,11 @@ def add_address(netns: Path, name: str, address: str) -> None:
     )
 
 
+def pod_count(scenario: Scenario) -> int:
+    """Pods that are deployed: two for frames, and for programs as many as they need."""
+    return max(2, scenario.pods) if scenario.sockets else 2
+
+
 class PodHost:
     """A host of pods: a network namespace of the run with an interface towards the other host."""
 
@@ -189,6 +197,17 @@ class PodHost:
     def index(self, name: str) -> int:
         """Number of an interface in its namespace."""
         return links.get(name, self.netns).index
+
+    def take_cable(self, name: str, mtu: int, mac: str, *, offloads: bool) -> None:
+        """Have the end of a cable in the run's namespace as interface towards the other host."""
+        links.move(name, self.netns, netns=self.machine.netns)
+        index = self.index(name)
+        self.change(
+            f"call {name} {self.uplink}",
+            lambda route: route.link("set", index=index, ifname=self.uplink),
+        )
+        links.make_ready(self.uplink, self.netns, mtu=mtu, offloads=offloads)
+        self.set_mac(self.uplink, mac)
 
     def delete(self, name: str) -> None:
         """Delete an interface; that it is gone is not an error."""
@@ -249,6 +268,47 @@ class PodHost:
             f"forward {mac} to {host}",
             lambda route: route.fdb("append", ifindex=index, lladdr=mac, dst=host),
         )
+
+
+class FarHost(PodHost):
+    """The other host of pods where another agent has it: what is to be made there, that one makes.
+
+    Args:
+        machine: The machine of this host.
+        number: Number of the other.
+        uplink_mac: Address of its interface towards this one.
+    """
+
+    def __init__(self, machine: Machine, number: int, uplink_mac: str) -> None:
+        super().__init__(machine, number)
+        self._uplink_mac = uplink_mac
+
+    @property
+    def uplink_mac(self) -> str:
+        """As the plan has it."""
+        return self._uplink_mac
+
+    def create(self) -> None:
+        """It is made there."""
+
+    def has(self, name: str) -> bool:
+        """Nothing of it is here."""
+        del name
+        return False
+
+    def index(self, name: str) -> int:
+        """Of what `change` leaves alone."""
+        del name
+        return 0
+
+    def add_link(self, name: str, kind: str, mtu: int, *, offloads: bool, **options: Any) -> None:
+        """It is made there."""
+
+    def delete(self, name: str) -> None:
+        """It is deleted there."""
+
+    def change(self, what: str, request: Callable[[Any], object]) -> None:
+        """It is changed there."""
 
 
 def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:

@@ -19,7 +19,7 @@ class BridgeNetwork(Network):
     name: ClassVar[str] = "bridge"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth", routed=("other",)
+        port="veth", routed=("other",), agents=True
     )
     path: ClassVar[str] = "veth, bridge, route, hosts' link, route, bridge, veth"
 

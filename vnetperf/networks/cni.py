@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -49,9 +50,10 @@ from vnetperf.networks.base import (
     Pod,
     PodHost,
     PodPort,
+    pod_count,
 )
 from vnetperf.networks.bridge import BRIDGE_MODULE
-from vnetperf.networks.macvlan import MACVLAN_MODULE
+from vnetperf.networks.macvlan import MACVLAN_MODULE, MODES, why_parted
 from vnetperf.networks.vlan import VLAN_MODULE
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,15 @@ WITHOUT_CHECK = VERSIONS[:2]
 #: Longest time of one call of a plugin, seconds.
 PLUGIN_S = 20.0
 #: Folders that plugins may write to, each one of the run's own for them.
-WRITABLE = (Path("/run"), Path("/tmp"), Path("/var/lib"), Path("/var/run"))  # noqa: S108 - each its own
+WRITABLE = (Path("/run"), Path("/tmp"), Path("/var/lib"), Path("/var/run"))  # noqa: S108 - its own
+#: Version of the protocol whose networks have a broadcast address; addresses of the least network
+#: that host-local takes; numbers of VLANs.
+IPV4, LEAST_SUBNET, VLAN_IDS = 4, 4, 4095
+#: What a conflist needs for rules of a packet filter, and plugins that write some.
+IPTABLES = Program(name="iptables", package="iptables", version_args=("--version",), optional=True)
+FILTERS = ("firewall", "portmap")
+#: Plugins that change an interface, which one before them has made.
+LATER = ("bandwidth", *FILTERS, "sbr", "tuning", "vrf")
 VETH_MODULE = KernelModule(name="veth", purpose="veth pairs", symbol="veth_newlink", optional=True)
 
 
@@ -132,7 +142,31 @@ class Ipam(_Keys):
     def _plain(self) -> Ipam:
         if "/" in self.type:
             raise ValueError(f"{self.type!r} is no file name of a plugin")
+        if self.type == "dhcp":
+            raise ValueError(
+                "type is 'dhcp', whose daemon has a socket that plugins of a run do not reach; "
+                "choose host-local or static"
+            )
+        if self.type == "host-local" and self.addresses is None:
+            raise ValueError('host-local needs ranges: [[{"subnet": "10.9.0.0/16"}]]')
         return self
+
+    @property
+    def addresses(self) -> int | None:
+        """Pods that host-local has addresses for; None where that is not known.
+
+        Raises:
+            ValueError: Its ranges are none.
+        """
+        own = self.model_extra or {}
+        sets = [[own]] if "subnet" in own else []
+        sets += own.get("ranges") or []
+        if self.type != "host-local" or not sets:
+            return None
+        return min(
+            sum(_range_size(one, f"ranges.{n}.{m}") for m, one in enumerate(ranges))
+            for n, ranges in enumerate(sets)
+        )
 
 
 class Plugin(_Keys):
@@ -149,6 +183,31 @@ class Plugin(_Keys):
     mtu: Annotated[int, Field(ge=0, le=65535)] = 0
     capabilities: dict[str, bool] = Field(default_factory=dict)
     ipam: Ipam = Ipam()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Plugin:
+        own = self.model_extra or {}
+        if self.type == "macvlan" and (mode := own.get("mode", "")) not in ("", *MODES):
+            raise ValueError(f"mode is {mode!r}; accepted: {', '.join(MODES)}")
+        if self.type == "bridge" and len(str(own.get("bridge", ""))) > links.MAX_NAME:
+            raise ValueError(f"bridge has a name of more than {links.MAX_NAME} characters")
+        if self.type == "bridge" and own.get("hairpinMode") and own.get("promiscMode"):
+            raise ValueError("a bridge has hairpinMode or promiscMode, not both")
+        if self.type == "vlan" and own.get("vlanId", 0) not in range(VLAN_IDS):
+            raise ValueError(f"vlanId is {own['vlanId']!r}; accepted: 0 to {VLAN_IDS - 1}")
+        if self.type in ("ptp", "vlan") and not self.ipam.type:
+            raise ValueError(f"{self.type} takes addresses, and there is no ipam with a type")
+        return self
+
+    @property
+    def mode(self) -> str:
+        """Mode of a macvlan; "" for the plugin's own choice."""
+        return str((self.model_extra or {}).get("mode", "")) if self.type == "macvlan" else ""
+
+    @property
+    def filters(self) -> bool:
+        """Whether it writes rules of a packet filter."""
+        return self.type in FILTERS or bool((self.model_extra or {}).get("ipMasq"))
 
 
 class Conflist(_Keys):
@@ -170,11 +229,22 @@ class Conflist(_Keys):
     def _possible(self) -> Conflist:
         if self.cni_version not in VERSIONS:
             raise ValueError(f"cniVersion is {self.cni_version!r}; accepted: {', '.join(VERSIONS)}")
+        if self.first.type in LATER:
+            raise ValueError(
+                f"plugins.0.type: {self.first.type} changes the interface that a plugin before it "
+                "makes; it cannot be the first"
+            )
         on_parent = {p.type for p in self.plugins if kind_of(p.type).parent or p.type == "ipvlan"}
         if len(on_parent) > 1:
             raise ValueError(
                 f"plugins {' and '.join(sorted(on_parent))} cannot share an interface of the host"
             )
+        for number, plugin in enumerate(self.plugins[1:], 1):
+            if plugin.type in KINDS:
+                raise ValueError(
+                    f"plugins.{number}.type: {plugin.type} makes the pod's interface, which the "
+                    f"first, {self.first.type}, has made"
+                )
         return self
 
     @property
@@ -189,15 +259,44 @@ class Conflist(_Keys):
         return ("ADD", "CHECK", "DEL") if checked else ("ADD", "DEL")
 
     @property
-    def types(self) -> tuple[str, ...]:
-        """File names of all plugins, those for addresses too."""
-        found = (name for p in self.plugins for name in (p.type, p.ipam.type) if name)
-        return tuple(dict.fromkeys(found))
+    def types(self) -> dict[str, str]:
+        """File names of all plugins, those for addresses too, and the key that first names each."""
+        found: dict[str, str] = {}
+        for number, plugin in enumerate(self.plugins):
+            found.setdefault(plugin.type, f"plugins.{number}.type")
+            if plugin.ipam.type:
+                found.setdefault(plugin.ipam.type, f"plugins.{number}.ipam.type")
+        return found
+
+
+def _range_size(given: Any, where: str) -> int:
+    """How many addresses host-local gives of a range: neither its gateway's nor a broadcast."""
+    try:
+        subnet = ip_network(given["subnet"])
+        first, last = subnet[1], subnet[-2 if subnet.version == IPV4 else -1]
+        ends = [ip_address(given.get(*end)) for end in (("rangeStart", first), ("rangeEnd", last))]
+        kept = ip_address(given.get("gateway", first))
+        if subnet.num_addresses < LEAST_SUBNET:
+            raise ValueError(f"{subnet} is too small")
+        if not all(end in subnet for end in ends):
+            raise ValueError(f"rangeStart {ends[0]} and rangeEnd {ends[1]} are not in {subnet}")
+    except KeyError as error:
+        raise ValueError(f"{where}: there is no {error.args[0]}") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+    start, end = map(int, ends)
+    if start > end:
+        raise ValueError(f"{where}: rangeStart {ends[0]} is after rangeEnd {ends[1]}")
+    return end - start + 1 - (start <= int(kept) <= end)
 
 
 def kind_of(plugin: str) -> PluginKind:
     """What is known of a plugin."""
     return KINDS.get(plugin, OTHER)
+
+
+#: File that this process has read a conflist from, for messages: a plan has what is in it.
+_READ: dict[str, str] = {}
 
 
 def read_conflist(value: Any) -> Any:
@@ -218,6 +317,8 @@ def read_conflist(value: Any) -> Any:
     if not isinstance(content, Mapping):
         raise ConfigError("is no JSON object", where=where, accepted="a CNI conflist")
     validate(Conflist, content, where)
+    if where != "conflist":
+        _READ[json.dumps(content, sort_keys=True)] = where
     return dict(content)
 
 
@@ -256,6 +357,45 @@ class CniSection(Frozen):
     path: tuple[AbsolutePath, ...] = PLACES
 
 
+def look_into(folders: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What is in folders of plugins: why root starts it not, "" where it does."""
+    found: dict[str, dict[str, str]] = {}
+    for folder in map(Path, folders):
+        files = sorted(folder.iterdir()) if folder.is_dir() else ()
+        found[str(folder)] = {
+            file.name: why_untrusted(file, only_root=True)
+            or ("" if os.access(file, os.X_OK) else f"{file} is not executable")
+            for file in files
+            if file.is_file()
+        }
+    return found
+
+
+def why_not_started(plugin: str, seen: Mapping[str, Mapping[str, str]]) -> str:
+    """What keeps a plugin from being started, with the cure; the first folder that has it counts.
+
+    Args:
+        plugin: File name.
+        seen: What is in the folders, by `look_into`.
+
+    Returns:
+        "" when nothing does.
+    """
+    folder = next((folder for folder, files in seen.items() if plugin in files), None)
+    if folder is None:
+        return (
+            f"there is no CNI plugin {plugin!r} in {', '.join(seen) or 'no folder'}; install it "
+            f"there (Debian's are in the package {PLUGINS.package}), or name its folder in the "
+            "testbed file: path under [cni]"
+        )
+    if why := seen[folder][plugin]:
+        return (
+            f"CNI plugin {plugin!r} is not started as root: {why}; it has to be a program that, "
+            "with all folders above it, only root may write to"
+        )
+    return ""
+
+
 class CniRuntime:
     """Calls the plugins of conflists, and keeps what they have answered.
 
@@ -272,24 +412,10 @@ class CniRuntime:
 
     def find(self, plugin: str) -> Path:
         """The program of a plugin, which only root can have put there."""
-        found = next((p for f in self._folders if (p := Path(f) / plugin).is_file()), None)
-        if found is None:
-            raise DutError(
-                f"there is no CNI plugin {plugin!r}",
-                where=", ".join(self._folders),
-                cure=f"install it there (Debian's are in the package {PLUGINS.package}), or name "
-                "its folder in the testbed file: path under [cni]",
-            )
-        why = why_untrusted(found, only_root=True)
-        if not why and not os.access(found, os.X_OK):
-            why = "it is not executable"
-        if why:
-            raise DutError(
-                f"CNI plugin {plugin!r} is not started as root: {why}",
-                where=str(found),
-                accepted="a program that, with all folders above it, only root may write to",
-            )
-        return found
+        seen = look_into(self._folders)
+        if why := why_not_started(plugin, seen):
+            raise DutError(why, where="CNI")
+        return next(Path(folder) / plugin for folder, files in seen.items() if plugin in files)
 
     def add(
         self, conflist: Mapping[str, Any], at: CniAttachment, given: Mapping[str, Any]
@@ -455,7 +581,7 @@ class CniNetwork(Network):
     """Whatever a conflist makes; the deployment adds routes of test addresses between hosts."""
 
     name: ClassVar[str] = "cni"
-    programs: ClassVar[tuple[Program, ...]] = (PLUGINS, *Network.programs)
+    programs: ClassVar[tuple[Program, ...]] = (PLUGINS, IPTABLES, *Network.programs)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
         module.model_copy(update={"optional": True})
         for module in (BRIDGE_MODULE, MACVLAN_MODULE, VLAN_MODULE)
@@ -495,32 +621,28 @@ class CniNetwork(Network):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the conflist from being run."""
-        conflist = conflist_of(scenario)
-        kind = kind_of(conflist.first.type)
-        if any(plugin.type == "ipvlan" for plugin in conflist.plugins):
-            return (
-                "CNI plugin ipvlan is not run: its pods share the MAC address of the hosts' link, "
-                "which a conflist cannot name; choose bmp2bmp_ipvlan"
-            )
-        if scenario.pod_hosts not in kind.places:
-            return (
-                f"CNI plugin {conflist.first.type} has one pod on each parent; "
-                f"--hosts {kind.places[0]}"
-            )
-        hosts = 2 if scenario.pod_hosts == "other" else 1
-        if kind.most_on_host and scenario.sockets and scenario.pods > kind.most_on_host * hosts:
-            return (
-                f"CNI plugin {conflist.first.type} has {kind.most_on_host} pod on a host; "
-                f"choose --pods {kind.most_on_host * hosts}"
-            )
+        """What keeps the conflist from being run: what it says itself, then what a machine has."""
+        content, conflist = content_of(scenario), conflist_of(scenario)
+        name = _READ.get(json.dumps(content, sort_keys=True), f"conflist {conflist.name}")
+        if why := next(_whys_not(conflist, scenario), ""):
+            return f"{name}: {why}"
         if facts.confinement:
             return f"CNI plugins are kept from the machine's files: {facts.confinement}"
         needs = [facts.missing_program(PLUGINS)] if {*conflist.types} & {*KINDS} else []
         needs += [
             facts.missing_module(m) for p in conflist.plugins for m in kind_of(p.type).modules
         ]
+        if any(plugin.filters for plugin in conflist.plugins):
+            needs.append(facts.missing_program(IPTABLES))
+        if seen := facts.seen.get(cls.name):
+            missed = ((key, why_not_started(p, seen)) for p, key in conflist.types.items())
+            needs += [f"{name}: {key}: {why}" for key, why in missed if why]
         return next((text for text in needs if text), "")
+
+    @classmethod
+    def look(cls, testbed: Testbed) -> dict[str, dict[str, str]]:
+        """The plugins that there are, by folder: conflists name any of them."""
+        return look_into(cls.section_of(testbed).path)
 
     @classmethod
     def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
@@ -646,6 +768,41 @@ def content_of(scenario: Scenario) -> dict[str, Any]:
 def conflist_of(scenario: Scenario) -> Conflist:
     """The conflist of a scenario."""
     return Conflist.model_validate(content_of(scenario))
+
+
+def _whys_not(conflist: Conflist, scenario: Scenario) -> Iterator[str]:
+    """Why a conflist joins no pods of a scenario, whatever the machine is: key and cure."""
+    first, kind = conflist.first, kind_of(conflist.first.type)
+    pods, hosts = pod_count(scenario), 2 if scenario.pod_hosts == "other" else 1
+    for number, plugin in enumerate(conflist.plugins):
+        if plugin.type == "ipvlan":
+            yield (
+                f"plugins.{number}.type: CNI plugin ipvlan is not run: its pods share the MAC "
+                "address of the hosts' link, which a conflist cannot name; choose bmp2bmp_ipvlan"
+            )
+        has = plugin.ipam.addresses
+        if has is not None and has < pods:
+            yield (
+                f"plugins.{number}.ipam: host-local has {has} address{'es' * (has != 1)} to give, "
+                f"and there are {pods} pods; give it a larger range"
+            )
+    if scenario.pod_hosts not in kind.places:
+        yield (
+            f"plugins.0.type: CNI plugin {first.type} has one pod on each parent; "
+            f"--hosts {kind.places[0]}"
+        )
+    if kind.most_on_host and pods > kind.most_on_host * hosts:
+        yield (
+            f"plugins.0.type: CNI plugin {first.type} has {kind.most_on_host} pod on a host; "
+            f"choose --pods {kind.most_on_host * hosts}"
+        )
+    if why := why_parted(first.mode or MODES[0], scenario):
+        yield f"plugins.0.mode: {why}"
+    if first.mtu > scenario.mtu and kind is not OTHER and (kind.parent or hosts > 1):
+        yield (
+            f"plugins.0.mtu: {first.mtu} is more than the hosts' link has, {scenario.mtu}; "
+            f"leave it out, or give the link as much: --set mtu={first.mtu}"
+        )
 
 
 def _on_link(plugin: Mapping[str, Any], uplink: str) -> dict[str, Any]:

@@ -7,12 +7,30 @@ from typing import ClassVar
 
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.networks.base import (
+    Network,
+    NetworkCapabilities,
+    Pod,
+    PodHost,
+    PodPort,
+    pod_count,
+)
 
 MACVLAN_MODULE = KernelModule(name="macvlan", purpose="macvlan", symbol="macvlan_common_newlink")
 #: What the modes do between macvlans of one host: "bridge" hands frames over, "vepa" leaves them to
 #: the switch outside, "private" drops them, "passthru" has the host's interface to itself.
 MODES = ("bridge", "vepa", "private", "passthru")
+
+
+def why_parted(mode: str, scenario: Scenario) -> str:
+    """Why pods of one host do not reach each other by their macvlans; "" where they do."""
+    beside = scenario.pod_hosts == "same" or pod_count(scenario) > 2
+    if not beside or mode == "bridge":
+        return ""
+    return (
+        f"macvlan in mode {mode} passes nothing between two pods of one host by itself; "
+        "choose mode=bridge, or --hosts other"
+    )
 
 
 class MacvlanNetwork(Network):
@@ -21,21 +39,15 @@ class MacvlanNetwork(Network):
     name: ClassVar[str] = "macvlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (MACVLAN_MODULE,)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="macvlan", modes=MODES, needs_parent=True
+        port="macvlan", modes=MODES, needs_parent=True, agents=True
     )
     path: ClassVar[str] = "macvlan, hosts' link, macvlan"
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvlans from joining the pods."""
-        mode = scenario.options.mode or MODES[0]
-        beside = scenario.pod_hosts == "same" or (scenario.sockets and scenario.pods > 2)
-        if beside and mode != "bridge":
-            return (
-                f"macvlan in mode {mode} passes nothing between two pods of one host by itself; "
-                "choose mode=bridge, or --hosts other"
-            )
-        return cls.missing_requirement(facts)
+        why = why_parted(scenario.options.mode or MODES[0], scenario)
+        return why or cls.missing_requirement(facts)
 
     def prepare(self, host: PodHost) -> None:
         """The host's interface is all that pods share."""

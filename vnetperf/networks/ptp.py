@@ -13,7 +13,7 @@ class PtpNetwork(Network):
 
     name: ClassVar[str] = "ptp"
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth", routed=("same", "other")
+        port="veth", routed=("same", "other"), agents=True
     )
     path: ClassVar[str] = "veth, route, hosts' link, route, veth"
 

@@ -33,6 +33,7 @@ class VlanNetwork(Network):
         tag=TAG_OCTETS,
         needs_parent=True,
         most_on_host=1,
+        agents=True,
     )
     path: ClassVar[str] = "VLAN, hosts' link, VLAN"
 

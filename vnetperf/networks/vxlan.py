@@ -48,7 +48,7 @@ class VxlanNetwork(Network):
     name: ClassVar[str] = "vxlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth", overhead=OVERHEAD["vxlan"]
+        port="veth", overhead=OVERHEAD["vxlan"], agents=True
     )
     path: ClassVar[str] = "veth, bridge, VXLAN, hosts' link, VXLAN, bridge, veth"
 
@@ -90,6 +90,7 @@ class VxlanRoutedNetwork(BridgeNetwork):
         port="veth",
         routed=("other",),
         overhead=OVERHEAD["vxlan"],
+        agents=True,
     )
     path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
 

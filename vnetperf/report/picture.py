@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from vnetperf.model.deployment import Deployment, Port, VnfPort, make_deployment
+from vnetperf.model.deployment import ACROSS, PODS, Deployment, Port, VnfPort
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
 from vnetperf.model.testbed import NETNS
@@ -207,7 +207,7 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
     whose = "external DUT, run by others" if theirs else host
     switch = _Row(whose, "vswitch", (_switch(plan, told.get("vswitch") or {}, theirs),), graph)
     # Where each end is at a vSwitch of its own, frames go from the first one up to the second.
-    above = numbers == (1,) and make_deployment(graph.name).apart
+    above = numbers == (1,) and graph.name in (*ACROSS, *PODS)
     yield from (switch, *ends) if above else (*ends, switch)
     if graph.vnf_count:
         yield _Row(host, "vnfs", tuple(_vnfs(plan, graph)), graph)
