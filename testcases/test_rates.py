@@ -1,4 +1,4 @@
-"""Loads that are chosen, not searched: MRR, loss profile, latency by load, soak, services.
+"""Loads that are chosen, not searched: MRR, loss profile, latency and processors by load, soak.
 
 Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,latency_load`.
 """
@@ -24,6 +24,12 @@ def test_loss_profile(bench: Bench, frame_size: int) -> None:
 def test_latency_load(bench: Bench, frame_size: int) -> None:
     """Latency against load: the same absolute loads for every switch, whatever each carries."""
     bench.measure("latency_load", frame_size).check_expectations()
+
+
+@pytest.mark.measures("cpu_load")
+def test_cpu_load(bench: Bench, frame_size: int) -> None:
+    """Processors against load: what tester, vSwitch, VNFs and the kernel take for each frame."""
+    bench.measure("cpu_load", frame_size).check_expectations()
 
 
 @pytest.mark.measures("soak")

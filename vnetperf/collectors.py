@@ -1,11 +1,13 @@
-"""Collectors: the contract, processor use (`cpu`) and events (`events`) by thread, the machine.
+"""Collectors: the contract, processor use (`cpu`) and events (`events`) by thread, `energy`.
 
-And the sampler of call stacks, which is used in trials of its own (`--profile`).
+And the machine as a whole, which is sampled with them, and the sampler of call stacks, which is
+used in trials of its own (`--profile`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
 import signal
@@ -14,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
@@ -23,15 +26,23 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
+from vnetperf.model.result import KERNEL
 from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import MachineLoad, ProcessorLoad, ThreadEvents, ThreadLoad
+from vnetperf.model.trial import (
+    EnergyUse,
+    MachineLoad,
+    ProcessorLoad,
+    ThreadEvents,
+    ThreadLoad,
+    counted_since,
+)
 
-#: What it measures of a thread.
-SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
+#: What it measures of a thread, or of the machine.
+SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents, EnergyUse)
 
 
 class Collector(Requirements, ABC, Generic[SampleT]):
-    """Samples the threads of a deployment from `start` to `stop`. One is made for each trial.
+    """Samples a deployment's threads, or its machine, from `start` to `stop`; made for each trial.
 
     Args:
         pollers: Where the deployment's busy threads are.
@@ -68,6 +79,46 @@ def busy_threads(pollers: tuple[Pollers, ...]) -> Iterator[tuple[Pollers, Thread
                 yield poller, thread
 
 
+#: Beginnings of the names of the kernel's threads that do its work for frames.
+_SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD = "ksoftirqd/", "napi/", "vhost-"
+_KERNEL_THREADS = (_SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD)
+#: Processes that were looked at and are none of these, by number: the kernel's threads live as long
+#: as their device or machine, so that one which takes such a number is none that matters.
+_others: set[int] = set()
+
+
+def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iterator[Thread]:
+    """Find the kernel's threads that do its work for frames, but for those that are pollers.
+
+    Args:
+        pollers: Where the deployment's busy threads are: of vhost threads only its own count. Up to
+            Linux 6.3 they are processes that have the number of the guest's in their names, then
+            threads of it.
+        root: Where /proc is.
+
+    Yields:
+        The threads.
+    """
+    own = {poller.pid for poller in pollers}
+    numbers = {int(path.name) for path in (root / "proc").glob("[0-9]*")}
+    for number in sorted(numbers - _others - own):
+        name = _text(root / f"proc/{number}/comm").strip()
+        if not name.startswith(_KERNEL_THREADS):
+            _others.add(number)
+        elif name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
+            yield Thread(number, name, frozenset())
+    for pid in sorted(own):
+        yield from (one for one in list_threads(pid) if one.name.startswith(_VHOST_THREAD))
+
+
+def _text(path: Path) -> str:
+    """The text of a file; "" where it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class _Sample:
     name: str
@@ -77,13 +128,16 @@ class _Sample:
     system_ticks: int
     guest_ticks: int
     involuntary: int
+    run_ns: int | None
+    wait_ns: int | None
 
 
 class CpuCollector(Collector[ThreadLoad]):
-    """User, system and guest time, last processor and involuntary switches of each polling thread.
+    """Time, last processor and involuntary switches of each polling thread, and of the kernel's.
 
-    The kernel counts time in ticks of 10 ms (at 100 Hz): over a trial of one second a share is
-    known to about 1 %.
+    User, system and guest time come in ticks of 10 ms (at 100 Hz): over a trial of one second a
+    share is known to about 1 %. The time that a thread ran, and waited to run, is the scheduler's
+    own, in nanoseconds. Of the kernel's threads those that ran at all are reported.
     """
 
     name: ClassVar[str] = "cpu"
@@ -107,7 +161,11 @@ class CpuCollector(Collector[ThreadLoad]):
         loads = []
         for tid, now in self._samples().items():
             before = self._before.get(tid)
-            if before is None:
+            if before is None or before.name != now.name:
+                continue
+            run_ns = counted_since(before.run_ns, now.run_ns)
+            wait_ns = counted_since(before.wait_ns, now.wait_ns)
+            if now.role == KERNEL and not run_ns:
                 continue
             loads.append(
                 ThreadLoad(
@@ -118,17 +176,21 @@ class CpuCollector(Collector[ThreadLoad]):
                     system=round((now.system_ticks - before.system_ticks) / ticks, 3),
                     guest=round((now.guest_ticks - before.guest_ticks) / ticks, 3),
                     involuntary_switches=now.involuntary - before.involuntary,
+                    run_s=None if run_ns is None else run_ns / 1e9,
+                    wait_s=None if wait_ns is None else wait_ns / 1e9,
                 )
             )
         return tuple(loads)
 
     def _samples(self) -> dict[int, _Sample]:
         samples = {}
-        for poller, thread in busy_threads(self.pollers):
-            task = Path(f"/proc/{poller.pid}/task/{thread.tid}")
+        of_roles = ((poller.role, thread) for poller, thread in busy_threads(self.pollers))
+        of_kernel = ((KERNEL, thread) for thread in kernel_threads(self.pollers))
+        for role, thread in (*of_roles, *of_kernel):
             # The thread may end while it is read.
             with contextlib.suppress(OSError, ValueError, IndexError):
-                samples[thread.tid] = _sample(task, thread.name, poller.role)
+                task = Path(f"/proc/{thread.tid}/task/{thread.tid}")
+                samples[thread.tid] = _sample(task, thread.name, role)
         return samples
 
 
@@ -137,6 +199,8 @@ def _sample(task: Path, name: str, role: str) -> _Sample:
     fields = (task / "stat").read_text().rpartition(")")[2].split()
     status = (task / "status").read_text()
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
+    # Nanoseconds that it ran and that it waited for a processor.
+    ran = [int(word) for word in _text(task / "schedstat").split()]
     return _Sample(
         name=name,
         role=role,
@@ -145,6 +209,8 @@ def _sample(task: Path, name: str, role: str) -> _Sample:
         system_ticks=int(fields[12]),
         guest_ticks=int(fields[40]),
         involuntary=involuntary,
+        run_ns=ran[0] if ran else None,
+        wait_ns=ran[1] if ran else None,
     )
 
 
@@ -185,18 +251,16 @@ class MachineSampler:
         now, before, mhz = self._counters(), self._before, self._frequency()
         ticks = wall * os.sysconf("SC_CLK_TCK")
         by_processor = tuple(
-            _processor_load(cpu, before.times[cpu], times, ticks)
-            for cpu, times in now.times.items()
-            if cpu in before.times
+            _processor_load(cpu, before, now, ticks) for cpu in now.times if cpu in before.times
         )
         # All of them where it is not known which ones the threads run on.
         used = {cpu for cpu in self._threads if cpu in now.times} or set(now.times)
         stolen = [one.steal for one in by_processor if one.cpu in used]
-        switches = _since(before.switches, now.switches)
-        quota_us = _since(before.quota_us, now.quota_us)
+        switches = counted_since(before.switches, now.switches)
+        quota_us = counted_since(before.quota_us, now.quota_us)
         return MachineLoad(
             steal=max(stolen, default=None),
-            throttled=_since(before.throttled, now.throttled),
+            throttled=counted_since(before.throttled, now.throttled),
             quota_s=None if quota_us is None else quota_us / 1e6,
             frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
             load_average=os.getloadavg()[0],
@@ -207,6 +271,7 @@ class MachineSampler:
                 name for name in (self._clock_source, self._text(_CLOCK_SOURCE).strip()) if name
             ),
             by_processor=by_processor,
+            interrupts_apart=interrupts_apart(self._root),
         )
 
     def _counters(self) -> _MachineCounters:
@@ -214,11 +279,13 @@ class MachineSampler:
         switches: int | None = None
         # cpuN user nice system idle iowait irq softirq steal ..., proc(5).
         for line in self._text("proc/stat").splitlines():
-            name, *values = line.split()
-            if name.startswith("cpu") and name != "cpu" and len(values) > _STEAL:
-                found[int(name.removeprefix("cpu"))] = tuple(map(int, values))
+            name, _, values = line.partition(" ")
+            if name.startswith("cpu") and name != "cpu":
+                times = tuple(map(int, values.split()))
+                if len(times) > _STEAL:
+                    found[int(name.removeprefix("cpu"))] = times
             elif name == "ctxt":
-                switches = int(values[0])
+                switches = int(values)
         throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
         quota = [
             int(line.split()[1])
@@ -227,6 +294,7 @@ class MachineSampler:
         ]
         return _MachineCounters(
             times=found,
+            backlogs=_backlogs(self._text("proc/net/softnet_stat"), list(found)),
             switches=switches,
             throttled=sum(throttled) if throttled else None,
             quota_us=sum(quota) if quota else None,
@@ -246,10 +314,7 @@ class MachineSampler:
         return found
 
     def _text(self, name: str) -> str:
-        try:
-            return (self._root / name).read_text()
-        except OSError:
-            return ""
+        return _text(self._root / name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +322,7 @@ class _MachineCounters:
     """Counters that only rise; None and nothing where they cannot be read."""
 
     times: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    backlogs: dict[int, tuple[int, ...]] = field(default_factory=dict)
     switches: int | None = None
     throttled: int | None = None
     quota_us: int | None = None
@@ -267,13 +333,53 @@ _CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource
 _USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, _GUEST, _GUEST_NICE = 0, 1, 2, 5, 6, 7, 8, 9
 
 
+#: Columns of /proc/net/softnet_stat, hexadecimal: frames, drops, times without a budget; the
+#: processor's number is the 13th from Linux 5.10 on.
+_BACKLOG, _BACKLOG_CPU = 3, 12
+
+
+def _backlogs(text: str, online: list[int]) -> dict[int, tuple[int, ...]]:
+    """Frames, drops and squeezes of the kernel's queue of each processor."""
+    found = {}
+    for place, line in enumerate(text.splitlines()):
+        columns = [int(word, 16) for word in line.split()]
+        if len(columns) > _BACKLOG_CPU:
+            found[columns[_BACKLOG_CPU]] = tuple(columns[:_BACKLOG])
+        elif len(columns) >= _BACKLOG and place < len(online):
+            found[online[place]] = tuple(columns[:_BACKLOG])
+    return found
+
+
+@cache
+def interrupts_apart(root: Path = Path("/")) -> bool | None:
+    """Whether the kernel keeps the time of interrupts apart from that of the threads they hit.
+
+    Args:
+        root: Where /proc and /boot are.
+
+    Returns:
+        By the kernel's configuration; None where that cannot be read.
+    """
+    shown = root / f"boot/config-{os.uname().release}"
+    try:
+        text = gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
+    except OSError:
+        text = _text(shown)
+    return "\nCONFIG_IRQ_TIME_ACCOUNTING=y\n" in text if text else None
+
+
 def _processor_load(
-    cpu: int, before: tuple[int, ...], now: tuple[int, ...], ticks: float
+    cpu: int, earlier: _MachineCounters, later: _MachineCounters, ticks: float
 ) -> ProcessorLoad:
+    before, now = earlier.times[cpu], later.times[cpu]
+
     def share(*places: int) -> float:
         known = [now[p] - before[p] for p in places if p < len(now) and p < len(before)]
         return round(sum(known) / ticks, 4)
 
+    then, backlog = earlier.backlogs.get(cpu, ()), later.backlogs.get(cpu, ())
+    counted = [(b - a) % 2**32 for a, b in zip(then, backlog, strict=False)]
+    frames, dropped, squeezed = counted or (None, None, None)
     return ProcessorLoad(
         cpu=cpu,
         user=share(_USER, _NICE),
@@ -282,11 +388,10 @@ def _processor_load(
         softirq=share(_SOFTIRQ),
         guest=share(_GUEST, _GUEST_NICE),
         steal=share(_STEAL),
+        backlog_frames=frames,
+        backlog_dropped=dropped,
+        backlog_squeezed=squeezed,
     )
-
-
-def _since(before: int | None, now: int | None) -> int | None:
-    return None if before is None or now is None else now - before
 
 
 def _last_processor(pid: int, tid: int) -> int:
@@ -311,7 +416,7 @@ class EventCollector(Collector[ThreadEvents]):
 
     name: ClassVar[str] = "events"
     events: ClassVar[tuple[PerfEvent, ...]] = (
-        PerfEvent("cycles", threads.PERF_HARDWARE, 0),
+        threads.CYCLES,
         PerfEvent("instructions", threads.PERF_HARDWARE, 1),
         PerfEvent("cache misses", threads.PERF_HARDWARE, 3),
         PerfEvent("dTLB load misses", threads.PERF_HW_CACHE, _DTLB | _READ | _MISS),
@@ -325,6 +430,9 @@ class EventCollector(Collector[ThreadEvents]):
     def start(self) -> None:
         """Open the counters of every thread, as many as there are."""
         refused: dict[str, str] = {}
+        if threads.CYCLES in self.events and (why := threads.why_counts_nothing()):
+            self.why = f"not measured: {why}"
+            return
         for poller, thread in busy_threads(self.pollers):
             fds: dict[str, int] = {}
             for event in self.events:
@@ -358,6 +466,84 @@ class EventCollector(Collector[ThreadEvents]):
             for fd in fds.values():
                 os.close(fd)
         self._open = []
+
+
+class EnergyCollector(Collector[EnergyUse]):
+    """Energy of each part of the machine that a meter has, over one trial.
+
+    RAPL counts by package, and often by cores and memory; a power meter of the platform (ACPI,
+    mostly the management controller's) tells its mean power, taken at the start and at the end.
+    """
+
+    name: ClassVar[str] = "energy"
+
+    def __init__(self, pollers: tuple[Pollers, ...], root: Path = Path("/")) -> None:
+        super().__init__(pollers)
+        self._root = root
+        self._before: dict[Path, int] = {}
+        self._watts: dict[Path, float] = {}
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Take the first sample."""
+        self._before, self._watts = self._counted(), self._metered()
+        self._began = time.monotonic()
+        if not self._before and not self._watts:
+            self.why = "not measured: " + self._why_none()
+
+    def stop(self) -> tuple[EnergyUse, ...]:
+        """Take the second sample."""
+        wall, now, watts = time.monotonic() - self._began, self._counted(), self._metered()
+        found = []
+        for zone, before in self._before.items():
+            if zone not in now:
+                continue
+            # The counter begins anew at its range.
+            joules = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32) / 1e6
+            found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL"))
+        for meter, first in self._watts.items():
+            if meter in watts:
+                joules = wall * (first + watts[meter]) / 2
+                part = f"whole machine, {meter.parent.name}"
+                found.append(EnergyUse(part=part, joules=joules, source="power meter"))
+        moved = [one for one in found if one.joules > 0]
+        if found and not moved:
+            self.why = "not measured: its meters stand still, as those of a virtual machine do"
+        return tuple(moved)
+
+    def _counted(self) -> dict[Path, int]:
+        zones = sorted((self._root / _POWERCAP).glob("intel-rapl:*"))
+        found = {zone: self._number(zone / "energy_uj") for zone in zones}
+        return {zone: number for zone, number in found.items() if number is not None}
+
+    def _metered(self) -> dict[Path, float]:
+        found = {}
+        for path in sorted((self._root / _HWMON).glob("hwmon*/power1_average")):
+            microwatts = self._number(path)
+            if _text(path.parent / "name").strip() == "power_meter" and microwatts is not None:
+                found[path] = microwatts / 1e6
+        return found
+
+    def _number(self, path: Path) -> int | None:
+        text = _text(path).strip()
+        return int(text) if text.isdecimal() else None
+
+    def _why_none(self) -> str:
+        if any((self._root / _POWERCAP).glob("intel-rapl:*")):
+            return "the kernel does not let this process read RAPL: root is needed"
+        return "neither RAPL (CONFIG_POWERCAP, intel_rapl) nor a platform's power meter here"
+
+
+_POWERCAP, _HWMON, _RANGE = "sys/class/powercap", "sys/class/hwmon", "max_energy_range_uj"
+
+
+def _zone_name(zone: Path) -> str:
+    """What a zone of RAPL is of: "package-0", "dram of package-0"."""
+    name = _text(zone / "name").strip() or zone.name
+    if zone.name.count(":") < 2:
+        return name
+    parent = zone.with_name(zone.name.rpartition(":")[0])
+    return f"{name} of {_text(parent / 'name').strip() or parent.name}"
 
 
 def _not_measured(refused: dict[str, str], count: int) -> str:

@@ -17,7 +17,6 @@ from vnetperf import config, registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.agent.hosts import HostsClient, connect, merge_counts
-from vnetperf.analysis.goals import cpu_by_role
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
@@ -39,6 +38,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
+from vnetperf.procedures.cpu_load import cpu_by_role
 from vnetperf.runner.scenarios import make_scenario
 
 SPEC = TrialSpec(frame_size=64, load_fps=1000, duration_s=0.1, learning_frames=8)

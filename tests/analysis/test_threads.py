@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf.analysis.goals import cpu_by_role, datapath_usage, thread_usage, uncollected_of
+from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_of
 from vnetperf.model.trial import (
     DatapathWork,
     DirectionCounts,
@@ -17,6 +17,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     Verdict,
 )
+from vnetperf.procedures.cpu_load import cpu_by_role
 from vnetperf.results.records import TrialRecord
 
 

@@ -134,9 +134,23 @@ def test_what_cannot_be_counted_says_why_once(
     collecting.start()
     told = collecting.stop()
     assert told["events"] == ()
-    assert told["uncollected"] == {"events": collector.why}
+    assert told["uncollected"]["events"] == collector.why
+    assert 0 < told["watched_cpu_s"] < 5
     assert told["collected_s"] > 0
     assert told["threads"]  # processor time is told all the same
+
+
+def test_a_counter_that_counts_no_loop_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "open_counter", lambda *_: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr(threads, "read_counter", lambda _: PerfCount(0, 10, 10))
+    fds = open_files()
+    collector = EventCollector(me(""))
+    collector.start()
+    assert collector.stop() == ()
+    assert collector.why == (
+        "not measured: a counter of cycles was opened, and counted nothing of a loop"
+    )
+    assert open_files() == fds
 
 
 def test_an_event_that_is_not_counted_takes_no_other_with_it(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
-from vnetperf.collectors import MachineSampler
+from vnetperf.collectors import (
+    CpuCollector,
+    EnergyCollector,
+    MachineSampler,
+    interrupts_apart,
+    kernel_threads,
+)
 from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import MachineLoad
+from vnetperf.model.trial import EnergyUse, MachineLoad
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -102,3 +109,108 @@ def test_this_machine_can_be_sampled() -> None:
 def test_disturbances_in_words(load: MachineLoad, words: str) -> None:
     assert words in "; ".join(load.disturbances)
     assert bool(load.disturbances) == bool(words)
+
+
+#: Linux 5.10 and later: frames, drops, squeezes, ..., the processor; before it has 11 columns.
+ROW = "{:08x} {:08x} {:08x} 0 0 0 0 0 0 0 0 0 {:08x} 0 0\n"
+OLD = "{:08x} {:08x} {:08x} 0 0 0 0 0 0 0 0\n"
+
+
+@pytest.mark.parametrize("row", [ROW, OLD])
+def test_queues_of_the_kernel_are_counted_by_processor(tmp_path: Path, row: str) -> None:
+    times = "0 0 0 100 0 0 0 0 0 0"
+    write(tmp_path, "proc/stat", f"cpu0 {times}\ncpu2 {times}\n")
+    lines = row.format(2**32 - 10, 5, 1, 0) + row.format(7, 7, 7, 2)
+    write(tmp_path, "proc/net/softnet_stat", lines)
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    lines = row.format(90, 8, 1, 0) + row.format(8, 9, 10, 2)  # a counter of 32 bits
+    write(tmp_path, "proc/net/softnet_stat", lines)
+    found = [
+        (one.cpu, one.backlog_frames, one.backlog_dropped, one.backlog_squeezed)
+        for one in sampler.stop().by_processor
+    ]
+    assert found == [(0, 100, 3, 0), (2, 1, 2, 3)]
+
+
+def test_queues_that_cannot_be_read_are_not_zero(tmp_path: Path) -> None:
+    write(tmp_path, "proc/stat", "cpu0 0 0 0 100 0 0 0 0 0 0\n")
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    (one,) = sampler.stop().by_processor
+    assert (one.backlog_frames, one.backlog_dropped, one.backlog_squeezed) == (None, None, None)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_how_the_kernel_counts_interrupts_is_in_its_configuration(
+    tmp_path: Path, packed: bool
+) -> None:
+    assert interrupts_apart(tmp_path / "nothing") is None
+    for name, line, apart in (
+        ("yes", "CONFIG_IRQ_TIME_ACCOUNTING=y", True),
+        ("no", "# CONFIG_IRQ_TIME_ACCOUNTING is not set", False),
+    ):
+        root, text = tmp_path / name, f"CONFIG_A=y\n{line}\nCONFIG_B=y\n"
+        path = root / ("proc/config.gz" if packed else f"boot/config-{os.uname().release}")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+        assert interrupts_apart(root) is apart
+
+
+def test_threads_of_the_kernel_are_those_that_work_for_frames_here(tmp_path: Path) -> None:
+    names = ((901, "ksoftirqd/1"), (902, "kworker/0:1"), (903, "vhost-77"), (904, "vhost-771"))
+    for number, name in (*names, (905, "napi/x-3"), (906, "napi/own-1")):
+        write(tmp_path, f"proc/{number}/comm", f"{name}\n")
+    pollers = tuple(Pollers(role="r", pid=pid, thread_prefix="") for pid in (77, 906))
+    for _ in range(2):  # names are looked up once
+        found = [(one.tid, one.name) for one in kernel_threads(pollers, tmp_path)]
+        assert found == [(901, "ksoftirqd/1"), (903, "vhost-77"), (905, "napi/x-3")]
+
+
+def test_the_scheduler_tells_what_a_thread_ran() -> None:
+    collector = CpuCollector((Pollers(role="tester", pid=os.getpid(), thread_prefix=""),))
+    collector.start()
+    deadline = os.times().elapsed + 0.05
+    while os.times().elapsed < deadline:
+        pass
+    mine = [one for one in collector.stop() if one.role == "tester"]
+    assert sum(one.run_s or 0.0 for one in mine) > 0
+    assert all(one.wait_s is not None and one.wait_s >= 0 for one in mine)
+
+
+def meters(root: Path, *, package: int, dram: int, microwatts: int) -> None:
+    zone = "sys/class/powercap/intel-rapl:0"
+    write(root, f"{zone}/name", "package-0\n")
+    write(root, f"{zone}/energy_uj", f"{package}\n")
+    write(root, f"{zone}/max_energy_range_uj", "1000000\n")
+    write(root, "sys/class/powercap/intel-rapl:0:1/name", "dram\n")
+    write(root, "sys/class/powercap/intel-rapl:0:1/energy_uj", f"{dram}\n")
+    for number, name in ((0, "coretemp"), (1, "power_meter")):
+        write(root, f"sys/class/hwmon/hwmon{number}/name", f"{name}\n")
+        write(root, f"sys/class/hwmon/hwmon{number}/power1_average", f"{microwatts}\n")
+
+
+def test_energy_is_that_of_every_meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 102.0])
+    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000)
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000)
+    assert collector.stop() == (  # the memory's meter stands still
+        EnergyUse(part="package-0", joules=0.2, source="RAPL"),
+        EnergyUse(part="whole machine, hwmon1", joules=300.0, source="power meter"),
+    )
+    assert collector.why == ""
+
+
+def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    assert collector.stop() == ()
+    assert "neither RAPL" in collector.why
+    write(tmp_path, "sys/class/powercap/intel-rapl:0/energy_uj", "5\n")
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    assert collector.stop() == ()
+    assert collector.why.endswith("its meters stand still, as those of a virtual machine do")

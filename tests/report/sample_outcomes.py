@@ -12,6 +12,9 @@ from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
+    CpuAt,
+    CpuFit,
+    CpuLoad,
     Curve,
     DelayVariation,
     ForwardingRate,
@@ -20,6 +23,7 @@ from vnetperf.model.outcomes import (
     NatSessions,
     Recovery,
     Reset,
+    RoleCost,
     Service,
     ServiceFlow,
     ServiceStep,
@@ -462,6 +466,42 @@ def service(rng: random.Random, size: int) -> dict[str, Any]:
     }
 
 
+def cpu_load(rng: random.Random, size: int) -> dict[str, Any]:
+    """The kernel takes what a frame costs, the vSwitch polls all the time."""
+    found = []
+    for share in (0.01, 0.5, 1.0):
+        rate = capacity(size) * share
+        used = {"tester": 0.2 + rate * 60e-9, "pmd": 1.0, "kernel": 0.01 + rate * 20e-9}
+        used["others"] = 0.02
+        used["machine"] = sum(used.values())
+        roles = {}
+        for role, busy in used.items():
+            values = [busy * rng.gauss(1, 0.01) for _ in range(5)]
+            each = spread([1e9 * one / rate for one in values])
+            cycles = {"cycles_per_frame": 2e9 / rate, "instructions_per_frame": 5e9 / rate}
+            counted = cycles if role == "pmd" else {}
+            roles[role] = RoleCost(processors=spread(values), ns_per_frame=each, **counted)
+        found.append(
+            CpuAt(
+                load_fps=rate,
+                of="throughput" if share == 1 else f"{100 * share:g} % of throughput",
+                share=share,
+                duration_s=10.0,
+                forwarded_fps=spread([rate * rng.gauss(1, 0.001) for _ in range(5)]),
+                loss_ratio=0.0,
+                roles=roles,
+                in_work=0.05 + 0.9 * share,
+                empty_polls=1 - 0.6 * share,
+                watched_share=0.0004,
+                trials=(1, 2, 3, 4, 5),
+                disturbed=(5,) if share == 1 else (),
+            )
+        )
+    fits = {"tester": (60.0, 0.2), "pmd": (0.0, 1.0), "kernel": (20.0, 0.01)}
+    named = {role: CpuFit(ns_per_frame=ns, idle=idle) for role, (ns, idle) in fits.items()}
+    return {"cpu_load": CpuLoad(at=tuple(found), fits=named)}
+
+
 TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
     "latency": latency,
     "frame_loss": frame_loss,
@@ -478,6 +518,7 @@ TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
     "session_capacity": session_capacity,
     "latency_load": latency_load,
     "service": service,
+    "cpu_load": cpu_load,
 }
 
 

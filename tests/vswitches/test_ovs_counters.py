@@ -92,6 +92,38 @@ def test_work_of_a_trial_is_the_difference() -> None:
     assert {name: count for name, count in found.lookups.items() if count} == {"simple match": 1000}
 
 
+#: OVS 3.1, pmd-perf-show -nh.
+PMD_PERF = """\
+Time: 16:49:21.023
+Measurement duration: 24.311 s
+
+pmd thread numa_id 0 core_id 1:
+
+  Iterations:              1204977  (20.17 us/it)
+  - Used TSC cycles:    69033779698  (100.0 % of total cycles)
+  - idle iterations:       1204401  (100.0 % of used cycles)
+  - busy iterations:           576  (  0.0 % of used cycles)
+  Rx packets:                  708  (0 Kpps, 16717 cycles/pkt)
+
+pmd thread numa_id 0 core_id 13:
+
+  Iterations:                    0  (0.00 us/it)
+  - Used TSC cycles:             0  (  0.0 % of total cycles)
+  - sleep iterations:            0  (  0.0 % of iterations)
+  - idle iterations:             0  (  0.0 % of used cycles)
+"""
+
+
+def test_rounds_without_packets_are_told() -> None:
+    first, second = parse_pmd_stats(PMD_STATS, PMD_PERF)
+    assert (first.polls, first.empty_polls) == (1_204_977, 1_204_401)
+    assert (second.polls, second.empty_polls) == (0, 0)
+    later = first.model_copy(update={"polls": 1_205_000, "empty_polls": 1_204_410})
+    assert (later.since(first).polls, later.since(first).empty_polls) == (23, 9)
+    (older, _) = parse_pmd_stats(PMD_STATS)  # a daemon without the command, or an older log
+    assert (older.polls, older.empty_polls, first.since(older).polls) == (None, None, None)
+
+
 def test_text_without_packets_is_an_error() -> None:
     with pytest.raises(DutError, match="no count of packets of the PMD thread on core 2"):
         parse_pmd_stats("pmd thread numa_id 0 core_id 2:\n  idle cycles: 5 (1.0%)\n")

@@ -48,6 +48,7 @@ from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
     DatapathWork,
     DirectionCounts,
+    EnergyUse,
     EventSpec,
     EventTimes,
     LiveCounts,
@@ -958,15 +959,24 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
             for key, why in one.uncollected.items()
         },
     }
-    for field in ("threads", "events", "datapath"):
+    for field in ("threads", "events", "datapath", "energy"):
         update[field] = getattr(result, field) + tuple(
             one.model_copy(update=_names_at(host, one))
             for host, counts in counted.items()
             for one in getattr(counts, field)
         )
+    update["machines"] = {
+        host: one.machine for host, one in counted.items() if one.machine is not None
+    }
+    cost = [one.watched_cpu_s for one in (result, *counted.values())]
+    update["watched_cpu_s"] = sum(known for known in cost if known is not None) or None
     return result.model_copy(update=update)
 
 
-def _names_at(host: str, counts: ThreadLoad | ThreadEvents | DatapathWork) -> dict[str, str]:
+def _names_at(
+    host: str, counts: ThreadLoad | ThreadEvents | DatapathWork | EnergyUse
+) -> dict[str, str]:
+    if isinstance(counts, EnergyUse):
+        return {"part": f"{host}: {counts.part}"}
     named = {"thread": f"{host}: {counts.thread}"}
     return named if isinstance(counts, DatapathWork) else named | {"role": f"{host}:{counts.role}"}

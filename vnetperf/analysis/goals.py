@@ -16,13 +16,11 @@ from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
-    MACHINE,
     BoundTrials,
     DatapathUse,
     DirectionBound,
     GoalResult,
     NodeUse,
-    RoleUse,
     ThreadUse,
 )
 from vnetperf.model.trial import (
@@ -32,7 +30,6 @@ from vnetperf.model.trial import (
     Latency,
     ThreadEvents,
     TrialGaps,
-    TrialResult,
     TrialSpec,
     Verdict,
     VisitRole,
@@ -87,40 +84,6 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
                 events_per_frame={name: n / frames for name, n in counts.items() if frames},
             )
         )
-    return tuple(found)
-
-
-def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
-    """Processor use of a trial, by role and of the whole machine."""
-    by_number = {one.cpu: one for one in (result.machine.by_processor if result.machine else ())}
-    cpus = {
-        role: {load.cpu for load in result.threads if load.role == role}
-        for role in dict.fromkeys(load.role for load in result.threads)
-    }
-    found = []
-    for role, mine in cpus.items():
-        loads = [load for load in result.threads if load.role == role]
-        theirs = [by_number[cpu] for cpu in sorted(mine) if cpu in by_number]
-        guests = [load.guest for load in loads if load.guest is not None]
-        known = len(theirs) == len(mine)
-        found.append(
-            RoleUse(
-                role=role,
-                user=round(sum(load.user for load in loads), 3),
-                system=round(sum(load.system for load in loads), 3),
-                softirq=round(sum(one.softirq for one in theirs), 4) if known else None,
-                guest=round(sum(guests), 3) if len(guests) == len(loads) else None,
-                steal=round(sum(one.steal for one in theirs), 4) if known else None,
-                processors=tuple(sorted(mine)),
-                shared_with=tuple(
-                    other for other, used in cpus.items() if other != role and used & mine
-                ),
-            )
-        )
-    if by_number:
-        names = ("user", "system", "softirq", "guest", "steal")
-        sums = {n: round(sum(getattr(one, n) for one in by_number.values()), 3) for n in names}
-        found.append(RoleUse(role=MACHINE, processors=tuple(sorted(by_number)), **sums))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.compliance.rfc8219 import transport
-from vnetperf.analysis.goals import cpu_by_role, goals_by_trials, goals_of
+from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import (
     LoggedTest,
     by_round,
@@ -52,6 +52,7 @@ from vnetperf.model.scenario import (
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
+from vnetperf.procedures.cpu_load import cpu_by_role
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,

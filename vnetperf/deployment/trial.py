@@ -30,6 +30,7 @@ from vnetperf.model.frames import MIN_FRAME_SIZE
 from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.trial import (
     DatapathWork,
+    EnergyUse,
     EventSpec,
     EventTimes,
     HopCounters,
@@ -269,30 +270,34 @@ class CollectorSession:
         ]
         self._machine = MachineSampler(pollers)
         self._failed: dict[str, str] = {}
-        self._began = 0.0
+        self._began = self._cpu_s = 0.0
 
     def start(self) -> None:
         """Take the first samples."""
         if self._sampler is not None:
             self._sampler.start()
+        before = time.thread_time()
         self._machine.start()
         for collector in self._collectors:
             try:
                 collector.start()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
+        self._cpu_s = time.thread_time() - before
         self._began = time.monotonic()
 
     def stop(self) -> dict[str, Any]:
         """Take the second samples."""
         collected_s = time.monotonic() - self._began
-        found: list[ThreadLoad | ThreadEvents] = []
+        before = time.thread_time()
+        found: list[ThreadLoad | ThreadEvents | EnergyUse] = []
         for collector in self._collectors:
             try:
                 found += collector.stop()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
         machine = self._machine.stop()
+        self._cpu_s += time.thread_time() - before
         reasons = {c.name: c.why for c in self._collectors if c.why}
         stacks = self._sampler.stop() if self._sampler is not None else {}
         if self._sampler is not None and self._sampler.why:
@@ -300,7 +305,9 @@ class CollectorSession:
         return {
             "threads": tuple(one for one in found if isinstance(one, ThreadLoad)),
             "events": tuple(one for one in found if isinstance(one, ThreadEvents)),
+            "energy": tuple(one for one in found if isinstance(one, EnergyUse)),
             "machine": machine,
+            "watched_cpu_s": round(self._cpu_s, 6),
             "stacks": stacks,
             "uncollected": reasons | self._failed,
             "collected_s": collected_s,

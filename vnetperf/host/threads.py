@@ -303,6 +303,10 @@ class PerfCount:
         return round((self.value - before.value) * ran / counted)
 
 
+CYCLES = PerfEvent("cycles", PERF_HARDWARE, 0)
+_PROOF_LOOP = 20_000
+
+
 def open_counter(event: PerfEvent, tid: int) -> int:
     """Count an event of one thread from now on, in user mode, kernel and guest alike."""
     attributes = _PERF_ATTR.pack(
@@ -324,6 +328,23 @@ def open_counter(event: PerfEvent, tid: int) -> int:
 def read_counter(fd: int) -> PerfCount:
     """Read a counter."""
     return PerfCount(*_PERF_READ.unpack(os.read(fd, _PERF_READ.size)))
+
+
+def why_counts_nothing() -> str:
+    """Why the processor's counters count nothing though they can be opened; "" where they count.
+
+    Some hypervisors let them be opened and never count: a loop of our own is the proof.
+    """
+    try:
+        fd = open_counter(CYCLES, threading.get_native_id())
+    except (HostError, ProcessLookupError):
+        return ""  # whoever opens one learns why it cannot
+    try:
+        sum(range(_PROOF_LOOP))
+        counted = read_counter(fd).value
+    finally:
+        os.close(fd)
+    return "" if counted else "a counter of cycles was opened, and counted nothing of a loop"
 
 
 def _why_not_counted(error: OSError) -> str:

@@ -446,6 +446,88 @@ class Soak(Frozen):
     note: str = ""
 
 
+class RoleCost(Frozen):
+    """What a role took of the processors in trials at one load.
+
+    Attributes:
+        processors: Processors that it kept busy: 1 is all the time of one.
+        ns_per_frame: Processor time for each frame that came back, nanoseconds; of a thread that
+            polls with its empty polls. None where nothing came back.
+        cycles_per_frame: Cycles of its threads for each frame that came back; None: not counted,
+            or by the processor not countable. So are the next three.
+        instructions_per_frame: Instructions.
+        cache_misses_per_frame: Misses of the last level of cache.
+        tlb_misses_per_frame: Misses of the TLB of data.
+    """
+
+    processors: Spread
+    ns_per_frame: Spread | None = None
+    cycles_per_frame: float | None = None
+    instructions_per_frame: float | None = None
+    cache_misses_per_frame: float | None = None
+    tlb_misses_per_frame: float | None = None
+
+
+class CpuAt(Frozen):
+    """Processors at one load.
+
+    Attributes:
+        load_fps: Intended load, aggregate frames/s.
+        of: What the load is: "throughput", "50 % of throughput".
+        share: Load as a share of the throughput.
+        duration_s: Seconds of a trial.
+        forwarded_fps: Frames forwarded, aggregate frames/s, one value for each trial.
+        loss_ratio: Largest loss ratio of a trial, worse direction.
+        roles: Role -> what it took; "machine" for everything. Empty: not recorded.
+        in_work: Share of the cycles of the vSwitch's threads in rounds with packets, as it counts
+            them itself; None: it does not.
+        empty_polls: Share of their rounds without packets; None likewise.
+        watched_share: Processors that the watching itself took; None: not recorded.
+        trials: Numbers of the trials.
+        disturbed: Of those the ones whose load the generator could not offer, or in which the
+            tester stood still; they count.
+    """
+
+    load_fps: float
+    of: str
+    share: float
+    duration_s: float
+    forwarded_fps: Spread
+    loss_ratio: float
+    roles: dict[str, RoleCost] = Field(default_factory=dict)
+    in_work: float | None = None
+    empty_polls: float | None = None
+    watched_share: float | None = None
+    trials: tuple[int, ...] = ()
+    disturbed: tuple[int, ...] = ()
+
+
+class CpuFit(Frozen):
+    """Straight line through the processors of a role over the frames that came back.
+
+    Attributes:
+        ns_per_frame: What a further frame takes, nanoseconds of processor time.
+        idle: Processors that it takes without any frame.
+    """
+
+    ns_per_frame: float
+    idle: float
+
+
+class CpuLoad(Frozen):
+    """Processors against offered load.
+
+    Attributes:
+        at: Each load.
+        fits: Role -> line through all trials.
+        note: What a reader must know of the loads; "".
+    """
+
+    at: tuple[CpuAt, ...]
+    fits: dict[str, CpuFit] = Field(default_factory=dict)
+    note: str = ""
+
+
 class ServiceFlow(Frozen):
     """One direction of a service at one load (ITU-T Y.1563 and Y.1564).
 

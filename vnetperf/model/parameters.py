@@ -218,6 +218,7 @@ TestName = Literal[
     "service",
     "connection_rate",
     "session_capacity",
+    "cpu_load",
 ]
 #: The test that others take their loads of.
 THROUGHPUT: Final = "throughput"
@@ -362,6 +363,24 @@ class LossProfileTest(ProcedureParameters):
     """
 
     shares: tuple[float, ...] = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2)
+    duration_s: float = Field(default=10.0, gt=0)
+    repeats: int = Field(default=3, ge=1)
+
+
+#: Loads at which processors are looked at: nearly none, so that what they do without frames shows.
+CPU_LOAD_SHARES: Final = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+class CpuLoadTest(ProcedureParameters):
+    """Processors against load.
+
+    Attributes:
+        shares: Loads as shares of the throughput.
+        duration_s: Seconds of a trial: the kernel counts part of the time in ticks of 10 ms.
+        repeats: Trials at each load.
+    """
+
+    shares: tuple[PositiveFloat, ...] = Field(default=CPU_LOAD_SHARES, min_length=1)
     duration_s: float = Field(default=10.0, gt=0)
     repeats: int = Field(default=3, ge=1)
 

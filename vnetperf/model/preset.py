@@ -15,6 +15,7 @@ from vnetperf.model.frames import RFC2544_FRAME_SIZES
 from vnetperf.model.parameters import (
     BackToBackTest,
     ConfirmInputs,
+    CpuLoadTest,
     FrameLossTest,
     LatencyLoadTest,
     LatencyTest,
@@ -299,6 +300,7 @@ class Preset(Frozen):
         mrr: See there.
         loss_profile: See there.
         latency_load: See there.
+        cpu_load: See there.
         soak: See there.
         rfc2889: See there.
         service: See there.
@@ -331,6 +333,7 @@ class Preset(Frozen):
     mrr: MrrTest = MrrTest()
     loss_profile: LossProfileTest = LossProfileTest()
     latency_load: LatencyLoadTest = LatencyLoadTest()
+    cpu_load: CpuLoadTest = CpuLoadTest()
     soak: SoakTest = SoakTest()
     rfc2889: Rfc2889Test = Rfc2889Test()
     service: ServiceTest = ServiceTest()

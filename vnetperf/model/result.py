@@ -15,6 +15,7 @@ from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
     Confirmation,
+    CpuLoad,
     ForwardingRate,
     LatencyAt,
     LossStep,
@@ -436,7 +437,7 @@ class Result(Frozen):
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
             "soak", "loss_profile", "latency_load", "forwarding_rate", "address_caching",
-            "address_learning", "service", "connection_rate", "session_capacity".
+            "address_learning", "service", "connection_rate", "session_capacity", "cpu_load".
         frame_size: Octets including FCS; of a mix its mean, rounded. Of a transfer between sockets
             that failed those of a message, 0 where the tool chooses.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
@@ -473,6 +474,7 @@ class Result(Frozen):
         addresses: What "address_caching" and "address_learning" found.
         sessions: What "connection_rate" and "session_capacity" found.
         service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
+        cpu_load: What "cpu_load" found.
         deployments: Over how many deployments; None: not recorded.
         of_other_deployment: Whether its loads are shares of the throughput of another deployment,
             in any round.
@@ -514,6 +516,7 @@ class Result(Frozen):
     addresses: AddressTable | None = None
     sessions: NatSessions | None = None
     service: Service | None = None
+    cpu_load: CpuLoad | None = None
     deployments: Deployments | None = None
     of_other_deployment: bool = False
     search: int = 0
@@ -585,16 +588,18 @@ class Result(Frozen):
         return sum(self.loads) if self.loads else self.directions
 
 
-#: Role that stands for all processors in a trial's processor use.
-MACHINE = "machine"
+#: Roles that stand for all processors in a trial's processor use, for what the kernel did by
+#: itself, and for programs that are no part of the deployment.
+MACHINE, KERNEL, OTHERS = "machine", "kernel", "others"
 
 
 class RoleUse(Frozen):
     """Processor use of one role in one trial, in processors: 1 is all the time of one.
 
     Attributes:
-        role: "pmd", "vnf0", "tester" ...: its busy threads; "machine": everything on all
-            processors, the kernel's own forwarding among it.
+        role: "pmd", "vnf0", "tester" ...: its busy threads; "kernel": interrupts, soft interrupts
+            and threads of the kernel; "others": programs that are no part of the deployment;
+            "machine": everything on all processors. Of other hosts with their name before it.
         user: In user mode, guests' time included.
         system: In kernel mode; of threads with what soft interrupts took on them, where the kernel
             does not tell it apart.
@@ -604,6 +609,12 @@ class RoleUse(Frozen):
         steal: Taken by a hypervisor from those processors.
         processors: Their numbers.
         shared_with: Other roles on one of them, to which softirq and steal belong as well.
+        busy: Its own work: the time that its threads ran, less the interrupts that came upon them,
+            which are the kernel's. Those of all roles add up to the machine's.
+        waiting: Time that its threads could run and had no processor.
+        backlog_dropped: Of "machine": frames that found the kernel's queues between interfaces
+            full, of all namespaces.
+        backlog_squeezed: Of "machine": times that it left frames for later, its budget being spent.
     """
 
     role: str
@@ -614,6 +625,10 @@ class RoleUse(Frozen):
     steal: float | None = None
     processors: tuple[int, ...] = ()
     shared_with: tuple[str, ...] = ()
+    busy: float | None = None
+    waiting: float | None = None
+    backlog_dropped: int | None = None
+    backlog_squeezed: int | None = None
 
 
 class TrialPoint(Frozen):

@@ -350,7 +350,7 @@ class ThreadLoad(Frozen):
     """Processor use of one thread over one trial.
 
     Attributes:
-        role: "pmd", "vnf0", "tester", ...
+        role: "pmd", "vnf0", "tester", ..., or "kernel": of its own threads those that ran.
         thread: Name of the thread.
         cpu: Processor it last ran on.
         user: Share of wall time in user mode, 0..1.
@@ -358,6 +358,9 @@ class ThreadLoad(Frozen):
         guest: Share of wall time as a virtual processor of a guest, 0..1, which is in `user`, too
             (proc(5)); None: not recorded.
         involuntary_switches: Times it was descheduled against its will.
+        run_s: Time that it ran, as the scheduler counts it in nanoseconds (/proc/TID/schedstat; of
+            one that is running known to a tick of the kernel), seconds; None: not recorded.
+        wait_s: Time that it could run and had no processor, seconds, from there too.
     """
 
     role: str
@@ -367,6 +370,8 @@ class ThreadLoad(Frozen):
     system: float
     guest: float | None = None
     involuntary_switches: int = 0
+    run_s: float | None = None
+    wait_s: float | None = None
 
 
 class ProcessorLoad(Frozen):
@@ -380,6 +385,10 @@ class ProcessorLoad(Frozen):
         softirq: In what the kernel puts off from interrupts: most of its forwarding of frames.
         guest: In guests.
         steal: Taken by a hypervisor.
+        backlog_frames: Frames that the kernel took from its receive queues there, of all namespaces
+            (/proc/net/softnet_stat); None: not recorded. So are the next two.
+        backlog_dropped: Frames that found its queue between interfaces full.
+        backlog_squeezed: Times that it stopped with frames left, its budget being spent.
     """
 
     cpu: int
@@ -389,6 +398,23 @@ class ProcessorLoad(Frozen):
     softirq: float
     guest: float
     steal: float
+    backlog_frames: int | None = None
+    backlog_dropped: int | None = None
+    backlog_squeezed: int | None = None
+
+
+class EnergyUse(Frozen):
+    """Energy that a part of a machine took over one trial.
+
+    Attributes:
+        part: What is metered: "package-0", "dram" of a package, "whole machine".
+        joules: Energy.
+        source: Who meters it: "RAPL", "power meter".
+    """
+
+    part: str
+    joules: float
+    source: str
 
 
 class ThreadEvents(Frozen):
@@ -437,6 +463,19 @@ class NodeWork(Frozen):
         )
 
 
+def counted_since(before: int | None, now: int | None) -> int | None:
+    """Compute what was counted in between.
+
+    Args:
+        before: The earlier count.
+        now: The later one.
+
+    Returns:
+        The difference; None where one of the two is not known.
+    """
+    return None if before is None or now is None else now - before
+
+
 class DatapathWork(Frozen):
     """What one thread of a vSwitch counted by itself, over one trial or since some start.
 
@@ -446,6 +485,8 @@ class DatapathWork(Frozen):
         busy_cycles: TSC cycles of rounds in which there were packets; of a graph those of its nodes
             but for the input nodes.
         idle_cycles: TSC cycles of rounds in which there were none; None: it does not tell these.
+        polls: Rounds; None: it does not tell these, or not recorded.
+        empty_polls: Rounds in which there were no packets; None likewise.
         lookups: How a packet's rule was found -> packets, e.g. "emc hits".
         nodes: Node of the graph -> what it did; empty where there is no graph.
     """
@@ -454,6 +495,8 @@ class DatapathWork(Frozen):
     packets: int
     busy_cycles: int
     idle_cycles: int | None
+    polls: int | None = None
+    empty_polls: int | None = None
     lookups: dict[str, int] = Field(default_factory=dict)
     nodes: dict[str, NodeWork] = Field(default_factory=dict)
 
@@ -470,9 +513,9 @@ class DatapathWork(Frozen):
             thread=self.thread,
             packets=self.packets - before.packets,
             busy_cycles=self.busy_cycles - before.busy_cycles,
-            idle_cycles=None
-            if self.idle_cycles is None or before.idle_cycles is None
-            else self.idle_cycles - before.idle_cycles,
+            idle_cycles=counted_since(before.idle_cycles, self.idle_cycles),
+            polls=counted_since(before.polls, self.polls),
+            empty_polls=counted_since(before.empty_polls, self.empty_polls),
             lookups={n: count - before.lookups.get(n, 0) for n, count in self.lookups.items()},
             nodes={
                 name: node.since(before.nodes[name]) if name in before.nodes else node
@@ -505,6 +548,8 @@ class MachineLoad(Frozen):
             recorded. Leaving "tsc" means that the processors' counters disagree, which every
             stamp of the tester is taken from.
         by_processor: Use of each processor; empty: not recorded.
+        interrupts_apart: Whether the kernel keeps the time of interrupts apart from that of the
+            threads they come upon (CONFIG_IRQ_TIME_ACCOUNTING); None: not known.
     """
 
     steal: float | None = None
@@ -517,6 +562,7 @@ class MachineLoad(Frozen):
     context_switches_per_s: float | None = None
     clock_sources: tuple[str, ...] = ()
     by_processor: tuple[ProcessorLoad, ...] = ()
+    interrupts_apart: bool | None = None
 
     @property
     def clock_change(self) -> str:
@@ -837,6 +883,11 @@ class TrialResult(Frozen):
         events: Events of the processor by thread.
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         machine: The machine as a whole; None: not recorded.
+        machines: Other hosts of the testbed -> the same of them, and with their names before
+            the roles of threads; empty: not recorded, or there are none.
+        energy: Energy by part of the machine; empty: nothing meters it, or not recorded.
+        watched_cpu_s: Processor time that the collectors took themselves, seconds; None: not
+            recorded.
         tester: What the tester's ports counted besides; empty: not recorded.
         sessions: Sessions of the DUT; None for one that has none, or not recorded.
         links_down: Links that were down during the trial, or at its end, without an event: of the
@@ -870,6 +921,9 @@ class TrialResult(Frozen):
     events: tuple[ThreadEvents, ...] = ()
     datapath: tuple[DatapathWork, ...] = ()
     machine: MachineLoad | None = None
+    machines: dict[str, MachineLoad] = Field(default_factory=dict)
+    energy: tuple[EnergyUse, ...] = ()
+    watched_cpu_s: float | None = None
     tester: tuple[PortCounts, ...] = ()
     sessions: SessionCounts | None = None
     links_down: tuple[str, ...] = ()
@@ -885,9 +939,14 @@ class TrialResult(Frozen):
     def disturbances(self) -> tuple[str, ...]:
         """What disturbed machine or tester during the trial, in words; empty: nothing known."""
         of_machine = self.machine.disturbances if self.machine is not None else ()
-        return of_machine + tuple(
-            str(port) for port in self.tester if port.dropped or port.no_buffers
+        of_others = tuple(
+            f"host {host}: {what}"
+            for host, one in self.machines.items()
+            if one != self.machine  # that of the tester, by its name too
+            for what in one.disturbances
         )
+        of_tester = (str(port) for port in self.tester if port.dropped or port.no_buffers)
+        return (*of_machine, *of_others, *of_tester)
 
     def offered(self, d: DirectionCounts) -> int:
         """Frames of a direction that were put to the DUT.

@@ -12,6 +12,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.cpu_load import cpu_load
 from vnetperf.procedures.latency import ATTEMPTS, latency, latency_load
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
@@ -93,6 +94,11 @@ def _estimate_service(preset: Preset, _: float) -> DurationEstimate:
 def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
     test = preset.loss_profile
     return _equal_trials(len(test.shares) * test.repeats, test.duration_s)
+
+
+def _estimate_cpu_load(preset: Preset, _: float) -> DurationEstimate:
+    test = preset.cpu_load
+    return _equal_trials(len(set(test.shares)) * test.repeats, test.duration_s)
 
 
 def _estimate_latency_load(preset: Preset, rate_fps: float) -> DurationEstimate:
@@ -179,6 +185,7 @@ PROCEDURES: dict[str, StandardTest] = {
     "service": _after_throughput(service, "service", "service", _estimate_service),
     "connection_rate": StandardTest(connection_rate, "nat", "sessions"),
     "session_capacity": StandardTest(session_capacity, "nat", "sessions"),
+    "cpu_load": _after_throughput(cpu_load, "cpu_load", "cpu_load", _estimate_cpu_load),
 }
 
 

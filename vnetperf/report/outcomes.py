@@ -5,7 +5,7 @@ Each kind of test has a tuple of columns, notes and a headline; all of them are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,9 @@ from vnetperf.model.outcomes import (
     NEAR_LONGEST,
     AddressTable,
     BackToBack,
+    CpuAt,
+    CpuFit,
+    CpuLoad,
     DelayVariation,
     ForwardingRate,
     LatencyAt,
@@ -23,6 +26,7 @@ from vnetperf.model.outcomes import (
     OverTrials,
     Recovery,
     Reset,
+    RoleCost,
     Service,
     ServiceFlow,
     ServiceStep,
@@ -30,7 +34,7 @@ from vnetperf.model.outcomes import (
     Soak,
     Spread,
 )
-from vnetperf.model.result import FrameFaults, RepeatedNumber, Result
+from vnetperf.model.result import MACHINE, FrameFaults, RepeatedNumber, Result
 from vnetperf.model.trial import Latency
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import goal_text, text
@@ -1034,6 +1038,133 @@ def _service_headline(_: Result, found: Service) -> tuple[str, str]:
     return f"{service_verdict(found.met)}{at}", f"CIR {units.short_fps(found.cir_fps)}"
 
 
+# Processors against load.
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """What a role took at one load."""
+
+    result: Result
+    at: CpuAt
+    name: str
+    cost: RoleCost
+
+    @property
+    def fit(self) -> CpuFit | None:
+        found = self.result.cpu_load
+        return found.fits.get(self.name) if found is not None else None
+
+    def counted(self, event: str) -> str | None:
+        value = getattr(self.cost, f"{event}_per_frame")
+        return None if value is None else units.significant(value, 3)
+
+
+def _instructions_per_cycle(role: _Role) -> str | None:
+    cycles, instructions = role.cost.cycles_per_frame, role.cost.instructions_per_frame
+    return units.significant(instructions / cycles, 3) if cycles and instructions else None
+
+
+_CPU_LOAD: tuple[Column[_Role], ...] = (
+    Column("size", lambda r: r.result.size_name, words=True),
+    Column("load", lambda r: r.at.of, words=True),
+    Column("forwarded, aggregate", lambda r: units.fps(r.at.forwarded_fps.mean), brief=False),
+    Column("role", lambda r: r.name, words=True),
+    Column("processors", lambda r: units.significant(r.cost.processors.mean, 3)),
+    Column(
+        "time per frame",
+        lambda r: text.mean_interval(r.cost.ns_per_frame, "ns") if r.cost.ns_per_frame else None,
+        bold=True,
+    ),
+)
+_CPU_EVENTS: tuple[Column[_Role], ...] = (
+    Column("cycles per frame", lambda r: r.counted("cycles")),
+    Column("instructions per cycle", _instructions_per_cycle),
+    Column("LLC misses per frame", lambda r: r.counted("cache_misses"), brief=False),
+    Column("dTLB misses per frame", lambda r: r.counted("tlb_misses"), brief=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """The line of one role over all loads."""
+
+    result: Result
+    name: str
+    fit: CpuFit
+
+
+_CPU_FITS: tuple[Column[_Fit], ...] = (
+    Column("size", lambda f: f.result.size_name, words=True),
+    Column("role", lambda f: f.name, words=True),
+    Column("time of a further frame", lambda f: nanoseconds(f.fit.ns_per_frame), bold=True),
+    Column("processors without frames", lambda f: units.significant(f.fit.idle, 3)),
+)
+
+
+def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
+    yield (
+        "Processors that were kept busy: 1 is all the time of one; the roles add up to the "
+        "machine's. Time per frame: processor time for each frame that came back, of a thread that "
+        "polls with its empty polls. kernel: interrupts, soft interrupts and its own threads, for "
+        "the tester's frames too; others: programs that are no part of the deployment."
+    )
+    known = [(r, at) for r in group.measured if r.cpu_load is not None for at in r.cpu_load.at]
+    yield from group_sentences(
+        (f"{r.size_text} at {at.of}", f"{polls}.") for r, at in known if (polls := polls_text(at))
+    )
+    yield from group_sentences(
+        (
+            f"{r.size_text} at {at.of}",
+            f"in trial {', '.join(map(str, at.disturbed))} the generator offered less than the "
+            "load, or the tester stood still.",
+        )
+        for r, at in known
+        if at.disturbed
+    )
+    watched = [at.watched_share for _, at in known if at.watched_share is not None]
+    if watched:
+        yield f"Watching itself took {percent(max(watched), 2)} of a processor at most."
+    if rows and not any(row.cost.cycles_per_frame for row in rows):
+        yield "Cycles and misses were not counted; the busy threads' notes have the reason."
+
+
+def polls_text(at: CpuAt) -> str:
+    """What the vSwitch's threads did by their own count; "" where they keep none."""
+    found = []
+    if at.in_work is not None:
+        found.append(
+            f"{percent(at.in_work, 3)} of the vSwitch's cycles were in rounds with packets"
+        )
+    if at.empty_polls is not None:
+        found.append(f"{percent(at.empty_polls, 3)} of its polls found none")
+    return ", ".join(found)
+
+
+def _cpu_load_tables(group: Group) -> Iterator[Table]:
+    known = [(r, r.cpu_load) for r in group.measured if r.cpu_load is not None]
+    rows = [
+        _Role(r, at, name, cost)
+        for r, found in known
+        for at in found.at
+        for name, cost in at.roles.items()
+    ]
+    events = [column for column in _CPU_EVENTS if any(column.cell(row) for row in rows)]
+    yield Table.of("Processors by role", (*_CPU_LOAD, *events), rows, _cpu_notes(group, rows))
+    fits = [_Fit(r, name, fit) for r, found in known for name, fit in found.fits.items()]
+    note = "The straight line (least squares) of processors over frames that came back, all trials."
+    yield Table.of("What a further frame takes", _CPU_FITS, fits, [note])
+
+
+def _cpu_load_headline(_: Result, found: CpuLoad) -> tuple[str, str]:
+    last = found.at[-1]
+    machine = last.roles.get(MACHINE)
+    if machine is None or machine.ns_per_frame is None:
+        return "not recorded", ""
+    each = text.mean_interval(machine.ns_per_frame, "ns")
+    return f"{each} per frame", f"{units.significant(machine.processors.mean, 3)} processors"
+
+
 # Frames that came back otherwise than they were sent, of every test.
 
 
@@ -1088,6 +1219,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _address_tables,
     _session_tables,
     _service_tables,
+    _cpu_load_tables,
     _fault_tables,
 )
 #: Where a result has what a test found -> the answer in few words.
@@ -1102,6 +1234,7 @@ _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
     "addresses": _address_headline,
     "sessions": _session_headline,
     "service": _service_headline,
+    "cpu_load": _cpu_load_headline,
 }
 
 

@@ -316,6 +316,12 @@ def _service_strips(group: Group) -> Strips:
     yield _strip("Share of the limits at each step", made, legend=False)
 
 
+def _cpu_load_strips(group: Group) -> Strips:
+    known = [r.cpu_load for r in group.measured if r.cpu_load is not None]
+    roles = tuple(dict.fromkeys(role for found in known for at in found.at for role in at.roles))
+    yield _strip("Processors against load", [plots.cpu_load_plot(r, roles) for r in group.measured])
+
+
 _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
     _repetition_strips,
     _latency_strips,
@@ -326,6 +332,7 @@ _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
     _rate_strips,
     _soak_strips,
     _service_strips,
+    _cpu_load_strips,
 )
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
-from vnetperf.model.result import GoalResult, Result, TrialPoint
+from vnetperf.model.result import MACHINE, GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
 from vnetperf.report.outcomes import (
+    polls_text,
     service_verdict,
     soak_interval,
     soak_verdict,
@@ -913,6 +914,49 @@ def soak_plot(group: Group) -> Plot | None:
         css="soak",
         key=True,
     )
+
+
+def cpu_load_plot(result: Result, roles: Sequence[str]) -> Plot | None:
+    """Processors of each role against what was forwarded; roles: all of the run."""
+    found = result.cpu_load
+    if found is None:
+        return None
+    series = []
+    for role in dict.fromkeys(name for at in found.at for name in at.roles):
+        points = []
+        for at in found.at:
+            cost = at.roles.get(role)
+            if cost is None:
+                continue
+            used = cost.processors
+            each = cost.ns_per_frame
+            hover = (
+                f"{role} at {at.of}: {units.significant(used.mean, 3)} processors"
+                + (f", {text.mean_with_n(each, 'ns')} per frame" if each else "")
+                + (f"\n{own}" if (own := polls_text(at)) else "")
+            )
+            low, high = (used.minimum, used.maximum) if used.n > 1 else (None, None)
+            points.append(Point(at.forwarded_fps.mean, used.mean, low, high, hover))
+        whole = role.rpartition(":")[2] == MACHINE
+        css = "limit medium" if whole else f"s{roles.index(role) % 7}"
+        series.append(Series(role, points, css=css, line=True, mark="none" if whole else "dot"))
+    if not any(one.points for one in series):
+        return None
+    bars = "; bars: least to most" if any(at.forwarded_fps.n > 1 for at in found.at) else ""
+    return Plot(
+        title=f"Processors against load, {result.scenario}, {result.size_text}",
+        caption=result.size_text,
+        note=f"1 is all the time of one processor{bars}",
+        x=Axis.of("forwarded, frames/s, all directions", "fps", scale="linear", zero=True),
+        y=Axis(name="processors kept busy", value=_processors, scale="linear", zero=True),
+        series=series,
+        wide=True,
+        key=True,
+    )
+
+
+def _processors(value: float) -> str:
+    return units.significant(value, 3)
 
 
 def service_plot(result: Result) -> Plot | None:

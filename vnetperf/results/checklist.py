@@ -323,6 +323,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _result("kind of latency (RFC 1242)", "latency_at|*|definition", test="latency"),
     _result("delay variation (PDV, IPDV)", "latency_at|*|variation", test="latency"),
     _result("latency against absolute loads", "latency_at|*|trials", test="latency_load"),
+    _result("processors by role against load", "cpu_load|at|*|roles", test="cpu_load"),
     _result("loss curve", "loss_steps", test="frame_loss"),
     _result("back-to-back frames, n and interval", "back_to_back|frames", test="back_to_back"),
     _result("corrected buffer time", "back_to_back|corrected_s", test="back_to_back"),

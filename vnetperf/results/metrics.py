@@ -18,7 +18,14 @@ from vnetperf.model.outcomes import (
     Spread,
     Transfer,
 )
-from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults, ScenarioFacts
+from vnetperf.model.result import (
+    MACHINE,
+    GoalResult,
+    RepeatedNumber,
+    Result,
+    RunResults,
+    ScenarioFacts,
+)
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.results.transport import ip_capacity, tcp_quality
@@ -323,6 +330,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     yield from _of_addresses(make, result)
     yield from _of_sessions(make, result)
     yield from _of_service(make, result)
+    yield from _of_cpu_load(make, result)
 
 
 def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
@@ -650,6 +658,30 @@ def _of_service(make: _Make, result: Result) -> Iterator[Metric]:
             yield make("frame_delay_max", "ns", flow.delay_max_ns, **at)
             less = f"frame delay variation {about}"
             yield make("frame_delay_variation", "ns", flow.variation_ns, **at, less=less)
+
+
+def _of_cpu_load(make: _Make, result: Result) -> Iterator[Metric]:
+    """Processor time by role and load; what a further frame takes is of all loads together."""
+    found = result.cpu_load
+    for at in found.at if found is not None else ():
+        yield make("load", "fps", at.load_fps, at.of)
+        yield make("forwarding_rate", "fps", at.forwarded_fps, at.of)
+        yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
+        yield make("datapath_in_work", "ratio", at.in_work, at.of)
+        yield make("datapath_empty_polls", "ratio", at.empty_polls, at.of)
+        yield make("watching_processors", "", at.watched_share, at.of)
+        for role, cost in at.roles.items():
+            of = (at.of, role)
+            yield make("processors", "", cost.processors, *of)
+            about = {"main": role == MACHINE and at.share == 1, "load_fps": at.load_fps}
+            label = f"processor time per frame of {role} at {at.of}"
+            yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
+            for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
+                yield make(f"{event}_per_frame", "", getattr(cost, f"{event}_per_frame"), *of)
+    for role, fit in found.fits.items() if found is not None else ():
+        label = f"processor time of a further frame, {role}"
+        yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, less=label)
+        yield make("processors_without_frames", "", fit.idle, "", role)
 
 
 def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:

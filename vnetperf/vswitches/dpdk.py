@@ -57,8 +57,13 @@ FRAME_OCTETS, SLOT_OCTETS = 18, 4 + 80
 DPDK_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 
 
-#: Lines of "dpif-netdev/pmd-stats-show" with a count: OVS 2.17 to 4.0.
+#: Lines of "dpif-netdev/pmd-stats-show", and of "pmd-perf-show", with a count: OVS 2.17 to 4.0.
 _PMD = re.compile(r"^pmd thread numa_id \d+ core_id (\d+):$", re.MULTILINE)
+_PMD_ITERATIONS = re.compile(
+    r"^pmd thread numa_id \d+ core_id (\d+):\n\s+Iterations: +(\d+) .*\n(?: +- (?!idle).*\n)*"
+    r" +- idle iterations: +(\d+) ",
+    re.MULTILINE,
+)
 _PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([\d.]+%\))?$", re.MULTILINE)
 LOOKUPS = {
     "phwol hits": "hardware offload",
@@ -71,8 +76,9 @@ LOOKUPS = {
 }
 
 
-def parse_pmd_stats(text: str) -> tuple[DatapathWork, ...]:
-    """What PMD threads have counted, from the command's text; the main thread is left out."""
+def parse_pmd_stats(text: str, perf: str = "") -> tuple[DatapathWork, ...]:
+    """What PMD threads have counted, from the commands' texts; the main thread is left out."""
+    rounds = {core: (int(a), int(b)) for core, a, b in _PMD_ITERATIONS.findall(perf)}
     text = text.partition("main thread:")[0]
     pieces = _PMD.split(text)
     found = []
@@ -85,6 +91,8 @@ def parse_pmd_stats(text: str) -> tuple[DatapathWork, ...]:
                     packets=counts["packets received"],
                     busy_cycles=counts.get("processing cycles", 0),
                     idle_cycles=counts.get("idle cycles", 0),
+                    polls=rounds[core][0] if core in rounds else None,
+                    empty_polls=rounds[core][1] if core in rounds else None,
                     lookups={LOOKUPS[n]: count for n, count in counts.items() if n in LOOKUPS},
                 )
             )
@@ -381,8 +389,9 @@ class OvsDpdk(OpenVSwitch):
         return (Pollers(role="pmd", pid=process.pid, thread_prefix="pmd-c"),)
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
-        """Packets, cycles and lookups of each PMD thread."""
-        return parse_pmd_stats(self.ovs.appctl("dpif-netdev/pmd-stats-show"))
+        """Packets, cycles, lookups and rounds of each PMD thread."""
+        counts = self.ovs.appctl("dpif-netdev/pmd-stats-show")
+        return parse_pmd_stats(counts, self.ovs.appctl("dpif-netdev/pmd-perf-show", "-nh"))
 
     def facts(self) -> dict[str, Any]:
         """The facts of every Open vSwitch, DPDK's version, and which thread polls which queue."""

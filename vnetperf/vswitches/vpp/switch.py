@@ -358,6 +358,7 @@ class Vpp(VSwitch):
                 packets=sum(node.packets for node in nodes.values() if node.input),
                 busy_cycles=round(sum(n.clocks for n in nodes.values() if not n.input)),
                 idle_cycles=None,
+                polls=sum(node.calls for node in nodes.values() if node.input),
                 nodes=dict(nodes),
             )
             for thread, nodes in sorted(self._nodes.items())

@@ -1,0 +1,173 @@
+"""Processors by role, and against load, on a machine whose costs are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.procedures.support import CEILING, Dut, asks, drive, inputs, limited
+from vnetperf.model.outcomes import CpuLoad
+from vnetperf.model.parameters import CpuLoadTest
+from vnetperf.model.trial import (
+    DatapathWork,
+    MachineLoad,
+    ThreadEvents,
+    ThreadLoad,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+)
+from vnetperf.procedures.cpu_load import cpu_by_role, cpu_load
+from vnetperf.testing.sim import SimulatedProcessors
+
+COSTS = SimulatedProcessors(
+    idle={"tester": 0.2, "kernel": 0.01, "pmd": 1.0, "others": 0.05},
+    ns_per_frame={"tester": 100.0, "kernel": 300.0, "vnf0": 250.0},
+    watched_s=0.5,
+)
+
+
+@dataclass
+class Watched:
+    """A DUT whose processors are watched."""
+
+    dut: Dut
+    costs: SimulatedProcessors = COSTS
+    more: dict[str, object] = field(default_factory=dict)
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        """One trial."""
+        seen = self.dut.run(ask)
+        result = self.costs.watch(seen.result, ask.duration_s).model_copy(update=self.more)
+        return TrialOutcome.of(seen.request, result, number=seen.number)
+
+
+def measured(dut: Dut | Watched, **test: object) -> tuple[CpuLoad, list[TrialOutcome]]:
+    return drive(cpu_load(inputs(CpuLoadTest(duration_s=2.0, **test))), dut)
+
+
+@pytest.mark.parametrize("apart", [False, True, None])
+def test_roles_add_up_to_the_machine_and_no_time_counts_twice(apart: bool | None) -> None:
+    costs = SimulatedProcessors(COSTS.idle, COSTS.ns_per_frame, interrupts_apart=apart)
+    seen = Watched(Dut(), costs).run(TrialRequest(load_fps=500e3, duration_s=1.0))
+    uses = {use.role: use for use in cpu_by_role(seen.result)}
+    assert list(uses) == ["tester", "pmd", "vnf0", "kernel", "others", "machine"]
+    busy = {role: use.busy for role, use in uses.items()}
+    assert busy == pytest.approx(
+        {
+            "tester": 0.2 + 1e6 * 100e-9,
+            "pmd": 1.0,
+            "vnf0": 1e6 * 250e-9,
+            "kernel": 0.01 + 1e6 * 300e-9,
+            "others": 0.05,
+            "machine": 0.2 + 0.1 + 1.0 + 0.25 + 0.01 + 0.3 + 0.05,
+        },
+        abs=1e-3,
+    )
+    assert (uses["tester"].waiting, uses["others"].waiting) == (0.0, None)
+
+
+def test_threads_of_the_kernel_count_once_beside_soft_interrupts() -> None:
+    result = COSTS.watch(Dut().run(TrialRequest(load_fps=1e5, duration_s=1.0)).result, 1.0)
+    before = {use.role: use.busy for use in cpu_by_role(result)}
+    # ksoftirqd's time is among the soft interrupts; a vhost thread's is not.
+    more = tuple(
+        ThreadLoad(role="kernel", thread=name, cpu=3, user=0.0, system=0.1, run_s=0.15)
+        for name in ("ksoftirqd/3", "vhost-77")
+    )
+    result = result.model_copy(update={"threads": (*result.threads, *more)})
+    after = {use.role: use.busy for use in cpu_by_role(result)}
+    assert after["kernel"] == pytest.approx(before["kernel"] + 0.1)
+    assert after["tester"] == before["tester"]
+
+
+def test_each_host_of_a_testbed_has_its_roles() -> None:
+    here = COSTS.watch(Dut().run(TrialRequest(load_fps=1e5, duration_s=1.0)).result, 1.0)
+    assert here.machine is not None
+    there = tuple(t.model_copy(update={"role": f"west:{t.role}"}) for t in here.threads)
+    both = here.model_copy(
+        update={"threads": (*here.threads, *there), "machines": {"west": here.machine}}
+    )
+    uses = cpu_by_role(both)
+    own = cpu_by_role(here)
+    assert [use.role for use in uses] == [
+        *(use.role for use in own),
+        *(f"west:{use.role}" for use in own),
+    ]
+    assert [use.busy for use in uses] == [use.busy for use in own] * 2
+    assert not any(use.shared_with for use in uses)  # processors of one number are two machines'
+
+
+def test_what_an_older_log_has_not_is_not_recorded() -> None:
+    thread = ThreadLoad(role="pmd", thread="pmd", cpu=0, user=0.9, system=0.0)
+    old = TrialResult(directions=(), threads=(thread,), machine=MachineLoad(), collected_s=1.0)
+    (pmd,) = cpu_by_role(old)
+    assert (pmd.busy, pmd.waiting, pmd.backlog_dropped) == (None, None, None)
+
+
+@given(st.floats(0.0, 2000.0), st.floats(0.0, 0.9))
+def test_what_a_further_frame_takes_is_found(each_ns: float, idle: float) -> None:
+    costs = SimulatedProcessors({"tester": 0.2, "pmd": idle}, {"pmd": each_ns}, watched_s=0.5)
+    found, seen = measured(Watched(Dut(), costs))
+    loads = [700e3 * share for share in (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)]
+    assert asks(seen) == pytest.approx([*loads] * 3)  # in turn, and again
+    fit = found.fits["pmd"]
+    assert fit.ns_per_frame == pytest.approx(each_ns, rel=1e-3, abs=1)
+    assert fit.idle == pytest.approx(idle, abs=1e-3)
+    last = found.at[-1]
+    assert (last.of, last.roles["pmd"].processors.n) == ("throughput", 3)
+    assert last.forwarded_fps.mean == pytest.approx(1.4e6, rel=1e-3)
+
+
+def test_a_frame_takes_what_the_role_took_while_it_was_watched() -> None:
+    found, _ = measured(Watched(Dut()))
+    last = found.at[-1].roles
+    assert last["vnf0"].ns_per_frame is not None
+    assert last["vnf0"].ns_per_frame.mean == pytest.approx(250, rel=1e-2)
+    assert last["pmd"].ns_per_frame is not None  # it polls all the while, waits included
+    assert last["pmd"].ns_per_frame.mean == pytest.approx(1e9 * 2.5 / 2.8e6, rel=1e-2)
+
+
+def test_counters_of_processor_and_vswitch_stand_beside_it() -> None:
+    work = DatapathWork(
+        thread="core 1", packets=5, busy_cycles=30, idle_cycles=70, polls=50, empty_polls=45
+    )
+    counts = {"cycles": 7_000_000, "instructions": 14_000_000, "cache misses": 1400}
+    events = (ThreadEvents(role="pmd", thread="pmd", counts=counts),)
+    more = {"datapath": (work,), "events": events, "watched_cpu_s": 0.005}
+    found, _ = measured(Watched(Dut(), more=more), shares=(0.5,), repeats=1)
+    (at,) = found.at
+    assert (at.in_work, at.empty_polls) == (0.3, 0.9)
+    assert at.watched_share == pytest.approx(0.002)
+    pmd, tester = at.roles["pmd"], at.roles["tester"]
+    assert pmd.cycles_per_frame == pytest.approx(5.0)
+    assert pmd.instructions_per_frame == pytest.approx(10.0)
+    assert pmd.tlb_misses_per_frame is None
+    assert tester.cycles_per_frame is None
+
+
+def test_where_nothing_is_watched_there_is_nothing_to_tell() -> None:
+    found, _ = measured(Dut(), repeats=1)
+    assert found.fits == {}
+    assert all(at.roles == {} and at.in_work is None and at.empty_polls is None for at in found.at)
+
+
+def test_a_load_that_was_not_offered_counts_at_what_came_back_and_is_named() -> None:
+    class Late(Watched):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            seen = super().run(ask)
+            return limited(seen) if ask.load_fps > 600e3 else seen
+
+    found, seen = measured(Late(Dut(capacity_fps=400e3)), shares=(0.5, 1.0), repeats=2)
+    assert len(seen) == 4
+    assert [at.disturbed for at in found.at] == [(), (2, 4)]
+    assert found.at[-1].forwarded_fps.mean == pytest.approx(800e3, rel=1e-3)
+    assert found.at[-1].loss_ratio > 0.4
+
+
+def test_loads_stay_within_what_can_be_offered() -> None:
+    _, seen = measured(Dut(), shares=(0.0001, 1.0, 5.0, 6.0), repeats=1)
+    assert asks(seen) == pytest.approx([1000.0, 700e3, CEILING])

@@ -1,0 +1,295 @@
+"""Processors against offered load, and what a trial shows of them: time by role, cost of a frame.
+
+Where the kernel does not keep the time of interrupts apart, it is part of the time of the threads
+they come upon. It is taken from them here, each processor's from those that last ran on it, in
+proportion to their time in the kernel, so that no time counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import fsum
+from statistics import fmean
+
+from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, RoleCost
+from vnetperf.model.parameters import CpuLoadTest
+from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse
+from vnetperf.model.trial import (
+    MachineLoad,
+    ProcessorLoad,
+    ThreadLoad,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+    Verdict,
+)
+from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.rates import forwarded_fps
+from vnetperf.search import Procedure
+from vnetperf.statistics import spread
+
+#: Threads whose work is among the soft interrupts that /proc/stat counts.
+_SOFTIRQ_THREAD = "ksoftirqd/"
+TESTER = "tester"
+
+
+def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
+    """Processor use of a trial, by role and of the whole machine, of each host."""
+    of_host: dict[str, list[ThreadLoad]] = {"": [], **{host: [] for host in result.machines}}
+    for load in result.threads:
+        host = load.role.partition(":")[0]
+        of_host[host if host in result.machines else ""].append(load)
+    found: list[RoleUse] = []
+    for host, loads in of_host.items():
+        machine = result.machines.get(host, result.machine)
+        if loads or not (result.machines and not host):
+            found += _of_host(f"{host}:" if host else "", loads, machine, result.collected_s)
+    return tuple(found)
+
+
+def _of_host(
+    prefix: str, loads: Sequence[ThreadLoad], machine: MachineLoad | None, seconds: float
+) -> Iterator[RoleUse]:
+    by_number = {one.cpu: one for one in (machine.by_processor if machine is not None else ())}
+    kernel = [load for load in loads if load.role == prefix + KERNEL]
+    own = [load for load in loads if load.role != prefix + KERNEL]
+    cpus = {
+        role: {load.cpu for load in own if load.role == role}
+        for role in dict.fromkeys(load.role for load in own)
+    }
+    busy = _busy_by_role(own, kernel, machine, seconds)
+    for role, mine in cpus.items():
+        of_role = [load for load in own if load.role == role]
+        theirs = [by_number[cpu] for cpu in sorted(mine) if cpu in by_number]
+        known = len(theirs) == len(mine)
+        yield RoleUse(
+            role=role,
+            user=round(sum(load.user for load in of_role), 3),
+            system=round(sum(load.system for load in of_role), 3),
+            softirq=round(sum(one.softirq for one in theirs), 4) if known else None,
+            guest=_sum([load.guest for load in of_role], 3),
+            steal=round(sum(one.steal for one in theirs), 4) if known else None,
+            processors=tuple(sorted(mine)),
+            shared_with=tuple(
+                other for other, used in cpus.items() if other != role and used & mine
+            ),
+            busy=None if busy is None else round(busy[role], 4),
+            waiting=_share([load.wait_s for load in of_role], seconds),
+        )
+    if not by_number:
+        return
+    every = list(by_number.values())
+    whole = tuple(sorted(by_number))
+    interrupts = fsum(one.irq + one.softirq for one in every)
+    used = interrupts + fsum(one.user + one.system for one in every)
+    if busy is not None:
+        apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
+        forwarding = interrupts + fsum((load.run_s or 0.0) / seconds for load in apart)
+        yield RoleUse(
+            role=prefix + KERNEL,
+            user=0.0,
+            system=round(sum(load.system for load in kernel), 3),
+            softirq=round(sum(one.softirq for one in every), 3),
+            processors=whole,
+            busy=round(forwarding, 4),
+            waiting=_share([load.wait_s for load in kernel], seconds),
+        )
+        rest = max(0.0, used - forwarding - fsum(busy.values()))
+        yield RoleUse(
+            role=prefix + OTHERS, user=0.0, system=0.0, processors=whole, busy=round(rest, 4)
+        )
+    names = ("user", "system", "softirq", "guest", "steal")
+    yield RoleUse(
+        role=prefix + MACHINE,
+        processors=whole,
+        busy=round(used, 4) if busy is not None else None,
+        backlog_dropped=_count([one.backlog_dropped for one in every]),
+        backlog_squeezed=_count([one.backlog_squeezed for one in every]),
+        **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
+    )
+
+
+def _busy_by_role(
+    own: Sequence[ThreadLoad],
+    kernel: Sequence[ThreadLoad],
+    machine: MachineLoad | None,
+    seconds: float,
+) -> dict[str, float] | None:
+    """Processors that each role's threads kept busy themselves; None: not recorded."""
+    if machine is None or not machine.by_processor or seconds <= 0:
+        return None
+    if not own or any(load.run_s is None for load in own):
+        return None
+    interrupts = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
+    in_kernel: dict[int, float] = {}
+    for load in own:
+        in_kernel[load.cpu] = in_kernel.get(load.cpu, 0.0) + load.system
+    found: dict[str, float] = {}
+    for load in own:
+        part = load.system / in_kernel[load.cpu] if in_kernel[load.cpu] else 0.0
+        not_its = min(load.system, part * interrupts.get(load.cpu, 0.0))
+        used = max(0.0, (load.run_s or 0.0) / seconds - not_its)
+        found[load.role] = found.get(load.role, 0.0) + used
+    return found
+
+
+def _interrupts_by_cpu(
+    kernel: Sequence[ThreadLoad], machine: MachineLoad, seconds: float
+) -> dict[int, float]:
+    """Interrupts and soft interrupts of each processor that came upon some other thread."""
+
+    def left(one: ProcessorLoad) -> float:
+        threads = (
+            (load.run_s or 0.0) / seconds
+            for load in kernel
+            if load.cpu == one.cpu and load.thread.startswith(_SOFTIRQ_THREAD)
+        )
+        return max(0.0, one.irq + one.softirq - fsum(threads))
+
+    return {one.cpu: left(one) for one in machine.by_processor}
+
+
+def _sum(values: Sequence[float | None], digits: int) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(fsum(known), digits) if len(known) == len(values) else None
+
+
+def _share(values: Sequence[float | None], seconds: float) -> float | None:
+    whole = _sum(values, 9)
+    return None if whole is None or seconds <= 0 else round(whole / seconds, 4)
+
+
+def _count(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
+    """Run the test: all loads in turn, and again, so that a drift is in all of them alike.
+
+    A trial whose load the generator could not offer counts as well: processor use stands against
+    what was forwarded.
+    """
+    test, known = inputs.parameters, inputs.known
+    loads: dict[float, float] = {}
+    for share in sorted(set(test.shares)):
+        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
+        loads.setdefault(load, share)
+    trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
+    for _ in range(test.repeats):
+        for load in loads:
+            request = TrialRequest(
+                load_fps=load,
+                duration_s=test.duration_s,
+                histogram_up_to_loss=-1.0,
+                when_limited="count",
+            )
+            trials[load].append((yield request))
+    return CpuLoad(
+        at=tuple(_at(inputs, share, trials[load]) for load, share in loads.items()),
+        fits=_fits([outcome for each in trials.values() for outcome in each]),
+        note=known.note,
+    )
+
+
+def _at(
+    inputs: ProcedureInputs[CpuLoadTest], share: float, trials: Sequence[TrialOutcome]
+) -> CpuAt:
+    uses = [{use.role: use for use in cpu_by_role(one.result)} for one in trials]
+    work = [one.result.datapath for one in trials]
+    polls = [each.polls for one in work for each in one]
+    empty = [each.empty_polls for one in work for each in one]
+    cycles = [(each.busy_cycles, each.idle_cycles) for one in work for each in one]
+    all_cycles = _count([None if idle is None else busy + idle for busy, idle in cycles])
+    all_polls, all_empty = _count(polls), _count(empty)
+    bad = [one for one in trials if one.verdict is not Verdict.VALID]
+    return CpuAt(
+        load_fps=trials[0].load_fps * inputs.in_sum,
+        of="throughput" if share == 1 else f"{100 * share:g} % of throughput",
+        share=share,
+        duration_s=trials[0].duration_s,
+        forwarded_fps=spread([forwarded_fps(one) for one in trials]),
+        loss_ratio=max(one.result.worst_loss_ratio() for one in trials),
+        roles={
+            role: cost
+            for role in dict.fromkeys(role for each in uses for role in each)
+            if (cost := _cost(role, uses, trials)) is not None
+        },
+        in_work=sum(busy for busy, _ in cycles) / all_cycles if all_cycles else None,
+        empty_polls=all_empty / all_polls if all_polls and all_empty is not None else None,
+        watched_share=_watched(trials),
+        trials=tuple(one.number for one in trials),
+        disturbed=tuple(one.number for one in bad),
+    )
+
+
+def _cost(
+    role: str, uses: Sequence[Mapping[str, RoleUse]], trials: Sequence[TrialOutcome]
+) -> RoleCost | None:
+    """What a role took in trials at one load; None where some did not record it."""
+    busy = [each[role].busy for each in uses if role in each]
+    known = [one for one in busy if one is not None]
+    if len(known) < len(trials):
+        return None
+    each = [
+        value * one.result.collected_s * 1e9 / frames
+        for value, one in zip(known, trials, strict=True)
+        if (frames := _frames(one))
+    ]
+    return RoleCost(
+        processors=spread(known),
+        ns_per_frame=spread(each) if each else None,
+        cycles_per_frame=_events_per_frame(role, "cycles", trials),
+        instructions_per_frame=_events_per_frame(role, "instructions", trials),
+        cache_misses_per_frame=_events_per_frame(role, "cache misses", trials),
+        tlb_misses_per_frame=_events_per_frame(role, "dTLB load misses", trials),
+    )
+
+
+def _frames(outcome: TrialOutcome) -> int:
+    return sum(counts.received for counts in outcome.result.directions)
+
+
+def _events_per_frame(role: str, event: str, trials: Sequence[TrialOutcome]) -> float | None:
+    """Events of a role's threads for each frame that came back; None where one has no count."""
+    counted = [
+        one.counts.get(event)
+        for outcome in trials
+        for one in outcome.result.events
+        if one.role == role
+    ]
+    whole, frames = _count(counted), sum(map(_frames, trials))
+    return whole / frames if counted and whole is not None and frames else None
+
+
+def _watched(trials: Sequence[TrialOutcome]) -> float | None:
+    """Share of a processor that watching took itself, the mean of the trials."""
+    shares = [
+        one.result.watched_cpu_s / one.result.collected_s
+        for one in trials
+        if one.result.watched_cpu_s is not None and one.result.collected_s
+    ]
+    return fmean(shares) if shares else None
+
+
+#: Trials from which on a line is laid through them: with fewer it passes through all of them.
+_LEAST_TRIALS = 3
+
+
+def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
+    """The straight line of processors over what was forwarded, of each role: least squares."""
+    rates = [_frames(one) / one.result.collected_s for one in trials if one.result.collected_s]
+    uses = [{use.role: use.busy for use in cpu_by_role(one.result)} for one in trials]
+    if len(rates) < max(len(trials), _LEAST_TRIALS) or not any(rates):
+        return {}
+    middle = fmean(rates)
+    width = fsum((rate - middle) ** 2 for rate in rates)
+    found: dict[str, CpuFit] = {}
+    for role in dict.fromkeys(role for each in uses for role in each):
+        known = [value for each in uses if (value := each.get(role)) is not None]
+        if len(known) < len(rates) or not width:
+            continue
+        mean = fmean(known)
+        slope = fsum((x - middle) * (y - mean) for x, y in zip(rates, known, strict=True)) / width
+        found[role] = CpuFit(ns_per_frame=slope * 1e9, idle=mean - slope * middle)
+    return found
