@@ -26,6 +26,7 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
+    NatSessions,
     Recovery,
     Reset,
     Soak,
@@ -384,6 +385,8 @@ def found_of(preset: Preset, test: str, trials: list[int]) -> dict[str, Any]:
         },
         "address_caching": {"addresses": AddressTable(addresses=9, learning_fps=1.0)},
         "address_learning": {"addresses": AddressTable(addresses=9, learning_fps=1.0)},
+        "connection_rate": {"sessions": NatSessions(sessions=9, rate_per_s=1.0, rates=(1.0,))},
+        "session_capacity": {"sessions": NatSessions(sessions=9, rate_per_s=1.0)},
     }
     return found[test]
 

@@ -17,11 +17,13 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
+    NatSessions,
     Recovery,
     Reset,
     Service,
     ServiceFlow,
     ServiceStep,
+    SessionsTried,
     Soak,
 )
 from vnetperf.model.result import LedgerEntry, Result, RoleUse, RunResults, TrialPoint
@@ -377,6 +379,42 @@ def address_learning(_: random.Random, size: int) -> dict[str, Any]:
     return {"addresses": AddressTable(addresses=2048, learning_fps=2e5 + size, tried=tried)}
 
 
+def _made(sessions: int, rate: float, *, held: int, trial: int) -> SessionsTried:
+    whole = held >= sessions
+    return SessionsTried(
+        sessions=sessions, rate_per_s=rate, made=whole, came=held, held=held, trial=trial
+    )
+
+
+def connection_rate(_: random.Random, size: int) -> dict[str, Any]:
+    """Three searches for the rate at which a NAT makes sessions."""
+    rates = (98_000.0 + size, 101_000.0 + size, 97_500.0 + size)
+    tried = tuple(
+        _made(64_512, r, held=64_512 if r < 1.1e5 else 60_001, trial=i)
+        for i, r in enumerate((1e4, 2e5, *rates))
+    )
+    return {
+        "sessions": NatSessions(
+            sessions=64_512, rate_per_s=98_000.0 + size, rates=rates, tried=tried, ended_per_s=2.5e6
+        )
+    }
+
+
+def session_capacity(_: random.Random, size: int) -> dict[str, Any]:
+    """A table that is full at the smallest size, and not otherwise."""
+    full = size == 64
+    tried = (_made(1024, 1e4, held=1024, trial=1), _made(64_512, 1e4, held=20_000, trial=2))
+    return {
+        "sessions": NatSessions(
+            sessions=20_000 if full else 64_512,
+            rate_per_s=1e4,
+            tried=tried,
+            capped=not full,
+            note="" if full else "more sessions were not tried: --nat",
+        )
+    }
+
+
 def service(rng: random.Random, size: int) -> dict[str, Any]:
     """Accepted at the smallest size; elsewhere the third step is not."""
     cir, steps = 0.9 * capacity(size), []
@@ -436,6 +474,8 @@ TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
     "forwarding_rate": forwarding_rate,
     "address_caching": address_caching,
     "address_learning": address_learning,
+    "connection_rate": connection_rate,
+    "session_capacity": session_capacity,
     "latency_load": latency_load,
     "service": service,
 }

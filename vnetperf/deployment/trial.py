@@ -36,6 +36,7 @@ from vnetperf.model.trial import (
     LiveCounts,
     PartResult,
     PortCounts,
+    SessionCounts,
     ThreadEvents,
     ThreadLoad,
     TrialResult,
@@ -722,7 +723,7 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     """Send the learning frames of a trial alone: other hosts read their counters after them."""
     deployment.check_alive()
     deployment.prepare(spec.frame_size)
-    if not spec.learning_frames:
+    if spec.new_sessions or not spec.learning_frames:
         return
     nat = deployment.plan.scenario.nat
     if nat is None or not deployment.plan.has_dut:
@@ -753,6 +754,7 @@ def _send_and_count(
         generator.check_alive()
 
     generator.check_alive()
+    ended = _end_sessions(deployment) if spec.new_sessions else None
     learn(deployment, spec)
     learned = time.monotonic()
     dut = DutWatch(deployment, profile=spec.profile)
@@ -775,11 +777,28 @@ def _send_and_count(
         counted["datapath"], missing = dut.datapath()
         uncollected |= missing
         counted["hops"] = dut.hops()  # before frames of a path check pass
+        counted["sessions"] = _held_sessions(deployment, ended)
     else:
         uncollected |= dut.nothing_left()
     if happening is not None:
         counted["event"] = happening.result()
     return result.model_copy(update={**collected, **counted, "uncollected": uncollected})
+
+
+def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
+    """Make a NAT forget its sessions, and time that."""
+    ended = deployment.vswitch.sessions() or 0
+    began = time.monotonic()
+    deployment.vswitch.end_sessions()
+    return SessionCounts(held=0, ended=ended, ended_s=round(time.monotonic() - began, 6))
+
+
+def _held_sessions(deployment: LiveDeployment, ended: SessionCounts | None) -> SessionCounts | None:
+    """Sessions that a NAT here holds now, with those that ended before."""
+    held = deployment.vswitch.sessions() if deployment.plan.has_dut else None
+    if held is None:
+        return None
+    return (ended or SessionCounts(held=0)).model_copy(update={"held": held})
 
 
 def _tester_counted(

@@ -549,6 +549,50 @@ class AddressTable(Frozen):
     note: str = ""
 
 
+class SessionsTried(Frozen):
+    """A trial that makes sessions of a NAT from none.
+
+    Attributes:
+        sessions: Sessions of which a frame was sent.
+        rate_per_s: Frames/s, each the first of its session.
+        made: Whether all of them came out as they must, and were held at the end.
+        came: Frames that came out with the address and port of their binding.
+        held: Sessions in the NAT's table after the trial.
+        trial: Number of the trial.
+    """
+
+    sessions: int
+    rate_per_s: float
+    made: bool
+    came: int
+    held: int
+    trial: int
+
+
+class NatSessions(Frozen):
+    """How a NAT makes and ends sessions (RFC 9693).
+
+    Attributes:
+        sessions: Number of sessions used, or the largest that was held.
+        rate_per_s: Highest rate at which all were made, the median of the searches; of the
+            capacity the rate at which they were made.
+        rates: What each search found, in order; empty where the number is searched.
+        tried: Each trial.
+        ended_per_s: Sessions/s at which a table that held at least half of them was emptied, the
+            median; None: not measured.
+        capped: True when the largest rate or number tried was no limit.
+        note: What a reader must know; "".
+    """
+
+    sessions: int
+    rate_per_s: float
+    rates: tuple[float, ...] = ()
+    tried: tuple[SessionsTried, ...] = ()
+    ended_per_s: float | None = None
+    capped: bool = False
+    note: str = ""
+
+
 #: What ranks of MPI do: messages one way and back, windows of messages one way, one-sided puts and
 #: gets in windows, a collective of all ranks; MPI_HPL solves a dense system of linear equations.
 MpiKind = Literal[

@@ -216,6 +216,8 @@ TestName = Literal[
     "address_caching",
     "address_learning",
     "service",
+    "connection_rate",
+    "session_capacity",
 ]
 #: The test that others take their loads of.
 THROUGHPUT: Final = "throughput"
@@ -463,3 +465,19 @@ class Rfc2889Test(ProcedureParameters):
     max_addresses: int = Field(default=65536, ge=2)
     learning_fps: float = Field(default=1000.0, gt=0)
     ageing_s: float = Field(default=0.0, ge=0)
+
+
+class NatTest(ProcedureParameters):
+    """RFC 9693: connection establishment, tear-down and capacity of a NAT.
+
+    Attributes:
+        searches: Searches for the rate, whose median is the result: the RFC has ten or more.
+        resolution: Where each ends: relative distance of a rate that met it and one that did not.
+        filling_fps: Rate at which sessions are made first, and to find the capacity, frames/s.
+    """
+
+    conditions: ClassVar[tuple[str, ...]] = ("searches", "resolution", "filling_fps")
+
+    searches: int = Field(default=3, ge=1, le=100)
+    resolution: float = Field(default=0.05, gt=0, le=1)
+    filling_fps: float = Field(default=10_000.0, gt=0)

@@ -20,6 +20,7 @@ from vnetperf.model.parameters import (
     LatencyTest,
     LossProfileTest,
     MrrTest,
+    NatTest,
     RecoveryTest,
     ResetTest,
     Rfc2889Test,
@@ -301,6 +302,7 @@ class Preset(Frozen):
         soak: See there.
         rfc2889: See there.
         service: See there.
+        nat: See there.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -332,6 +334,7 @@ class Preset(Frozen):
     soak: SoakTest = SoakTest()
     rfc2889: Rfc2889Test = Rfc2889Test()
     service: ServiceTest = ServiceTest()
+    nat: NatTest = NatTest()
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:

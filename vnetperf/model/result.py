@@ -18,6 +18,7 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
+    NatSessions,
     Recovery,
     Reset,
     Service,
@@ -435,7 +436,7 @@ class Result(Frozen):
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
             "soak", "loss_profile", "latency_load", "forwarding_rate", "address_caching",
-            "address_learning", "service".
+            "address_learning", "service", "connection_rate", "session_capacity".
         frame_size: Octets including FCS; of a mix its mean, rounded. Of a transfer between sockets
             that failed those of a message, 0 where the tool chooses.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
@@ -470,6 +471,7 @@ class Result(Frozen):
         rates: What "mrr" and "forwarding_rate" found.
         soak: What "soak" found.
         addresses: What "address_caching" and "address_learning" found.
+        sessions: What "connection_rate" and "session_capacity" found.
         service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
         deployments: Over how many deployments; None: not recorded.
         of_other_deployment: Whether its loads are shares of the throughput of another deployment,
@@ -510,6 +512,7 @@ class Result(Frozen):
     rates: tuple[ForwardingRate, ...] = ()
     soak: Soak | None = None
     addresses: AddressTable | None = None
+    sessions: NatSessions | None = None
     service: Service | None = None
     deployments: Deployments | None = None
     of_other_deployment: bool = False

@@ -143,6 +143,7 @@ class TrialRequest(Frozen):
         bin_s: Width of the bins of `TrialResult.timelines`, seconds; 0 for none.
         tag_at_s: Frames sent before this many seconds are in no latency (RFC 2544 section 26.2).
         ipdv: Whether `Latency.ipdv` is wanted.
+        new_sessions: The DUT, a NAT, forgets all sessions before, and no learning frame makes any.
         histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
             lost no larger a share than this, 0..1; below 0: never. The rest always.
         phase: What it is for in a search.
@@ -162,6 +163,7 @@ class TrialRequest(Frozen):
     bin_s: float = 0.0
     tag_at_s: float = 0.0
     ipdv: bool = False
+    new_sessions: bool = False
     histogram_up_to_loss: float = 1.0
     phase: SearchPhase = ""
     visit: Visit | None = None
@@ -177,11 +179,13 @@ class TrialRequest(Frozen):
             other: What was requested of the generator, for example.
 
         Returns:
-            True when loads and durations agree to `SAME_RTOL`, burst and event exactly.
+            True when loads and durations agree to `SAME_RTOL`, burst, event and whether
+            sessions are new exactly.
         """
         mine, theirs = self._loads(), other._loads()
         return (
-            (self.burst, self.event) == (other.burst, other.event)
+            (self.burst, self.event, self.new_sessions)
+            == (other.burst, other.event, other.new_sessions)
             and len(mine) == len(theirs)
             and all(isclose(a, b, rel_tol=SAME_RTOL) for a, b in zip(mine, theirs, strict=True))
         )
@@ -297,8 +301,8 @@ class DirectionCounts(Frozen):
             These four are None where the generator does not number its frames: `uncollected` of
             the result says why.
         altered: Own frames of another length or payload than was sent, a tag or a tunnel's header
-            still on them for one, or behind a NAT with other addresses or ports than they must have;
-            not in `received`. None: not verified, or an older log.
+            still on them for one, or behind a NAT with other addresses or ports than they must
+            have; not in `received`. None: not verified, or an older log.
         tx_seconds: Time that the offered frames took, from the first to the last and one more gap,
             measured: over their number it is their mean gap.
         latency: None when nothing was received.
@@ -794,6 +798,20 @@ class PortCounts(Frozen):
         return f"tester port {self.port}: " + ", ".join(f"{n} {what}" for n, what in counts if n)
 
 
+class SessionCounts(Frozen):
+    """Sessions of a NAT around a trial.
+
+    Attributes:
+        held: In its table after the trial.
+        ended: In its table when it was made to forget all of them before; 0 where it was not.
+        ended_s: How long that took, seconds.
+    """
+
+    held: int
+    ended: int = 0
+    ended_s: float = 0.0
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -820,6 +838,7 @@ class TrialResult(Frozen):
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         machine: The machine as a whole; None: not recorded.
         tester: What the tester's ports counted besides; empty: not recorded.
+        sessions: Sessions of the DUT; None for one that has none, or not recorded.
         links_down: Links that were seen down during the trial, or at its end, without an event.
         stacks: Call stack of a thread of the vSwitch, its names from the outermost on joined by ";"
             -> samples; empty but where `TrialSpec.profile` wants them.
@@ -851,6 +870,7 @@ class TrialResult(Frozen):
     datapath: tuple[DatapathWork, ...] = ()
     machine: MachineLoad | None = None
     tester: tuple[PortCounts, ...] = ()
+    sessions: SessionCounts | None = None
     links_down: tuple[str, ...] = ()
     stacks: dict[str, int] = Field(default_factory=dict)
     collected_s: float = 0.0

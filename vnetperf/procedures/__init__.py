@@ -17,6 +17,7 @@ from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, los
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import reset
 from vnetperf.procedures.service import service
+from vnetperf.procedures.sessions import connection_rate, session_capacity
 from vnetperf.procedures.soak import soak
 from vnetperf.search import Procedure
 
@@ -176,6 +177,8 @@ PROCEDURES: dict[str, StandardTest] = {
     "address_caching": StandardTest(address_caching, "rfc2889", "addresses"),
     "address_learning": StandardTest(address_learning, "rfc2889", "addresses"),
     "service": _after_throughput(service, "service", "service", _estimate_service),
+    "connection_rate": StandardTest(connection_rate, "nat", "sessions"),
+    "session_capacity": StandardTest(session_capacity, "nat", "sessions"),
 }
 
 

@@ -58,6 +58,7 @@ class ProcedureInputs(Frozen, Generic[P]):
         burst_gap_ns: Mean gap of the generator's bursts, as calibrated on this kind of wire,
             nanoseconds; None: not recorded.
         timelines: Whether the generator counts frames over time within a trial.
+        sessions: Sessions of the traffic, where the DUT is a NAT; 0 where it is none.
         throughput: The throughput; None for a test that needs none.
     """
 
@@ -74,6 +75,7 @@ class ProcedureInputs(Frozen, Generic[P]):
     definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
     burst_gap_ns: float | None = None
     timelines: bool = False
+    sessions: int = 0
     throughput: KnownThroughput | None = None
 
     @property

@@ -19,12 +19,14 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
+    NatSessions,
     OverTrials,
     Recovery,
     Reset,
     Service,
     ServiceFlow,
     ServiceStep,
+    SessionsTried,
     Soak,
     Spread,
 )
@@ -892,6 +894,59 @@ def _address_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Numbers and rates tried", _TRIED, tried, terminal=False)
 
 
+_RATE_TEST = "connection_rate"
+_SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
+    Column("size", lambda t: t[0].size_name, words=True),
+    Column("sessions", lambda t: frames(t[1].sessions)),
+    Column("made at, 1/s", lambda t: units.fps(t[1].rate_per_s)),
+    Column("came out", lambda t: frames(t[1].came)),
+    Column("held", lambda t: frames(t[1].held)),
+    Column("made", lambda t: "all" if t[1].made else "not all", words=True),
+    Column("trial", lambda t: str(t[1].trial)),
+)
+
+
+def _session_texts(test: str, found: NatSessions) -> tuple[str, str]:
+    """Sessions and rate; the one that was searched carries the qualifier."""
+    count, rate = frames(found.sessions), units.fps(found.rate_per_s)
+    if not found.capped:
+        return count, rate
+    return (count, f"at least {rate}") if test == _RATE_TEST else (f"at least {count}", rate)
+
+
+def _session_tables(group: Group) -> Iterator[Table]:
+    known, rate = _entries(group, lambda r: [r.sessions]), group.test == _RATE_TEST
+    columns: tuple[Column[Entry[NatSessions]], ...] = (
+        _SIZE,
+        Column(
+            "sessions" if rate else "capacity, sessions",
+            lambda e: _session_texts(group.test, e.found)[0],
+            bold=not rate,
+        ),
+        Column(
+            "establishment rate, 1/s" if rate else "made at, 1/s",
+            lambda e: _session_texts(group.test, e.found)[1],
+            bold=rate,
+        ),
+        Column("of each search", lambda e: ", ".join(map(units.fps, e.found.rates)) or None),
+        Column(
+            "tear-down rate, 1/s",
+            lambda e: None if e.found.ended_per_s is None else units.fps(e.found.ended_per_s),
+        ),
+    )
+    notes = [*group_sentences((e.result.size_text, e.found.note) for e in known)]
+    yield Table.of("Sessions of the NAT", columns, known, notes)
+    tried = [(e.result, one) for e in known for one in e.found.tried]
+    yield Table.of("Trials that make sessions", _SESSIONS_TRIED, tried, terminal=False)
+
+
+def _session_headline(result: Result, found: NatSessions) -> tuple[str, str]:
+    count, rate = _session_texts(result.test, found)
+    if result.test == _RATE_TEST:
+        return f"{rate} 1/s", f"{count} sessions"
+    return f"{count} sessions", f"made at {rate} 1/s"
+
+
 def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
     count, rate = _address_texts(result.test, found)
     if result.test == _LEARNING_TEST:
@@ -1031,6 +1086,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _rate_tables,
     _soak_tables,
     _address_tables,
+    _session_tables,
     _service_tables,
     _fault_tables,
 )
@@ -1044,6 +1100,7 @@ _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
     "rates": _rate_headline,
     "soak": _soak_headline,
     "addresses": _address_headline,
+    "sessions": _session_headline,
     "service": _service_headline,
 }
 

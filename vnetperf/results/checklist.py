@@ -335,6 +335,8 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _result("forwarding rate (RFC 2889)", "rates", test="forwarding_rate"),
     _result("address caching capacity (RFC 2889)", "addresses", test="address_caching"),
     _result("address learning rate (RFC 2889)", "addresses", test="address_learning"),
+    _result("connection establishment rate (RFC 9693)", "sessions", test="connection_rate"),
+    _result("capacity for sessions (RFC 9693)", "sessions", test="session_capacity"),
 )
 
 State = Literal["recorded", "unknown", "not measured", "not applicable", "removed"]

@@ -321,6 +321,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     yield from _of_rates(make, result)
     yield from _of_soak(make, result)
     yield from _of_addresses(make, result)
+    yield from _of_sessions(make, result)
     yield from _of_service(make, result)
 
 
@@ -661,6 +662,19 @@ def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("addresses", "addresses", count, more="addresses", main=not learning, **about)
     yield make("learning_rate", "fps", table.learning_fps, more=label, main=learning, **about)
     yield make("capped", "", table.capped)
+
+
+def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
+    found = result.sessions
+    if found is None:
+        return
+    about = {"qualifiers": ("at least",) if found.capped else (), "note": found.note}
+    rate, count = result.test == "connection_rate", float(found.sessions)
+    label = "connection establishment rate"
+    yield make("sessions", "sessions", count, more="sessions", main=not rate, **about)
+    yield make("connection_rate", "1/s", found.rate_per_s, more=label, main=rate, **about)
+    yield make("tear_down_rate", "1/s", found.ended_per_s, more="connection tear-down rate")
+    yield make("capped", "", found.capped)
 
 
 def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) -> Iterator[Metric]:

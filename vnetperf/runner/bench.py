@@ -14,7 +14,7 @@ from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
-from vnetperf.runner.scenarios import address_scenario
+from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.runner.transfers import (
     measure_endpoints,
     measure_mpi,
@@ -163,6 +163,17 @@ class Bench:
             NoResultError: Its vSwitch learns none, or a VNF stands between the ports.
         """
         return Bench(self.run, address_scenario(self.scenario, self.run.configuration.preset))
+
+    def with_new_sessions(self) -> Bench:
+        """The same scenario with frames from inside a NAT alone, for the sessions they make.
+
+        Returns:
+            A bench of a variant of the scenario.
+
+        Raises:
+            NoResultError: Its vSwitch is no NAT.
+        """
+        return Bench(self.run, session_scenario(self.scenario))
 
     def no_users_traffic(self) -> str:
         """What keeps users' traffic from being measured here, before anything is deployed.

@@ -141,6 +141,27 @@ ADDRESSES_VARIANT = "addresses"
 _FIRST_MAC = "02:ad:d2:00:00"
 
 
+SESSIONS_VARIANT = "new sessions"
+
+
+def _also(scenario: Scenario, variant: str) -> str:
+    return ",".join(part for part in (scenario.variant, variant) if part)
+
+
+def session_scenario(scenario: Scenario) -> Scenario:
+    """A scenario whose frames come from inside a NAT alone: each trial makes sessions anew."""
+    if scenario.nat is None:
+        raise NoResultError(
+            f"{scenario.vswitch} is no NAT: it makes no sessions (RFC 9693)",
+            where=scenario.id,
+            cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat",
+        )
+    traffic = scenario.traffic.model_copy(update={"bidirectional": False, "loads": (1.0, 1.0)})
+    return scenario.model_copy(
+        update={"traffic": traffic, "variant": _also(scenario, SESSIONS_VARIANT)}
+    )
+
+
 def address_scenario(scenario: Scenario, preset: Preset) -> Scenario:
     """A scenario whose traffic comes from, and goes to, more and more addresses."""
     if scenario.rules != "learning":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc8219, searches
+from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc8219, rfc9693, searches
 from vnetperf.analysis.compliance.clause import (
     ClauseContext,
     LoggedTrials,
@@ -41,6 +41,8 @@ CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
     "forwarding_rate": (rfc2889.forwarding_rate,),
     "address_caching": (rfc2889.address_caching,),
     "address_learning": (rfc2889.address_learning,),
+    "connection_rate": (rfc9693.connection_rate,),
+    "session_capacity": (rfc9693.session_capacity,),
 }
 
 

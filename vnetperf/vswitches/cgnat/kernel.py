@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host import kernel
 from vnetperf.host.linux import PROC
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.nat import Nat
@@ -46,6 +47,8 @@ COUNT = "nf_conntrack_count"
 OUTSIDE_NETWORK = "198.19.0.0/16"
 PROTOCOLS = ("udp", "tcp", "icmp")
 TABLE = "cgnat"
+#: Longest wait for the table of connections to be empty, seconds.
+EMPTY_S = 2.0
 
 
 def ruleset(nat: Nat) -> str:
@@ -220,6 +223,9 @@ class KernelNat(KernelSwitch, NatSwitch):
                 raise DutError(f"cannot end sessions: {error}", where=self.name) from error
 
         self.machine.in_netns(flush)
+        what = "the table of connections to be empty"
+        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, what, poll_s=0.001):
+            raise DutError(f"{self.sessions()} sessions are left", where=self.name)
 
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""

@@ -1,0 +1,28 @@
+"""A carrier-grade NAT by its mode and by its number of sessions, at CSIT's densities.
+
+Beside a vSwitch that only forwards, on the same wire: `-k "phy2phy_cgnat or phy2phy_bridge"`; the
+number of sessions changes nothing there, and is skipped.
+"""
+
+import pytest
+
+from vnetperf.runner.bench import Bench
+
+
+@pytest.mark.vary("set", [("mode=nft",), ("mode=iptables",)])
+def test_nat_modes(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput of established sessions by the NAT's mode."""
+    bench.search_throughput(frame_size).check_expectations()
+
+
+@pytest.mark.vary("nat", [f"subscribers={n}" for n in (256, 1024, 4096, 16384)])
+def test_nat_sessions(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput by number of established sessions, 63 of each subscriber."""
+    bench.search_throughput(frame_size).check_expectations()
+
+
+@pytest.mark.measures("connection_rate")
+@pytest.mark.vary("nat", [f"subscribers={n}" for n in (256, 1024, 4096)])
+def test_nat_connections(bench: Bench, frame_size: int) -> None:
+    """RFC 9693 connection establishment rate by number of sessions (section 5.1)."""
+    bench.with_new_sessions().measure("connection_rate", frame_size).check_expectations()

@@ -1,0 +1,126 @@
+"""Sessions of a NAT whose rate and table are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.procedures.support import CEILING, drive, inputs, spec_of
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import NoResultError
+from vnetperf.model.nat import Nat
+from vnetperf.model.parameters import NatTest
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import (
+    DirectionCounts,
+    SessionCounts,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+)
+from vnetperf.procedures.sessions import connection_rate, session_capacity
+from vnetperf.runner.scenarios import session_scenario
+from vnetperf.search import replay
+
+
+@dataclass
+class Translator:
+    """A NAT that makes so many sessions a second, and has room for so many.
+
+    Attributes:
+        rate_per_s: Sessions that it makes in a second; the first frame of others is dropped.
+        room: Sessions of its table.
+        evicts: True where a full table forgets a session for each new one, as the kernel's.
+        ends_per_s: Sessions that it forgets in a second.
+        offered_fps: Frames/s that the generator can offer.
+    """
+
+    rate_per_s: float = 1e9
+    room: int = 1 << 30
+    evicts: bool = False
+    ends_per_s: float = 1e6
+    offered_fps: float = 1e9
+    held: int = 0
+    asked: list[TrialRequest] = field(default_factory=list)
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        assert ask.new_sessions
+        self.asked.append(ask)
+        ended, due = self.held, round(ask.load_fps * ask.duration_s)
+        sent = round(due * min(1.0, self.offered_fps / ask.load_fps))
+        made = round(sent * min(1.0, self.rate_per_s / ask.load_fps))
+        self.held = min(made, self.room)
+        counts = DirectionCounts(
+            direction=0,
+            intended=due,
+            sent=sent,
+            refused=0,
+            unsent=due - sent,
+            received=made if self.evicts else self.held,
+        )
+        seen = SessionCounts(held=self.held, ended=ended, ended_s=ended / self.ends_per_s)
+        result = TrialResult(directions=(counts,), sessions=seen)
+        return TrialOutcome.of(spec_of(ask), result, number=len(self.asked))
+
+
+@pytest.mark.parametrize("rate", [900.0, 12_345.0, 140_000.0, 1.9e6])
+def test_the_rate_comes_back_with_that_of_ending(rate: float) -> None:
+    dut = Translator(rate_per_s=rate, ends_per_s=3e6)
+    test = NatTest(searches=3, resolution=0.05)
+    asked = inputs(test, sessions=64_512, min_load_fps=100.0)
+    found, seen = drive(connection_rate(asked), dut)
+    assert found.rate_per_s <= rate <= found.rate_per_s * 1.05 * 1.0001
+    assert found.rates == (found.rate_per_s,) * 3
+    assert (found.sessions, found.capped, found.note) == (64_512, False, "")
+    assert found.ended_per_s == pytest.approx(3e6)
+    assert {one.made for one in found.tried} == {True, False}
+    assert replay(connection_rate(asked), seen).found == found
+
+
+def test_a_generator_that_cannot_offer_more_is_no_limit_of_the_nat() -> None:
+    asked = inputs(NatTest(searches=1), sessions=1000)
+    found, _ = drive(connection_rate(asked), Translator(offered_fps=50_000.0))
+    assert found.capped
+    assert "could not be offered" in found.note
+    assert found.rate_per_s <= 50_000.0 <= found.rate_per_s * 1.06
+    at_most, _ = drive(connection_rate(asked), Translator())
+    assert (at_most.rate_per_s, at_most.capped) == (CEILING, True)
+
+
+def test_a_nat_that_makes_no_sessions_has_no_rate() -> None:
+    found, _ = drive(
+        connection_rate(inputs(NatTest(searches=1), sessions=1000)), Translator(rate_per_s=0.0)
+    )
+    assert (found.rate_per_s, found.capped, found.ended_per_s) == (0.0, False, None)
+    assert "slowest rate" in found.note
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+@pytest.mark.parametrize("room", [700, 1024, 20_000, 64_511])
+def test_the_capacity_comes_back_whatever_a_full_table_does(room: int, evicts: bool) -> None:
+    found, seen = drive(
+        session_capacity(inputs(NatTest(), sessions=64_512)), Translator(room=room, evicts=evicts)
+    )
+    assert found.sessions <= room <= found.sessions * 1.01 + 1
+    assert not found.capped
+    assert replay(session_capacity(inputs(NatTest(), sessions=64_512)), seen).found == found
+
+
+def test_a_table_with_room_for_all_is_not_the_limit() -> None:
+    found, seen = drive(session_capacity(inputs(NatTest(), sessions=5000)), Translator())
+    assert (found.sessions, found.capped) == (5000, True)
+    assert [round(one.duration_s * one.load_fps) for one in seen] == [1024, 2048, 4096, 5000]
+
+
+def test_what_is_no_nat_has_no_sessions() -> None:
+    with pytest.raises(NoResultError, match="no NAT"):
+        drive(connection_rate(inputs(NatTest())), Translator())
+    plain = Scenario(
+        deployment=make_deployment("phy2phy"), vswitch="bridge", traffic=TrafficProfile()
+    )
+    with pytest.raises(NoResultError, match="bridge is no NAT"):
+        session_scenario(plain)
+    made = session_scenario(plain.model_copy(update={"nat": Nat()}))
+    assert [stream.direction for stream in made.streams] == [0]

@@ -1,0 +1,81 @@
+"""RFC 9693: connection establishment, tear-down and table capacity of a stateful NAT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vnetperf.analysis.compliance.clause import ClauseContext, entry
+from vnetperf.model.result import LedgerEntry
+
+_SOURCE = "(from a secondary source)"
+#: Searches whose median and spread the RFC's examples report.
+_SEARCHES = 10
+
+
+def connection_rate(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """Hold a connection establishment rate against sections 4.4 to 4.8."""
+    found = looked.result.sessions
+    if found is None:
+        return
+    yield from _all_sessions()
+    yield entry(
+        f"RFC 9693 section 4.5 {_SOURCE}",
+        "binary search for the highest rate at which all connections are established, each trial "
+        "from an empty table",
+        bool(found.rate_per_s) and not found.capped,
+        f"{found.rate_per_s:.0f} connections/s of {found.sessions}",
+        found.note,
+    )
+    count = len(found.rates)
+    yield entry(
+        f"RFC 9693 section 4.5, repetition {_SOURCE}",
+        f"{_SEARCHES} searches or more, with their median",
+        count >= _SEARCHES,
+        f"{count} searches",
+        "nat.searches of the preset is less",
+    )
+    yield entry(
+        f"RFC 9693 section 4.8 {_SOURCE}",
+        "rate at which a filled table is emptied",
+        found.ended_per_s is not None,
+        "not measured" if found.ended_per_s is None else f"{found.ended_per_s:.0f} connections/s",
+        "no trial found a table that was half full before it",
+    )
+
+
+def session_capacity(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """Hold a capacity for sessions against sections 4.4, 4.6 and 4.9."""
+    found = looked.result.sessions
+    if found is None:
+        return
+    yield from _all_sessions()
+    yield entry(
+        f"RFC 9693 section 4.9 {_SOURCE}",
+        "largest number of connections that the table holds: exponential, then binary search",
+        not found.capped and bool(found.sessions),
+        f"{found.sessions} connections, {len(found.tried)} numbers tried",
+        found.note,
+    )
+
+
+def _all_sessions() -> Iterator[LedgerEntry]:
+    yield entry(
+        f"RFC 9693 section 4.4 {_SOURCE}",
+        "each frame of the first phase makes one connection: all combinations of addresses and "
+        "ports differ, and none is there before",
+        True,
+        "a frame of each session, after the table was emptied",
+    )
+    yield entry(
+        f"RFC 9693 section 4.6 {_SOURCE}",
+        "all connections are validated",
+        True,
+        "each frame came out with its session's address and port, and the table held as many",
+    )
+    yield entry(
+        f"RFC 9693 section 4.1, RFC 4814 {_SOURCE}",
+        "pseudorandom port numbers",
+        False,
+        "ports of the subscriber's block, in order",
+        "ports inside the block are kept, so that both sides are known beforehand",
+    )

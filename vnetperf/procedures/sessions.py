@@ -1,0 +1,161 @@
+"""Sessions of a NAT, RFC 9693: how fast they are made, how many there can be, how fast they end.
+
+Each trial begins with an empty table and sends one frame of each of a number of sessions, from
+inside. A session is there when its frame came out with the address and port of its binding, and
+when at the end the table holds as many sessions as were sent. So what a full table makes room for
+by forgetting others counts as not held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+from statistics import median
+
+from vnetperf.model.errors import NoResultError
+from vnetperf.model.outcomes import NatSessions, SessionsTried
+from vnetperf.model.parameters import NatTest
+from vnetperf.model.trial import TrialRequest
+from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.search import Procedure
+
+#: Sessions that the search for the capacity begins with.
+FIRST = 1024
+#: Where the search for the capacity ends: relative distance of what is held and what is not.
+RESOLUTION = 0.01
+#: Times that a trial is repeated in which the generator left something out.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Sessions made at a rate: whether the generator sent all, how fast those before ended."""
+
+    row: SessionsTried
+    sent: bool
+    ended_per_s: float
+
+
+def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
+    """Find the highest rate at which all sessions are made, several times."""
+    test, count = inputs.parameters, _sessions(inputs)
+    found, tries = [], list[_Try]()
+    capped = True
+    for _ in range(test.searches):
+        rate, of_tester = yield from _search_rate(inputs, count, tries)
+        found.append(rate)
+        capped = capped and of_tester
+    rate = median(found)
+    note = "" if rate else "not all sessions were made at the slowest rate tried"
+    return NatSessions(
+        sessions=count,
+        rate_per_s=rate,
+        rates=tuple(found),
+        tried=tuple(one.row for one in tries),
+        ended_per_s=_ended(tries, count),
+        capped=capped and bool(rate),
+        note="faster could not be offered" if capped and rate else note,
+    )
+
+
+def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
+    """Find the largest number of sessions that are all held: doubled, then halved."""
+    test, of_all = inputs.parameters, _sessions(inputs)
+    fps, tries = min(test.filling_fps, inputs.ceiling_fps), list[_Try]()
+    most, too_many = 0, of_all + 1
+    while too_many - most > max(1.0, RESOLUTION * most):
+        grows = too_many > of_all
+        count = min(of_all, max(FIRST, 2 * most)) if grows else (most + too_many) // 2
+        one = yield from _try(inputs, count, fps)
+        if not one.sent:
+            raise NoResultError(
+                f"the generator left out some of {count} sessions in each of {ATTEMPTS} attempts",
+                where=f"{inputs.frame_size} octets",
+                cure="set nat.filling_fps lower, or give the tester a core of its own",
+            )
+        tries.append(one)
+        most, too_many = (count, too_many) if one.row.made else (most, count)
+    capped = most == of_all
+    return NatSessions(
+        sessions=most,
+        rate_per_s=fps,
+        tried=tuple(one.row for one in tries),
+        ended_per_s=_ended(tries, most),
+        capped=capped,
+        note="more sessions were not tried: --nat" if capped else "",
+    )
+
+
+def _sessions(inputs: ProcedureInputs[NatTest]) -> int:
+    if not inputs.sessions:
+        raise NoResultError(
+            "the vSwitch is no NAT: it holds no sessions",
+            where=f"{inputs.frame_size} octets",
+            cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat",
+        )
+    return inputs.sessions
+
+
+def _ended(tries: list[_Try], count: int) -> float | None:
+    """Median of the rates at which a table with most of the sessions was emptied."""
+    rates = [
+        later.ended_per_s
+        for earlier, later in pairwise(tries)
+        if earlier.row.held >= count / 2 and later.ended_per_s
+    ]
+    return median(rates) if rates else None
+
+
+def _search_rate(
+    inputs: ProcedureInputs[NatTest], count: int, tries: list[_Try]
+) -> Procedure[tuple[float, bool]]:
+    """The highest rate of one search; whether the generator was its limit."""
+    test = inputs.parameters
+    low, high, of_tester = 0.0, inputs.ceiling_fps, True
+    fps = min(test.filling_fps, inputs.ceiling_fps)
+    while True:
+        one = yield from _try(inputs, count, fps)
+        tries.append(one)
+        if one.row.made:
+            low = fps
+        else:
+            high, of_tester = fps, not one.sent
+        if (low and high <= low * (1 + test.resolution)) or high <= inputs.min_load_fps:
+            return low, of_tester
+        if low and high == inputs.ceiling_fps and of_tester:
+            fps = min(high, 2 * low)
+        else:
+            fps = sqrt(low * high) if low else max(inputs.min_load_fps, high / 4)
+
+
+def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[_Try]:
+    """Make so many sessions from none at a rate; again when the generator left some out."""
+    request = TrialRequest(
+        load_fps=fps,
+        duration_s=count / fps,
+        new_sessions=True,
+        histogram_up_to_loss=-1.0,
+        when_limited="count",
+    )
+    attempt = 0
+    while True:
+        attempt += 1
+        outcome = yield request
+        seen = outcome.result.sessions
+        if seen is None:
+            raise NoResultError(
+                "the vSwitch does not count its sessions", where=f"trial {outcome.number}"
+            )
+        counts = outcome.result.directions[0]
+        sent = counts.sent + counts.refused >= counts.intended
+        row = SessionsTried(
+            sessions=count,
+            rate_per_s=fps,
+            made=sent and counts.received >= counts.intended and seen.held >= count,
+            came=counts.received,
+            held=seen.held,
+            trial=outcome.number,
+        )
+        if sent or attempt == ATTEMPTS:
+            return _Try(row, sent, seen.ended / seen.ended_s if seen.ended_s else 0.0)
