@@ -250,7 +250,7 @@ class DpdkNat(NatSwitch):
             tables = self._ask("tables")
             return not tables["sessions"] and not tables["mappings"]
 
-        wait_for(gone, FORGET_S, "its sessions to end")
+        wait_for(gone, FORGET_S, "its sessions to end", poll_s=0.001)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Packets of both ports, and those that the stages dropped: by the port they came in at."""
