@@ -1,4 +1,4 @@
-"""The kernel's NAT for real: sessions both ways, their table, and what it leaves."""
+"""The NAT for real: sessions both ways, their table, and what it leaves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.host import kernel
+from vnetperf.vswitches.cgnat.dpdk import DpdkNat
 from vnetperf.vswitches.cgnat.kernel import MAX, SETTINGS, KernelNat
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -71,4 +72,45 @@ def test_the_room_of_the_table_comes_back(unchanged: Unchanged) -> None:
         assert kernel.read_value(SETTINGS / MAX) == "100"
         forwards(deployment)
     assert kernel.read_value(SETTINGS / MAX) == room
+    assert unchanged() == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "wire"),
+    [
+        (("mode=rtc",), "memif"),
+        # The same stages, on threads of their own and by another driver.
+        pytest.param(
+            ("mode=pipeline", "stages=rx+val/nat+ct/tx"), "memif", marks=pytest.mark.daily
+        ),
+        pytest.param(("mode=rtc", "blocks=dynamic"), "veth", marks=pytest.mark.daily),
+    ],
+    ids=["rtc", "pipeline", "veth, dynamic"],
+)
+def test_dpdk_translates_every_session(
+    options: tuple[str, ...], wire: str, unchanged: Unchanged
+) -> None:
+    with deployed("phy2phy_cgnat", nat=NAT, set=options, wire=wire) as deployment:
+        switch, nat = deployment.vswitch, deployment.plan.scenario.nat
+        assert isinstance(switch, DpdkNat)
+        assert nat is not None
+        spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
+        result = deployment.run_trial(spec)
+        assert not result.failed, result.failure
+        for counts in result.directions:
+            assert (counts.received, counts.altered) == (counts.sent, 0)
+        work = {name: node for each in switch.datapath_work() for name, node in each.nodes.items()}
+        assert set(work) == {"rx", "val", "nat", "ct", "tx"}
+        assert all(node.clocks > 0 for node in work.values())
+        assert switch.sessions() == nat.sessions
+        switch.end_sessions()
+        assert switch.sessions() == 0
+        # A trial that makes the sessions.
+        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        assert not anew.failed, anew.failure
+        assert anew.directions[0].received == anew.directions[0].sent
+        assert anew.sessions is not None
+        assert anew.sessions.held == nat.sessions
+        # Only what comes before its mapping is there may be dropped: none here.
+        assert switch.facts()["dropped until then, by cause"] == {"phy0": "none", "phy1": "none"}
     assert unchanged() == ()
