@@ -16,6 +16,7 @@ SCRIPTS = (
     ("benchmarks.backends",),
     ("benchmarks.generators",),
     ("benchmarks.xdp",),
+    ("benchmarks.cgnat",),
 )
 
 

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from pydantic import ValidationError
 
+from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.config.settings import nat_options
-from vnetperf.model.errors import ConfigError
+from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import SET_UPS, learn
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import CapabilityError, ConfigError, DutError, HostError
 from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, Nat
-from vnetperf.vswitches.cgnat.kernel import restore_lines, ruleset
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import TrialSpec
+from vnetperf.vswitches.cgnat import kernel as module
+from vnetperf.vswitches.cgnat.kernel import KernelNat, restore_lines, ruleset
+from vnetperf.vswitches.cgnat.switch import Cgnat
 
 
 def test_the_densities_of_csit() -> None:
@@ -60,3 +75,131 @@ def test_rules_name_each_block() -> None:
     assert "100.64.0.3 : 198.18.0.2 . 1024-41023" in ruleset(nat)
     lines = [line for line in restore_lines(nat) if "100.64.0.2/32" in line]
     assert [line.split()[-1] for line in lines] == ["198.18.0.1:1024-41023"] * 3
+
+
+def plan(nat: Nat, **options: Any) -> Plan:
+    scenario = Scenario(
+        deployment=make_deployment("phy2phy"),
+        vswitch="cgnat",
+        traffic=TrafficProfile(),
+        wire="veth",
+        nat=nat,
+        options=SwitchOptions(**options),
+    )
+    there = facts(programs={**PROGRAMS, "nft": "/usr/sbin/nft", "iptables-restore": "/x"})
+    return make_plan(Cgnat.adapted(scenario, Testbed()), Testbed(), there)
+
+
+class Machine:
+    """A machine whose kernel has room for some connections, and notes what is written."""
+
+    def __init__(self, room: int = 262_144, refuses: str = "") -> None:
+        self.values = {module.MAX: room, module.BUCKETS: room}
+        self.written: dict[str, int] = {}
+        self.refuses = refuses
+        self.journal = None
+
+    def load_module(self, _: object) -> None:
+        """It is there."""
+
+    def in_netns(self, _: object) -> None:
+        """Settings of the namespace are not looked at here."""
+
+    def read(self, path: Path) -> str:
+        return str(self.values[path.name])
+
+    def write(self, _: object, path: Path, value: str) -> None:
+        if self.refuses:
+            raise HostError(self.refuses, where=str(path))
+        self.values[path.name] = self.written[path.name] = int(value)
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, nat: Nat, **options: Any
+) -> KernelNat:
+    monkeypatch.setattr(module.kernel, "read_value", machine.read)
+    monkeypatch.setattr(module.kernel, "write_value", machine.write)
+    switch = Cgnat(cast("Any", machine), plan(nat, **options))
+    assert isinstance(switch, KernelNat)
+    switch.start()
+    return switch
+
+
+def test_a_table_with_room_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    started(monkeypatch, machine, Nat())
+    assert machine.written == {}
+
+
+def test_a_table_too_small_is_raised_with_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(room=65_536)
+    started(monkeypatch, machine, Nat(subscribers=16_384))
+    assert machine.written[module.MAX] == 1_032_192
+    assert 1_032_192 / 4 <= machine.written[module.BUCKETS] <= 1_032_192
+
+
+def test_a_table_that_cannot_be_raised_is_refused_with_both_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(DutError, match="room for 1000 sessions") as error:
+        started(monkeypatch, Machine(room=1000, refuses="read-only"), Nat())
+    assert "64512 are requested" in str(error.value)
+    assert "nf_conntrack_max to 64512" in str(error.value)
+
+
+def test_a_table_can_be_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    started(monkeypatch, machine, Nat(), max_sessions=5000)
+    assert machine.written == {module.MAX: 5000}
+
+
+def test_the_plan_shows_the_rule_and_what_is_missing_is_named() -> None:
+    assert "100.64.0.1..100.64.4.0 to 198.18.0.0:1024" in plan(Nat()).commands["nft"]
+    assert "1 public address" in plan(Nat(), mode="iptables").commands["iptables"]
+    with pytest.raises(CapabilityError, match="no mode 'ipfw'"):
+        plan(Nat(), mode="ipfw")
+    lacking = facts(programs=PROGRAMS)
+    for mode, package in (("nft", "nftables"), ("iptables", "iptables")):
+        assert package in Cgnat.missing(lacking, plan(Nat(), mode=mode).scenario)
+
+
+class Setting:
+    """A deployment whose NAT takes some of the sessions each time that they are sent."""
+
+    def __init__(self, takes: int) -> None:
+        self.plan = plan(Nat(subscribers=10, ports=10))
+        self.held, self.sent = 0, 0
+        self.takes = takes
+        self.generator = SimpleNamespace(learn=self._learn)
+        self.vswitch = SimpleNamespace(name="cgnat", sessions=lambda: self.held)
+
+    def check_alive(self) -> None:
+        """It lives."""
+
+    def prepare(self, _: int) -> None:
+        """It is prepared."""
+
+    def _learn(self, frames: int) -> None:
+        self.sent += frames
+        self.held += self.takes
+
+
+def set_up(takes: int, **spec: Any) -> Setting:
+    there = Setting(takes)
+    trial = TrialSpec(load_fps=1.0, duration_s=1.0, frame_size=64, learning_frames=100, **spec)
+    learn(cast("Any", there), trial)
+    return there
+
+
+@pytest.mark.parametrize(("takes", "rounds"), [(100, 1), (60, 2), (20, SET_UPS)])
+def test_sessions_are_set_up_until_all_are_there(takes: int, rounds: int) -> None:
+    assert set_up(takes).sent == 100 * rounds
+
+
+def test_a_nat_that_does_not_hold_them_all_ends_the_trial() -> None:
+    with pytest.raises(DutError, match=f"holds 95 of 100 sessions .* sent {SET_UPS} times"):
+        set_up(19)
+
+
+def test_nothing_is_set_up_where_a_trial_makes_the_sessions() -> None:
+    assert set_up(100, new_sessions=True).sent == 0

@@ -803,6 +803,12 @@ def _send_and_count(
 
 def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
     """Make a NAT forget its sessions, and time that."""
+    if not deployment.plan.has_dut:
+        raise DutError(
+            "its sessions cannot be ended from the tester's host",
+            where=deployment.plan.scenario.vswitch,
+            cure="measure on a testbed with tester and NAT on one host",
+        )
     ended = deployment.vswitch.sessions() or 0
     began = time.monotonic()
     deployment.vswitch.end_sessions()

@@ -206,6 +206,8 @@ def test_blocks_are_recorded(run_dir: Path, spawn: Spawn) -> None:
         (["--own=02:00:00:00:00:01"], "--own is no pair of MAC addresses"),
         (["--unheard=1"], "unknown option '--unheard'"),
         (["--blocks=other"], "accepted: computed, dynamic"),
+        (["--lcores-of-stages=1,b"], "--lcores-of-stages is no list of lcores"),
+        (["--stages=rx/val/nat/ct/tx"], "lcores for 5 groups of stages"),
     ],
 )
 def test_refusals_say_what_is_accepted(run_dir: Path, options: list[str], message: str) -> None:

@@ -149,7 +149,7 @@ class DpdkNat(NatSwitch):
         """Its threads and its own options, for `--plan`."""
         del facts
         threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan)))
-        return {"cgnat": " ".join([threads, *nat_arguments(plan)])}
+        return {"cgnat": " ".join([threads, "--", *nat_arguments(plan)])}
 
     def start(self) -> None:
         """Begin anew; the engine starts with its last wire, since it must know its ports."""
@@ -250,7 +250,7 @@ class DpdkNat(NatSwitch):
             tables = self._ask("tables")
             return not tables["sessions"] and not tables["mappings"]
 
-        wait_for(gone, FORGET_S, "its sessions to end")
+        wait_for(gone, FORGET_S, "its sessions to end", poll_s=0.001)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Packets of both ports, and those that the stages dropped: by the port they came in at."""
@@ -380,6 +380,7 @@ def nat_arguments(plan: Plan) -> list[str]:
         "own": ",".join(dut_mac(port) for port in (INSIDE, OUTSIDE)),
         "next-hop": ",".join(port_mac(graph, port, 0) for port in (INSIDE, OUTSIDE)),
         "stages": "/".join(groups_of(scenario)),
+        "lcores-of-stages": ",".join(_lcores_of_groups(plan)),
         "rx-desc": receive,
         "tx-desc": transmit,
         "room": dpdk.mbuf_room(scenario.mtu),
@@ -410,3 +411,10 @@ def _main_and_workers(plan: Plan) -> tuple[int, tuple[int, ...]]:
     placement = plan.placement
     roles = (demand.role for demand in DpdkNat.roles(plan.scenario))
     return placement.housekeeping[0], tuple(placement.cores[role][0] for role in roles)
+
+
+def _lcores_of_groups(plan: Plan) -> tuple[str, ...]:
+    """Number of the lcore of each group, as EAL is told them."""
+    lcores, _ = dpdk.lcore_arguments(*_main_and_workers(plan))
+    _, *polling = lcores.removeprefix("--lcores=").split(",")
+    return tuple(pair.partition("@")[0] for pair in polling)

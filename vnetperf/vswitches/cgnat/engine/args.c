@@ -93,6 +93,7 @@ const char *args_usage(void)
 		"  --own MAC,MAC  of the ports\n"
 		"  --next-hop MAC,MAC  where frames go\n"
 		"  --stages LIST  of lcores, as rx+val/nat/ct+tx (rx+val+nat+ct+tx: one does all)\n"
+		"  --lcores-of-stages LIST  an lcore for each group (in order of their numbers)\n"
 		"  --log FILE  what blocks were given out and came back\n");
 
 	for (size_t i = 0; i < N_OPTIONS && n < sizeof(text); i++) {
@@ -196,6 +197,20 @@ static bool stage_list(struct options *o, const char *text, struct problem *why)
 	return true;
 }
 
+static bool lcore_list(struct options *o, const char *text, struct problem *why)
+{
+	char *end;
+
+	for (o->n_lcores = 0; o->n_lcores < STAGES; text = end + 1) {
+		o->lcores[o->n_lcores++] = (uint32_t)strtoul(text, &end, 10);
+		if (end == text || (*end != ',' && *end != '\0'))
+			break;
+		if (*end == '\0')
+			return true;
+	}
+	return problem_set(why, "numbers, as 1,2,3", "--lcores-of-stages is no list of lcores");
+}
+
 static bool option(struct options *o, const char *name, const char *value, struct problem *why)
 {
 	if (value == NULL)
@@ -206,6 +221,8 @@ static bool option(struct options *o, const char *name, const char *value, struc
 		return mac_pair(name, value, o->macs.next_hop, why);
 	if (strcmp(name, "--stages") == 0)
 		return stage_list(o, value, why);
+	if (strcmp(name, "--lcores-of-stages") == 0)
+		return lcore_list(o, value, why);
 	if (strcmp(name, "--log") == 0) {
 		if (strlen(value) >= sizeof(o->log))
 			return problem_set(why, "255 octets", "--log is too long");

@@ -20,6 +20,8 @@ struct options {
 	struct addresses macs;
 	struct group groups[STAGES];
 	uint32_t n_groups;
+	uint32_t lcores[STAGES]; /* of the groups */
+	uint32_t n_lcores;	 /* 0: in order of their numbers */
 	uint16_t rx_desc, tx_desc;
 	uint32_t ring;	   /* packets between two groups, a power of two */
 	uint16_t room;	   /* octets of frame in a buffer */

@@ -33,21 +33,29 @@ static inline bool has(const struct worker *w, enum stage stage)
 
 static bool lcores_given(struct problem *why)
 {
+	struct options *o = &engine.options;
 	unsigned int lcore;
 	uint32_t n = 0;
 
-	engine.n_workers = engine.options.n_groups;
+	engine.n_workers = o->n_groups;
 	RTE_LCORE_FOREACH_WORKER(lcore)
 	{
-		if (n < engine.n_workers) {
-			engine.workers[n].lcore = lcore;
-			engine.workers[n].group = engine.options.groups[n];
-		}
+		if (n < o->n_groups && o->n_lcores == 0)
+			o->lcores[n] = lcore;
 		n++;
 	}
-	if (n != engine.n_workers)
+	if (n != o->n_groups || (o->n_lcores && o->n_lcores != n))
 		return problem_set(why, "one for each group of --stages, beside the main lcore",
-				   "%u lcores for %u groups of stages", n, engine.n_workers);
+				   "%u lcores for %u groups of stages", n, o->n_groups);
+	for (uint32_t i = 0; i < n; i++) {
+		lcore = o->lcores[i];
+		if (lcore >= RTE_MAX_LCORE || !rte_lcore_is_enabled(lcore) ||
+		    lcore == rte_get_main_lcore())
+			return problem_set(why, "lcores of EAL but the main one", "lcore %u",
+					   lcore);
+		engine.workers[i].lcore = lcore;
+		engine.workers[i].group = o->groups[i];
+	}
 	return true;
 }
 

@@ -1,0 +1,116 @@
+"""The NAT for real: sessions both ways, their table, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.real.needs import program
+from tests.real.switches import SLOW, deployed, forwards
+from vnetperf.host import kernel
+from vnetperf.vswitches.cgnat.dpdk import DpdkNat
+from vnetperf.vswitches.cgnat.kernel import MAX, SETTINGS, KernelNat
+
+Unchanged = Callable[[], tuple[str, ...]]
+NAT = ("subscribers=50,ports=4,block=30000",)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(
+            "nft",
+            marks=pytest.mark.skipif(not program("nft"), reason="nft is not installed"),
+        ),
+        pytest.param(
+            "iptables",
+            marks=[
+                pytest.mark.daily,  # the same kernel and table, by other rules
+                pytest.mark.skipif(not program("iptables-restore"), reason="it is not installed"),
+            ],
+        ),
+    ],
+)
+def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchanged) -> None:
+    with deployed("phy2phy_cgnat", nat=NAT, set=(f"mode={mode}",)) as deployment:
+        nat = deployment.plan.scenario.nat
+        assert nat is not None
+        spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
+        result = deployment.run_trial(spec)
+        assert not result.failed, result.failure
+        for counts in result.directions:
+            assert counts.sent >= nat.sessions  # each session is seen
+            assert (counts.received, counts.altered) == (counts.sent, 0)
+        assert result.sessions is not None
+        assert result.sessions.held == nat.sessions
+        # A trial that makes the sessions.
+        deployment.vswitch.end_sessions()
+        assert deployment.vswitch.sessions() == 0
+        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        assert not anew.failed, anew.failure
+        assert anew.directions[0].received == anew.directions[0].sent
+        assert anew.sessions is not None
+        assert anew.sessions.held == nat.sessions
+        # Routed, but not translated: frames come, and are not those of their sessions.
+        assert isinstance(deployment.vswitch, KernelNat)
+        deployment.vswitch._load("flush ruleset\n" if mode == "nft" else "*nat\nCOMMIT\n")
+        deployment.vswitch.end_sessions()
+        raw = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        out, back = raw.directions
+        assert (out.received, out.altered) == (0, out.sent)
+        assert (back.received, back.altered) == (0, 0)  # nobody has the public addresses
+    assert unchanged() == ()
+
+
+@pytest.mark.skipif(not program("nft"), reason="nft is not installed")
+@pytest.mark.daily  # a setting of the machine's kernel is written, which others use too
+def test_the_room_of_the_table_comes_back(unchanged: Unchanged) -> None:
+    room = kernel.read_value(SETTINGS / MAX)
+    options = ("mode=nft", "max_sessions=100")
+    with deployed("phy2phy_cgnat", nat=("subscribers=50,ports=1",), set=options) as deployment:
+        assert kernel.read_value(SETTINGS / MAX) == "100"
+        forwards(deployment)
+    assert kernel.read_value(SETTINGS / MAX) == room
+    assert unchanged() == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "wire"),
+    [
+        (("mode=rtc",), "memif"),
+        # The same stages, on threads of their own and by another driver.
+        pytest.param(
+            ("mode=pipeline", "stages=rx+val/nat+ct/tx"), "memif", marks=pytest.mark.daily
+        ),
+        pytest.param(("mode=rtc", "blocks=dynamic"), "veth", marks=pytest.mark.daily),
+    ],
+    ids=["rtc", "pipeline", "veth, dynamic"],
+)
+def test_dpdk_translates_every_session(
+    options: tuple[str, ...], wire: str, unchanged: Unchanged
+) -> None:
+    with deployed("phy2phy_cgnat", nat=NAT, set=options, wire=wire) as deployment:
+        switch, nat = deployment.vswitch, deployment.plan.scenario.nat
+        assert isinstance(switch, DpdkNat)
+        assert nat is not None
+        spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
+        result = deployment.run_trial(spec)
+        assert not result.failed, result.failure
+        for counts in result.directions:
+            assert (counts.received, counts.altered) == (counts.sent, 0)
+        work = {name: node for each in switch.datapath_work() for name, node in each.nodes.items()}
+        assert set(work) == {"rx", "val", "nat", "ct", "tx"}
+        assert all(node.clocks > 0 for node in work.values())
+        assert switch.sessions() == nat.sessions
+        switch.end_sessions()
+        assert switch.sessions() == 0
+        # A trial that makes the sessions.
+        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        assert not anew.failed, anew.failure
+        assert anew.directions[0].received == anew.directions[0].sent
+        assert anew.sessions is not None
+        assert anew.sessions.held == nat.sessions
+        # Only what comes before its mapping is there may be dropped: none here.
+        assert switch.facts()["dropped until then, by cause"] == {"phy0": "none", "phy1": "none"}
+    assert unchanged() == ()
