@@ -67,7 +67,7 @@ PATH_MOST_S = 1.0
 PATH_SESSIONS = 2048
 #: Times that the frames which set sessions up are sent, until a NAT has all of them.
 SET_UPS = 5
-#: So long after that they need not be sent again while the NAT holds all of them, seconds: less than
+#: So long after that they are not sent again while the NAT holds all of them, seconds: less than
 #: any timer that RFC 4787, 5382 and 5508 allow.
 SET_UP_HOLDS_S = 50.0
 
