@@ -232,9 +232,12 @@ def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
         for name, placement in plans.items()
         if placement.get("mode") == "shared"
     }
+    of_sockets = {one.scenario.rpartition(",")[0] for one in results.transfers}
     for comparison in results.comparisons:
         names = {variant.scenario for variant in comparison.variants}
         mine = [r for r in results.results if r.scenario in names]
+        if not mine and names <= of_sockets:  # they stand with the traffic between sockets
+            continue
         for test in dict.fromkeys(r.test for r in mine) or ("",):
             held = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
             found.append(VariantResults(comparison, test, held, shared))

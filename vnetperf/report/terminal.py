@@ -50,7 +50,8 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
             title = _encodable(f"{comparison.title}, {name}", plain=plain)
             yield Text(title, style="bold")
             yield terminal_table(variant_table(comparison, name), plain=plain, gap=0)
-        yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
+        if comparison.goal_names:
+            yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
         for variant in comparison.comparison.variants:
             if variant.skipped:
                 words = f"{variant.variant}: skipped: {variant.skipped}"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vnetperf.config import Configuration
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Kind, MpiKind, Transfer, Transfers, Way
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
@@ -26,6 +27,8 @@ from vnetperf.runner.transfers import (
 )
 
 Check = Callable[[Result], None]
+#: Settings that only transfers between sockets depend on.
+OF_SOCKETS = ("instances", "endpoint_tool", "endpoint_server")
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,13 @@ class Bench:
             NoResultError: It has no result here by its own rules.
             VnetperfError: There is no number: the DUT or the generator failed.
         """
+        for key, value in self._variant.settings:
+            if key in OF_SOCKETS:
+                raise NoResultError(
+                    f"{key} = {value} changes nothing: {test} sends frames",
+                    where=self.scenario.id,
+                    cure="vary it in a test of sockets",
+                )
         return CaseResult(self._conductor.measure(test, frame_size), tuple(self.run.checks))
 
     def with_addresses(self) -> Bench:
