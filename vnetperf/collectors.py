@@ -100,7 +100,8 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
         The threads.
     """
     own = {poller.pid for poller in pollers}
-    numbers = {int(path.name) for path in (root / "proc").glob("[0-9]*")}
+    with os.scandir(root / "proc") as entries:  # many, in each trial
+        numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
     for number in sorted(numbers - _others - own):
         name = _text(root / f"proc/{number}/comm").strip()
         if not name.startswith(_KERNEL_THREADS):
@@ -330,7 +331,7 @@ class _MachineCounters:
 
 _CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 #: Places of times among the values of a line of /proc/stat, proc(5); later kernels have more.
-_USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ, _STEAL, _GUEST, _GUEST_NICE = 0, 1, 2, 5, 6, 7, 8, 9
+_USER, _NICE, _SYSTEM, _IDLE, _IOWAIT, _IRQ, _SOFTIRQ, _STEAL, _GUEST, _GUEST_NICE = range(10)
 
 
 #: Columns of /proc/net/softnet_stat, hexadecimal: frames, drops, times without a budget; the
@@ -388,6 +389,7 @@ def _processor_load(
         softirq=share(_SOFTIRQ),
         guest=share(_GUEST, _GUEST_NICE),
         steal=share(_STEAL),
+        idle=share(_IDLE, _IOWAIT),
         backlog_frames=frames,
         backlog_dropped=dropped,
         backlog_squeezed=squeezed,

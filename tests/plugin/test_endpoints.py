@@ -97,3 +97,31 @@ def test_a_tool_that_is_none_is_one_message(endpoints: Site) -> None:
     assert "accepted: iperf3, netperf, sockperf" in result.stderr.str() + result.stdout.str()
     for option in ("--message-sizes=64,70000", "--message-sizes=many", "--instances=0"):
         assert endpoints.run(PATH, option).ret == pytest.ExitCode.USAGE_ERROR, option
+
+
+def test_instances_and_vnfs_are_compared(endpoints: Site) -> None:
+    (endpoints.path / "test_scale.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.vary('instances', [1, 4])\n"
+        "def test_instances(bench, message_size):\n"
+        "    bench.between_endpoints('TCP_STREAM', message_size)\n"
+        "@pytest.mark.vary('vnfs', [1, 3])\n"
+        "def test_vnfs(bench, message_size):\n"
+        "    bench.between_endpoints('TCP_STREAM', message_size)\n"
+        "@pytest.mark.vary('instances', [1, 4])\n"
+        "def test_frames(bench, frame_size):\n"
+        "    bench.search_throughput(frame_size)\n"
+    )
+    chosen = "(instances and phy2phy_bridge) or (vnfs and pvvp_bridge)"
+    sizes = ("--message-sizes=64", "--frame-sizes=64")
+    result = endpoints.run("test_scale.py", "-k", chosen, *sizes, "-rs")
+    result.assert_outcomes(passed=4, skipped=2)
+    result.stdout.fnmatch_lines(["*instances = 1 changes nothing: throughput sends frames*"])
+    assert "Lower bounds" not in result.stdout.str()  # sockets have none
+    found = {one["scenario"]: one["transfers"] for one in endpoints.results()["transfers"]}
+    assert {name: [t["spec"]["instances"] for t in them] for name, them in found.items()} == {
+        "phy2phy_bridge,instances=1,endpoints": [1],
+        "phy2phy_bridge,instances=4,endpoints": [4],
+        "pvvp_bridge,vnfs=1,endpoints": [1],
+        "pvvp_bridge,vnfs=3,endpoints": [1],
+    }

@@ -28,6 +28,7 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
 from vnetperf.results.metrics import PODS_TEST, compared_metrics
+from vnetperf.results.transport import cpu_per_gigabit
 
 BUSY = EndFacts(place="namespace", address="198.18.0.1", cpus="1", user_s=0.5, system_s=1.0)
 
@@ -86,10 +87,11 @@ def test_each_network_stands_beside_the_hosts_own() -> None:
             assert shown in text.replace("\\", ""), shown
     rows = {(r.network, r.transfer.spec.kind): r for r in transfers.pod_transfers(run)}
     assert rows["vxlan", "UDP_RR"].ratio == pytest.approx((2.0, None, None), nan_ok=True)
-    assert rows["vxlan", "TCP_STREAM"].cpu_s_per_gigabit == pytest.approx(3.0 / 2.0)
-    assert rows["vxlan", "TCP_STREAM"].machine_s_per_gigabit == pytest.approx((2.0, 0.25))
+    assert cpu_per_gigabit(rows["vxlan", "TCP_STREAM"].transfer).tools_s == pytest.approx(3.0 / 2.0)
+    cost = cpu_per_gigabit(rows["vxlan", "TCP_STREAM"].transfer)
+    assert (cost.machine_s, cost.interrupts_s) == pytest.approx((2.0, 0.25))
     assert "2.000 (0.2500)" in html_report(run)
-    assert rows["vxlan", "UDP_RR"].cpu_s_per_gigabit is None
+    assert cpu_per_gigabit(rows["vxlan", "UDP_RR"].transfer).tools_s is None
 
 
 def test_rounds_give_an_interval() -> None:

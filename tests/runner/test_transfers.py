@@ -11,10 +11,12 @@ from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import CapabilityError, DutError
-from vnetperf.model.outcomes import Kind, Transfer, Transfers, TransferSpec
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.outcomes import EndFacts, Kind, Transfer, Transfers, TransferSpec
+from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.results.transport import CpuPerGigabit, cpu_per_gigabit
 from vnetperf.runner import transfers
+from vnetperf.runner.bench import Bench
 from vnetperf.runner.scenarios import make_scenario
 
 
@@ -192,6 +194,39 @@ def test_a_case_asks_for_what_settings_say_without_a_calibration() -> None:
     assert (spec["rate_bps"], spec["rate_of_tcp"]) == (0, False)
     assert run.client.call.call_args.kwargs["server"] == "far"
     assert run.deploy.call_args.kwargs == {"calibrated": False}
+
+
+def test_a_variant_has_instances_and_a_server_of_its_own() -> None:
+    plain = scenario("phy2phy_bridge")
+    for instances in (2, 8):
+        run = run_of(plain)
+        run.configuration = config.load({"instances": 4, "preset": "quick"}, environment={})
+        bench = Bench(run, plain, Variant(settings=(("instances", instances),)))
+        assert bench.no_endpoints("TCP_STREAM", 512) == ""
+        bench.between_endpoints("TCP_STREAM", 512)
+        (spec,) = run.client.call.call_args.kwargs["specs"]
+        assert spec["instances"] == instances
+    run = run_of(plain)
+    bench = Bench(run, plain, Variant(settings=(("endpoint_server", "vnf"),)))
+    assert "has no VNF to be in" in bench.no_endpoints("TCP_STREAM", 512)
+
+
+def test_processor_time_is_for_each_gigabit_of_a_stream() -> None:
+    spec = TransferSpec(kind="TCP_STREAM", duration_s=5)
+    end = EndFacts(user_s=1.0, system_s=2.0)
+    whole = Transfer(
+        spec=spec,
+        bits_per_second=2e9,
+        client=end,
+        server=end,
+        machine_busy_s=8.0,
+        machine_interrupts_s=1.0,
+    )
+    assert cpu_per_gigabit(whole) == CpuPerGigabit(0.6, 0.8, 0.1)
+    older = whole.model_copy(update={"server": EndFacts(), "machine_busy_s": None})
+    assert cpu_per_gigabit(older) == CpuPerGigabit(None, None, 0.1)
+    trips = spec.model_copy(update={"kind": "TCP_RR"})
+    assert cpu_per_gigabit(whole.model_copy(update={"spec": trips})) == CpuPerGigabit()
 
 
 def test_what_was_run_again_is_as_it_was_the_last_time() -> None:

@@ -128,7 +128,7 @@ def machine_cpu(load: MachineLoad, elapsed_s: float) -> dict[str, float]:
     if not load.by_processor:
         return {}
     interrupts = sum(one.irq + one.softirq for one in load.by_processor)
-    busy = interrupts + sum(one.user + one.system for one in load.by_processor)
+    busy = sum(one.busy for one in load.by_processor)
     return {
         "machine_busy_s": round(busy * elapsed_s, 3),
         "machine_interrupts_s": round(interrupts * elapsed_s, 3),

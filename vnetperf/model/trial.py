@@ -385,8 +385,10 @@ class ProcessorLoad(Frozen):
         softirq: In what the kernel puts off from interrupts: most of its forwarding of frames.
         guest: In guests.
         steal: Taken by a hypervisor.
+        idle: In nothing, waits for disks among it, which a kernel without ticks on idle processors
+            measures; None: not recorded. So are the next three.
         backlog_frames: Frames that the kernel took from its receive queues there, of all namespaces
-            (/proc/net/softnet_stat); None: not recorded. So are the next two.
+            (/proc/net/softnet_stat).
         backlog_dropped: Frames that found its queue between interfaces full.
         backlog_squeezed: Times that it stopped with frames left, its budget being spent.
     """
@@ -398,9 +400,17 @@ class ProcessorLoad(Frozen):
     softirq: float
     guest: float
     steal: float
+    idle: float | None = None
     backlog_frames: int | None = None
     backlog_dropped: int | None = None
     backlog_squeezed: int | None = None
+
+    @property
+    def busy(self) -> float:
+        """Its time that was neither idle nor stolen: shares by ticks miss short stretches."""
+        if self.idle is not None:
+            return max(0.0, 1.0 - self.idle - self.steal)
+        return self.user + self.system + self.irq + self.softirq
 
 
 class EnergyUse(Frozen):

@@ -81,7 +81,7 @@ def _of_host(
     every = list(by_number.values())
     whole = tuple(sorted(by_number))
     interrupts = fsum(one.irq + one.softirq for one in every)
-    used = interrupts + fsum(one.user + one.system for one in every)
+    used = fsum(one.busy for one in every)
     if busy is not None:
         apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
         forwarding = interrupts + fsum((load.run_s or 0.0) / seconds for load in apart)

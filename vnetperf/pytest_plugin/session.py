@@ -580,7 +580,7 @@ class BenchSession:
 
         if self.refused:
             raise ConfigError(self.refused)
-        return Bench(*self._carried(selected))
+        return Bench(*self._carried(selected), selected.variant)
 
     def _carried(self, selected: Selected) -> tuple[Run, Scenario]:
         """A scenario on this process's testbed, or on the next one that can carry it."""

@@ -319,7 +319,8 @@ def _service_strips(group: Group) -> Strips:
 def _cpu_load_strips(group: Group) -> Strips:
     known = [r.cpu_load for r in group.measured if r.cpu_load is not None]
     roles = tuple(dict.fromkeys(role for found in known for at in found.at for role in at.roles))
-    yield _strip("Processors against load", [plots.cpu_load_plot(r, roles) for r in group.measured])
+    made = [plots.cpu_load_plot(r, roles) for r in group.measured]
+    yield _strip("Processors against load", made, legend=False)
 
 
 _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (

@@ -19,6 +19,7 @@ from vnetperf.results.transport import (
     MOST_LOST,
     IpCapacity,
     TcpQuality,
+    cpu_per_gigabit,
     ip_capacity,
     tcp_quality,
 )
@@ -342,6 +343,19 @@ def _figures(row: _Row) -> tuple[str | None, ...]:
     return tuple(cell if cell is None else str(cell) for cell in cells)
 
 
+def _tools_cost_text(transfer: Transfer) -> str | None:
+    cost = cpu_per_gigabit(transfer).tools_s
+    return None if cost is None else units.significant(cost)
+
+
+def _machine_cost_text(transfer: Transfer) -> str | None:
+    cost = cpu_per_gigabit(transfer)
+    if cost.machine_s is None or cost.interrupts_s is None:
+        return None
+    return f"{units.significant(cost.machine_s)} ({units.significant(cost.interrupts_s)})"
+
+
+_MACHINE_COST = "machine's CPU, s/Gbit (in interrupts)"
 _TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
     Column("scenario", lambda of: of[0], words=True),
     Column("transfer", lambda of: transfer_text(of[1]), words=True),
@@ -353,6 +367,8 @@ _TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
     Column("lost or sent again", lambda of: _loss_text(of[1])),
     Column("jitter", lambda of: _jitter_text(of[1])),
     Column("CPU time, client + server", lambda of: _cpu_text(of[1])),
+    Column("tools' CPU, s/Gbit", lambda of: _tools_cost_text(of[1])),
+    Column(_MACHINE_COST, lambda of: _machine_cost_text(of[1])),
 )
 
 
@@ -367,12 +383,13 @@ def transfer_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     found = []
     for scenario, what, rate, trips, median, tail, most, *rest in transfers_table(results).texts:
-        lost, jitter, processors = rest
+        lost, jitter, processors, _, per_gigabit = rest
         times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
         parts += [lost] if lost != NONE else []
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []
+        parts += [f"machine's CPU {per_gigabit} s/Gbit"] if per_gigabit != NONE else []
         found.append(f"{scenario}: {what}: {', '.join(parts)}")
     names = [column.name for column in _TRANSPORT[2:]]
     for scenario, what, *cells in transport_table(results).texts:
@@ -414,8 +431,6 @@ def _transfer_ends(transfer: Transfer) -> str:
 
 NETWORKS_TITLE = "Container networks"
 PLACES = {"same": "one host", "other": "two hosts"}
-#: Octets of a gigabit, for processor time by what was carried.
-_GIGABIT = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,24 +496,6 @@ class PodTransfer(HeldTransfer):
     place: str
     link: str
     is_baseline: bool
-
-    @property
-    def cpu_s_per_gigabit(self) -> float | None:
-        """Processor time of both ends' programs for each gigabit of payload, of a stream."""
-        ends = (self.transfer.client, self.transfer.server)
-        known = [time for end in ends for time in (end.user_s, end.system_s) if time is not None]
-        return self._per_gigabit(sum(known) if len(known) == 2 * len(ends) else None)
-
-    @property
-    def machine_s_per_gigabit(self) -> tuple[float | None, float | None]:
-        """That of the whole machine, and of that in interrupts."""
-        one = self.transfer
-        return self._per_gigabit(one.machine_busy_s), self._per_gigabit(one.machine_interrupts_s)
-
-    def _per_gigabit(self, spent_s: float | None) -> float | None:
-        one = self.transfer
-        carried = (one.bits_per_second or 0) * one.spec.duration_s / _GIGABIT
-        return spent_s / carried if spent_s is not None and one.spec.is_stream and carried else None
 
 
 def values_of(rounds: Sequence[Transfer]) -> list[float]:
@@ -595,18 +592,6 @@ def _count_text(count: int | None) -> str | None:
     return None if count is None else str(count)
 
 
-def _cpu_cost_text(row: PodTransfer) -> str | None:
-    cost = row.cpu_s_per_gigabit
-    return None if cost is None else units.significant(cost)
-
-
-def _machine_cost_text(row: PodTransfer) -> str | None:
-    whole, interrupts = row.machine_s_per_gigabit
-    if whole is None or interrupts is None:
-        return None
-    return f"{units.significant(whole)} ({units.significant(interrupts)})"
-
-
 _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
@@ -617,8 +602,8 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("99.9 %", lambda row: _tail_text(row, "99.9")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
     Column("IP fragments", lambda row: _count_text(row.transfer.fragments)),
-    Column("tools' CPU, s/Gbit", _cpu_cost_text),
-    Column("machine's CPU, s/Gbit (in interrupts)", _machine_cost_text),
+    Column("tools' CPU, s/Gbit", lambda row: _tools_cost_text(row.transfer)),
+    Column(_MACHINE_COST, lambda row: _machine_cost_text(row.transfer)),
     Column("rounds", lambda row: str(len(row.rounds))),
 )
 

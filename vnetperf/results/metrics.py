@@ -28,7 +28,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
-from vnetperf.results.transport import ip_capacity, tcp_quality
+from vnetperf.results.transport import cpu_per_gigabit, ip_capacity, tcp_quality
 from vnetperf.statistics import clopper_pearson
 from vnetperf.statistics.difference import Measurand
 
@@ -746,6 +746,17 @@ def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) 
             yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)
     if transfer.loss_ratio is not None:
         yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
+    if spec.is_stream:
+        yield from _of_stream(make, name, transfer, beside)
+
+
+def _of_stream(
+    make: _Make, name: str, transfer: Transfer, beside: Sequence[Transfer]
+) -> Iterator[Metric]:
+    spec, cost = transfer.spec, cpu_per_gigabit(transfer)
+    for what, seconds in (("tools", cost.tools_s), ("machine", cost.machine_s)):
+        if seconds is not None:
+            yield make(f"{name} CPU per Gbit, {what}", "s", "less", seconds)
     if spec.kind == "TCP_STREAM":
         tcp = tcp_quality(transfer, beside)
         if tcp.efficiency is not None:  # RFC 6349 section 4.2

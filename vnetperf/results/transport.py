@@ -19,6 +19,39 @@ SUB_INTERVAL_S = (0.9, 1.1)
 MOST_LOST = 0.01
 
 
+_GIGABIT = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPerGigabit:
+    """Processor time for each gigabit of payload of a stream; None: not recorded, or no stream.
+
+    Attributes:
+        tools_s: Of the tool's programs at both ends, seconds.
+        machine_s: Of the whole machine, whoever spent it, seconds.
+        interrupts_s: Of that in interrupts and what the kernel puts off from them, seconds.
+    """
+
+    tools_s: float | None = None
+    machine_s: float | None = None
+    interrupts_s: float | None = None
+
+
+def cpu_per_gigabit(transfer: Transfer) -> CpuPerGigabit:
+    """What a stream took of the processors."""
+    carried = (transfer.bits_per_second or 0.0) * transfer.spec.duration_s / _GIGABIT
+    if not transfer.spec.is_stream or not carried:
+        return CpuPerGigabit()
+    ends = (transfer.client, transfer.server)
+    known = [time for end in ends for time in (end.user_s, end.system_s) if time is not None]
+    spent = (
+        sum(known) if len(known) == 2 * len(ends) else None,
+        transfer.machine_busy_s,
+        transfer.machine_interrupts_s,
+    )
+    return CpuPerGigabit(*(None if one is None else one / carried for one in spent))
+
+
 @dataclass(frozen=True, slots=True)
 class IpCapacity:
     """Maximum IP-layer capacity (RFC 9097 section 5).

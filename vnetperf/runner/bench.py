@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from vnetperf.config import Configuration
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Kind, MpiKind, Transfer, Transfers, Way
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Scenario, Variant
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
@@ -25,6 +27,8 @@ from vnetperf.runner.transfers import (
 )
 
 Check = Callable[[Result], None]
+#: Settings that only transfers between sockets depend on.
+OF_SOCKETS = ("instances", "endpoint_tool", "endpoint_server")
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,11 @@ class Bench:
     Args:
         run: The run.
         scenario: The scenario.
+        variant: What it has besides, where it is one of a comparison.
     """
 
-    def __init__(self, run: Run, scenario: Scenario) -> None:
+    def __init__(self, run: Run, scenario: Scenario, variant: Variant | None = None) -> None:
+        self._variant = Variant() if variant is None else variant
         self.move(run, scenario)
 
     def move(self, run: Run, scenario: Scenario) -> None:
@@ -113,6 +119,11 @@ class Bench:
         self.scenario = scenario
         self.run = run
         self._conductor = Conductor(run, scenario)
+
+    @property
+    def _configuration(self) -> Configuration:
+        """The run's, with what the variant has besides: of transfers not all is the scenario's."""
+        return self.run.configuration.varied(self._variant)
 
     @property
     def testbed(self) -> str:
@@ -151,6 +162,13 @@ class Bench:
             NoResultError: It has no result here by its own rules.
             VnetperfError: There is no number: the DUT or the generator failed.
         """
+        for key, value in self._variant.settings:
+            if key in OF_SOCKETS:
+                raise NoResultError(
+                    f"{key} = {value} changes nothing: {test} sends frames",
+                    where=self.scenario.id,
+                    cure="vary it in a test of sockets",
+                )
         return CaseResult(self._conductor.measure(test, frame_size), tuple(self.run.checks))
 
     def with_addresses(self) -> Bench:
@@ -205,7 +223,9 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_endpoint_traffic(self.run, self.scenario, kind, message_size, clients)
+        return why_no_endpoint_traffic(
+            self.run, self.scenario, kind, message_size, clients, configuration=self._configuration
+        )
 
     def between_endpoints(
         self, kind: Kind, message_size: int, way: Way = "forth", clients: int | None = None
@@ -225,7 +245,15 @@ class Bench:
             VnetperfError: There is no number: a tool or the DUT failed.
         """
         return TransferResult(
-            measure_endpoints(self.run, self.scenario, kind, message_size, way, clients=clients)
+            measure_endpoints(
+                self.run,
+                self.scenario,
+                kind,
+                message_size,
+                way,
+                clients=clients,
+                configuration=self._configuration,
+            )
         )
 
     def no_mpi(self, kind: MpiKind, message_size: int | None = None) -> str:

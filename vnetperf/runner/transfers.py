@@ -94,21 +94,31 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
 
 
 def why_no_endpoint_traffic(
-    run: Run, scenario: Scenario, kind: Kind, message_size: int, clients: int | None = None
+    run: Run,
+    scenario: Scenario,
+    kind: Kind,
+    message_size: int,
+    clients: int | None = None,
+    *,
+    configuration: Configuration | None = None,
 ) -> str:
-    """What keeps endpoints from talking in a scenario; it is noted."""
-    deployed = endpoint_scenario(run.configuration, scenario)
-    why = why_no_endpoints(deployed) or _no_inside(run, deployed)
+    """What keeps endpoints from talking in a scenario; it is noted.
+
+    The configuration is a variant's; None for the run's.
+    """
+    asked = configuration or run.configuration
+    deployed = endpoint_scenario(asked, scenario)
+    why = why_no_endpoints(deployed) or _no_inside(run, asked, deployed)
     if not why:
         try:
-            _spec(run, deployed, kind, message_size, clients=clients)
+            _spec(run, deployed, kind, message_size, clients=clients, configuration=asked)
             plan = run.plan(deployed)
             if len(plan.testers) > 1:
                 why = (
                     f"endpoints of {deployed.deployment.name} are at the tester's ports, which are "
                     "on two hosts; choose p2c2p or v2c2v"
                 )
-            elif plan.hosts and run.configuration.settings.endpoint_server == "vnf":
+            elif plan.hosts and asked.settings.endpoint_server == "vnf":
                 why = (
                     "an endpoint in a VNF talks to one on its own host only; choose a testbed of "
                     "one host, or leave --endpoint-server out"
@@ -120,8 +130,8 @@ def why_no_endpoint_traffic(
     return why
 
 
-def _no_inside(run: Run, scenario: Scenario) -> str:
-    if run.configuration.settings.endpoint_server != "vnf":
+def _no_inside(run: Run, configuration: Configuration, scenario: Scenario) -> str:
+    if configuration.settings.endpoint_server != "vnf":
         return ""
     if not scenario.deployment.vnf_count:
         return f"{scenario.deployment.name} has no VNF to be in; leave --endpoint-server out"
@@ -142,11 +152,13 @@ def measure_endpoints(
     way: Way = "forth",
     *,
     clients: int | None = None,
+    configuration: Configuration | None = None,
 ) -> Transfers:
     """One transfer between endpoints, as long as the preset's longest trial."""
-    deployed = endpoint_scenario(run.configuration, scenario)
-    spec = _spec(run, deployed, kind, message_size, way, clients=clients)
-    server = run.configuration.settings.endpoint_server
+    asked = configuration or run.configuration
+    deployed = endpoint_scenario(asked, scenario)
+    spec = _spec(run, deployed, kind, message_size, way, clients=clients, configuration=asked)
+    server = asked.settings.endpoint_server
     return _measured(run, deployed, "transfer", [spec], server=server)
 
 
@@ -158,8 +170,10 @@ def _spec(
     way: Way = "forth",
     *,
     clients: int | None = None,
+    configuration: Configuration | None = None,
 ) -> TransferSpec:
-    settings, preset = run.configuration.settings, run.configuration.preset
+    asked = configuration or run.configuration
+    settings, preset = asked.settings, asked.preset
     spec = TransferSpec(
         kind=kind,
         way=way,
