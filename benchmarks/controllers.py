@@ -236,7 +236,7 @@ def differences(before: snapshot.Snapshot, marks: Collection[str]) -> tuple[str,
         and not (
             marks
             and line.startswith(MARKED)
-            and " is new " in line
+            and (" is new " in line or line.startswith("cgroups: "))
             and not any(mark in line for mark in marks)
         )
     )

@@ -335,18 +335,18 @@ def inject_stops(deployments: Sequence[str], draw: random.Random) -> list[Outcom
     for _, controller, _ in found:
         os.kill(controller.pid, signal.SIGSTOP)
     for deployment, controller, fault in found:
-        left_behind(controller, max(0.1, happened + SILENT_S - time.monotonic()))
+        late = left_behind(controller, max(0.1, happened + SILENT_S - time.monotonic()))
         seconds = time.monotonic() - happened
-        inside = left_inside(controller, state)
+        late += left_inside(controller, state)
         os.kill(controller.pid, signal.SIGCONT)
         outcomes.append(
             Outcome(
                 deployment=deployment,
                 fault=STOPPED,
-                noticed=not inside and seconds <= SILENT_S,
+                noticed=not late and seconds <= SILENT_S,
                 wrong=False,
                 seconds=round(seconds, 3),
-                words="everything was taken away",
+                words="; ".join(late)[:400] or "everything was taken away",
                 load=load,
                 left=take_away(controller, fault),
             )

@@ -27,16 +27,11 @@ from tests.fakes import agent
 agent.install()
 """
 CASE = """
-import pytest
-
-SIZES = tuple(range(64, 64 + {sizes}))
-
-@pytest.mark.vnetperf(frame_sizes=SIZES)
 def test_throughput(bench, frame_size):
     bench.search_throughput(frame_size).check_expectations()
 """
 PRESET = """
-frame_sizes = [64]
+frame_sizes = {sizes}
 [[goals]]
 name = "ndr"
 loss_ratio = 0.0
@@ -120,8 +115,9 @@ def main() -> int:
         folder = Path(name)
         (folder / "conftest.py").write_text(CONFTEST)
         sizes = given.cases // len(SCENARIOS)
-        (folder / "test_cases.py").write_text(CASE.format(sizes=sizes))
-        (folder / "fast.toml").write_text(PRESET)
+        (folder / "test_cases.py").write_text(CASE)
+        # Of the preset: each testbed is calibrated for all of them before its first deployment.
+        (folder / "fast.toml").write_text(PRESET.format(sizes=[*range(64, 64 + sizes)]))
         cases = sizes * len(SCENARIOS)
         several = run(folder, given.testbeds, cases, given.trial_s)
         alone = run(folder, 1, cases, given.trial_s)

@@ -72,6 +72,15 @@ def test_scaling_over_pods_is_a_curve(mpi: Site) -> None:
     assert "MPI_ALLTOALL, ranks in each pod: 2, 16384 octets, pods on two hosts" in page
     report = (folder / "report.md").read_text()
     assert "## MPI" in report
+    _, _, rest = report.partition("## bmp2bmp\\_bridge \N{MIDDLE DOT} pods\n")
+    compared = rest.partition("\n## ")[0]
+    variants = [line.split(" | ")[1:] for line in compared.splitlines() if "pods=" in line]
+    assert [cells[0] for cells in variants] == [f"pods={n}" for n in (1, 2, 4, 8)]
+    assert [cells[-1].strip("| ") for cells in variants] == [
+        "\u2013",
+        *(f"{n}.00\u00d7" for n in (2, 4, 8)),
+    ]
+    assert "ower bound" not in compared
     assert "Traffic between sockets" not in report
     rows = list(csv.DictReader((folder / "transfers.csv").read_text().splitlines()))
     pods = {(row["pods"], row["operation_mean_us"]) for row in rows if "host" in row["scenario"]}

@@ -84,6 +84,7 @@ def test_programs_in_pods_are_no_tester(changes: dict[str, Any], tester: object)
     assert (found.parts[0].name, found.parts[0].lines) == tester
     assert found.parts[1].name == "network: vxlan"
     assert [join.label for join in found.joins if join.css == "cable"] == ["pod 0", "pod 1"]
+    assert not {pin.name for pin in found.pins} & {"port 0", "port 1"}  # no room beside the name
 
 
 def test_programs_at_wires_are_no_tester() -> None:

@@ -339,7 +339,8 @@ class _Drawing:
                 if self._graph.apart:
                     self._place_apart(row, boxes[0])
                 elif row.kind == "tester" and number in row.ends:
-                    name = f"port {number}" if len(row.ends) > 1 else ""  # else in its own name
+                    # Else in its own name, or the pod's at its cable.
+                    name = f"port {number}" if len(row.ends) > 1 and not self._graph.pods else ""
                     self._pins[f"tester{number}"] = Pin(name, x, boxes[0].y, below=True)
                 elif row.kind == "vswitch":
                     end = str(row.graph.ends[number])
