@@ -84,7 +84,17 @@ def test_frames_pass_between_pods_on_hosts_of_a_testbed(
 
 @pytest.mark.parametrize(
     ("network", "pod"),
-    [("vxlan", "netns"), pytest.param("bridge", "runc", marks=pytest.mark.daily)],
+    [
+        ("vxlan", "netns"),
+        pytest.param("bridge", "runc", marks=pytest.mark.daily),
+        pytest.param(
+            *("bridge", "podman"),
+            marks=[
+                pytest.mark.daily,
+                pytest.mark.skipif(not shutil.which("podman"), reason="podman is not installed"),
+            ],
+        ),
+    ],
 )
 @SOCKETS
 def test_pods_on_hosts_of_a_testbed_talk(
