@@ -58,6 +58,13 @@ def output(pod: OciPod, *argv: str) -> str:
     return program.output().strip()
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended meanwhile
+        return ""
+
+
 def groups(run_id: str) -> list[str]:
     # os.walk passes over what goes while it looks, which is what these tests wait for.
     return [path for path, *_ in os.walk("/sys/fs/cgroup") if f"{run_id}-pod" in Path(path).name]
@@ -155,3 +162,5 @@ def test_nothing_is_left_of_a_run_that_is_killed(
             continue
     assert left == []
     assert run_id not in Path("/proc/mounts").read_text()
+    monitors = [path for path in Path("/proc").glob("[0-9]*/cmdline") if run_id in _text(path)]
+    assert monitors == []  # which clear their environment

@@ -184,7 +184,7 @@ class OciPod(Container):
     def give_back(self) -> None:
         """End the container, then give the interfaces back."""
         if self._first is not None:
-            with suppress(HostError):  # it has ended
+            with suppress(HostError, OSError, ValueError):  # it has ended, or never began
                 self.machine.run(self._runc("delete", "--force", self._container))
             self._first.stop()
             self._first = None
@@ -234,14 +234,8 @@ class PodmanPod(OciPod):
         line = [
             *("env", f"HOME={_OWN}/home", f"XDG_RUNTIME_DIR={_OWN}/state"),
             *(f"CONTAINERS_CONF={_OWN}/containers.conf", programs["podman"]),
-            *(
-                "--root",
-                f"{_OWN}/root",
-                "--runroot",
-                f"{_OWN}/runroot",
-                "--tmpdir",
-                f"{_OWN}/state",
-            ),
+            *("--root", f"{_OWN}/root", "--runroot", f"{_OWN}/runroot"),
+            *("--tmpdir", f"{_OWN}/state"),
             *("--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"),
             *("--events-backend", "none", "--runtime", programs["runc"]),
             *("--runtime-flag", f"root={self.machine.subdir(STATE)}"),
