@@ -11,7 +11,7 @@ import pytest
 
 from vnetperf.deployment import deploy
 from vnetperf.host import threads
-from vnetperf.host.cpu import parse_cpus, read_topology
+from vnetperf.host.cpu import parse_cpus, read_topology, undo_cgroup
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
 
@@ -210,3 +210,15 @@ def test_asking_for_slices_does_not_change_the_caller() -> None:
     before = threads.read_sched_attributes(0)
     threads.why_no_slices()
     assert threads.read_sched_attributes(0) == before
+
+
+def test_groups_of_all_hierarchies_are_removed_with_those_that_an_engine_made_in_them(
+    tmp_path: Path,
+) -> None:
+    for hierarchy in ("cpu", "pids"):
+        (tmp_path / hierarchy / "pod" / "libpod-1").mkdir(parents=True)
+    paths = [str(tmp_path / hierarchy / "pod") for hierarchy in ("cpu", "pids", "memory")]
+    assert undo_cgroup({"paths": paths}) == "removed, already gone"
+    assert not list(tmp_path.rglob("pod*"))
+    (tmp_path / "cpu/pod").mkdir()
+    assert undo_cgroup({"path": paths[0]}) == "removed"  # as journals before had it

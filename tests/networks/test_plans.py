@@ -436,6 +436,16 @@ def test_pods_of_runc_have_programs_and_no_frames() -> None:
         make_plan(mpi_scenario(plain), wishes.testbed, without)
 
 
+def test_pods_of_podman_need_it_and_runc() -> None:
+    wishes = configured(pod="podman")
+    plain = make_scenario("bmp2bmp_bridge", wishes)
+    for lacks in ("podman", "runc"):
+        there = {"runc": "/sbin/runc", "podman": "/bin/podman"} | {lacks: ""}
+        machine = facts().model_copy(update={"programs": {**facts().programs, **there}})
+        with pytest.raises(CapabilityError, match=f"{lacks} is not installed; install the pack"):
+            make_plan(endpoint_scenario(wishes, plain), wishes.testbed, machine)
+
+
 def test_pods_of_other_kinds_are_not_compared(run_of: Any) -> None:
     name = "bmp2bmp_macvlan,mpi"
     assert comparability(run_of(ranked("macvlan")), name)["pods by"] == "netns"

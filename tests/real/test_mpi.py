@@ -24,6 +24,11 @@ NO_MPI = shutil.which("mpirun") is None or shutil.which("mpicc") is None
 pytestmark = pytest.mark.skipif(NO_MPI, reason="openmpi-bin or libopenmpi-dev is not installed")
 #: Cases that last longer than a moment.
 LONG = ("--preset=quick", "--message-sizes=16K", "--ranks=2")
+#: What each merge sees of messages, one-sided operations, collectives; and all, daily.
+BRIEF, WHOLE = "PUT or ALLTOALL", "pair or collective or barrier"
+KINDS = {BRIEF: 2, WHOLE: 7}
+#: How else a run ends, every merge sees in test_bad_luck.py.
+DAILY = [pytest.param(how, marks=pytest.mark.daily) for how in (interrupt, kill_agent)]
 
 
 def begin(start: Start, selected: str, *more: str) -> UserRun:
@@ -31,32 +36,32 @@ def begin(start: Start, selected: str, *more: str) -> UserRun:
 
 
 @pytest.mark.parametrize(
-    ("network", "place", "pods"),
+    ("case", "kinds"),
     [
-        ("bridge", "other", 4),
-        pytest.param("host", "same", 2, marks=pytest.mark.daily),
-        pytest.param("host", "other", 4, marks=pytest.mark.daily),
-        pytest.param("vxlan_routed", "other", 8, marks=pytest.mark.daily),
-        pytest.param("ptp", "same", 3, marks=pytest.mark.daily),
+        ("bridge other 3", BRIEF),
+        pytest.param("bridge other 4", WHOLE, marks=pytest.mark.daily),
+        pytest.param("host same 2", WHOLE, marks=pytest.mark.daily),
+        pytest.param("host other 4", WHOLE, marks=pytest.mark.daily),
+        pytest.param("vxlan_routed other 8", WHOLE, marks=pytest.mark.daily),
+        pytest.param("ptp same 3", WHOLE, marks=pytest.mark.daily),
     ],
 )
-def test_ranks_talk_and_are_gone(
-    network: str, place: str, pods: int, start: Start, unchanged: Unchanged
-) -> None:
-    selected = f"bmp2bmp_{network} and (pair or collective or barrier)"
+def test_ranks_talk_and_are_gone(case: str, kinds: str, start: Start, unchanged: Unchanged) -> None:
+    network, place, pods = case.split()
+    selected = f"bmp2bmp_{network} and ({kinds})"
     run = begin(
         start, selected, "--hosts", place, f"--pods={pods}", "--ranks=2", "--message-sizes=1K"
     )
     assert run.finish() == 0, run.output
     (found,) = run.json()["transfers"]
     assert found["scenario"] == f"bmp2bmp_{network},mpi"
-    kinds = {one["spec"]["kind"]: one for one in found["transfers"]}
-    assert len(kinds) == 7
-    for kind, one in kinds.items():
+    found_of = {one["spec"]["kind"]: one for one in found["transfers"]}
+    assert len(found_of) == KINDS[kinds]
+    for kind, one in found_of.items():
         value = one["operation_us"].get("mean") or one["bits_per_second"]
         assert value > 0, kind
         assert one["contents_checked"] is (None if kind == "MPI_BARRIER" else True), kind
-    assert kinds["MPI_ALLTOALL"]["spec"]["pods"] == pods
+    assert found_of["MPI_ALLTOALL"]["spec"]["pods"] == int(pods)
     assert unchanged() == ()
 
 
@@ -92,7 +97,8 @@ def _ranks() -> list[int]:
 def test_a_lost_rank_is_one_message_and_the_next_case_runs(
     start: Start, unchanged: Unchanged
 ) -> None:
-    run = begin(start, "bmp2bmp_bridge and (ALLTOALL or barrier)", "--pods=3", *LONG)
+    sized = ("--pods=3", "--ranks=1", "--message-sizes=1K")
+    run = begin(start, "bmp2bmp_bridge and (ALLTOALL or barrier)", *sized)
     deadline = time.monotonic() + 60
     while not (ranks := _ranks()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -107,7 +113,7 @@ def test_a_lost_rank_is_one_message_and_the_next_case_runs(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(KILLS))
-@pytest.mark.parametrize("how", [interrupt, kill, kill_agent], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("how", [kill, *DAILY], ids=lambda f: f.__name__)
 def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:

@@ -21,12 +21,10 @@ NETWORKS = ("bridge", "macvlan", "vxlan", "vxlan_routed", "cni", "ovs_flat", "ov
 SOCKETS = pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
 
 
-# Frames pass in each place and network in every merge: the contract kit's.
-@pytest.mark.parametrize("place", [pytest.param("same", marks=pytest.mark.daily), "other"])
-@pytest.mark.parametrize(
-    "network",
-    ["host", *(pytest.param(n, marks=pytest.mark.daily) for n in ("vxlan", "cni", "ovs_vxlan"))],
-)
+# Frames pass on each network in every merge (the contract kit's), sockets on hosts of a testbed.
+@pytest.mark.daily
+@pytest.mark.parametrize("place", ["same", "other"])
+@pytest.mark.parametrize("network", ["host", "vxlan", "cni", "ovs_vxlan"])
 @SOCKETS
 def test_pods_talk_and_are_gone(
     network: str, place: str, start: Start, unchanged: Unchanged
@@ -86,7 +84,17 @@ def test_frames_pass_between_pods_on_hosts_of_a_testbed(
 
 @pytest.mark.parametrize(
     ("network", "pod"),
-    [("vxlan", "netns"), pytest.param("bridge", "runc", marks=pytest.mark.daily)],
+    [
+        ("vxlan", "netns"),
+        pytest.param("bridge", "runc", marks=pytest.mark.daily),
+        pytest.param(
+            *("bridge", "podman"),
+            marks=[
+                pytest.mark.daily,
+                pytest.mark.skipif(not shutil.which("podman"), reason="podman is not installed"),
+            ],
+        ),
+    ],
 )
 @SOCKETS
 def test_pods_on_hosts_of_a_testbed_talk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from unittest.mock import MagicMock, call, patch
 
 import pytest
 
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.linux import UNSHARE, ProcessId
 from vnetperf.model.errors import HostError
 from vnetperf.virt import oci
 from vnetperf.virt.container import Container
@@ -29,6 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     (tmp_path / "mounts").write_text(MOUNTS)
     monkeypatch.setattr(oci, "PROC_MOUNTS", tmp_path / "mounts")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(oci, "_FEATURES", {})
     machine = MagicMock()
     machine.run_id, machine.run_dir = "20260101-000000-abcd", tmp_path
     machine.run.return_value = '{"mountOptions": ["ro", "rro"]}'
@@ -108,7 +110,7 @@ def test_cgroups_are_journaled_before_the_container_is_made(machine: MagicMock) 
     calls = machine.mock_calls
     journaled = [n for n, one in enumerate(calls) if one[0] == "journal.intend"]
     assert [calls[n].args[2] for n in journaled] == [
-        {"path": f"/sys/fs/cgroup/{mount}/{name}"} for mount in ("cpuset", "unified")
+        {"paths": [f"/sys/fs/cgroup/{mount}/{name}" for mount in ("cpuset", "unified")]}
     ]
     spawned = next(n for n, one in enumerate(calls) if one[0] == "spawn")
     assert max(journaled) < spawned
@@ -131,6 +133,39 @@ def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
 def test_kinds_of_pods(machine: MagicMock) -> None:
     assert type(oci.make_pod("netns", machine, "a", (1,))) is Container
     assert type(oci.make_pod("runc", machine, "a", (1,))) is oci.OciPod
+    assert type(oci.make_pod("podman", machine, "a", (1,))) is oci.PodmanPod
+
+
+def test_runc_is_asked_once_what_it_can(
+    machine: MagicMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oci, "why_mounts_stay_writable", lambda: "")
+    pod, _ = made(machine)
+    with patch("vnetperf.virt.container.links.create_netns"):
+        pod.create()
+    assert machine.run.call_args_list == [call(["/usr/sbin/runc", "features"])]
+
+
+def test_all_that_podman_keeps_is_in_the_run_s_directory(
+    machine: MagicMock, tmp_path: Path
+) -> None:
+    machine.facts.programs = {"runc": "/usr/sbin/runc", "podman": "/usr/bin/podman"}
+    machine.new_subdir.side_effect = lambda name: (tmp_path / name).mkdir() or tmp_path / name
+    pod = oci.PodmanPod(machine, "pod0", (3, 1))
+    pod.directory.mkdir()
+    with patch("vnetperf.virt.container.links.create_netns"):
+        pod.create()
+    name, line = machine.spawn.call_args.args
+    assert (name, line[: len(UNSHARE)]) == ("pod0", [*UNSHARE])
+    assert line[len(UNSHARE) + 4] == str(tmp_path / "podman-pod0")
+    given = dict(itertools.pairwise(line))
+    own = {given[key].partition("/m")[0] for key in ("--root", "--runroot", "--tmpdir")}
+    assert own == {""}
+    assert given["--runtime-flag"] == f"root={tmp_path}/runc"
+    assert given["--network"] == f"ns:{pod.netns}"
+    assert given["--cgroup-parent"] == "/vnetperf-20260101-000000-abcd-pod0"
+    assert "mount --bind /mnt/shm /dev/shm" in line[len(UNSHARE) + 2]
+    assert {"--read-only", "no-conmon", f"{tmp_path}/ranks:{tmp_path}/ranks:rw"} <= set(line)
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def test_qemu_can_open_no_device_but_those_it_was_given(visible: Path) -> None:
     tried = json.dumps([*allowed, *((path, mode) for path, (mode, _) in refused.items())])
     child = [sys.executable, "-c", CONFINED, str(libvirts), tried, str(huge)]
     done = subprocess.run(
-        [*guest.UNSHARE, *child], check=False, capture_output=True, text=True, timeout=30
+        [*linux.UNSHARE, *child], check=False, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 0, done.stderr
     found, seen = json.loads(done.stdout)
@@ -196,7 +196,7 @@ with socket.socket(socket.AF_UNIX) as there:
 def test_qemu_is_given_no_answer(visible: Path) -> None:
     """It could have a guest started that has any device of the machine."""
     path = str(visible / "session.sock")
-    server = [*guest.UNSHARE, sys.executable, "-c", SERVES, path, CALLS]
+    server = [*linux.UNSHARE, sys.executable, "-c", SERVES, path, CALLS]
     pipe = subprocess.PIPE
     with subprocess.Popen(server, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None

@@ -252,8 +252,8 @@ class Settings(Options):
     instances: Annotated[int, Option("N"), Field(ge=1, le=MAX_INSTANCES)] = 1
     """Parallel processes of the endpoint tool at each end, 1 to 64."""
     pod: Annotated[PodKind, Option("KIND")] = "netns"
-    """What pods with programs are: `netns`, namespaces with the machine's files, or `runc`, its
-    containers.
+    """What pods with programs are: `netns`, namespaces with the machine's files, or containers of
+    `runc` or `podman`.
 
     See [container networks](networks.md#pods)."""
     pods: Annotated[int, Option("N"), Field(ge=1, le=MAX_PODS)] = 2

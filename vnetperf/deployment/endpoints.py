@@ -36,7 +36,7 @@ INSIDE_ADDRESS = "198.18.255.254"
 MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "ipvlan", "vlan")
 LOOPBACK = "lo"
 #: What an endpoint is in, where that is more than a namespace.
-_WHAT = {"runc": "container of runc"}
+_WHAT = {"runc": "container of runc", "podman": "container of podman"}
 #: Namespaces stay until the run ends: those of one call are not those of the next.
 _NUMBERS = count()
 

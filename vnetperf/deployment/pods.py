@@ -42,12 +42,13 @@ from vnetperf.networks.base import (
     lay_uplinks,
     pod_count,
 )
-from vnetperf.virt.oci import RUNC
+from vnetperf.virt.oci import POD_PROGRAMS
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
-#: Longest wait for the first packet from pod to pod, and for one of the pods' MTU, seconds.
-FIRST_S, PROBE_S = 10.0, 1.0
+#: Longest wait for the first packet from pod to pod, for one of the pods' MTU, and where that does
+#: not come for each of those by which the largest that does is found out, seconds.
+FIRST_S, PROBE_S, HALVING_S = 10.0, 1.0, 0.2
 #: Time between two packets until the first arrives, seconds.
 PROBE_EVERY_S = 0.001
 #: What tells such packets from others: the payload's first octets. Their UDP port is "discard".
@@ -187,7 +188,8 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed "
                 "of one host, where each is a namespace"
             )
-        if scenario.pod == "runc" and (why := facts.missing_program(RUNC)):
+        engines = POD_PROGRAMS[scenario.pod]
+        if why := next(filter(None, map(facts.missing_program, engines)), ""):
             return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
@@ -314,7 +316,9 @@ class PodNetwork(VSwitch):
         times = self._times[to]
         times[POD_FIRST_PACKET] = times[POD_ATTACHED] + time.monotonic() - began
         mtus = [self._ports[port].mtu for port in (sender, to)]
-        most = largest_packet(lambda packet: passes(packet, patient(PROBE_S)), min(mtus))
+        most = min(mtus)
+        if not passes(most, patient(PROBE_S)):
+            most = largest_packet(lambda packet: passes(packet, patient(HALVING_S)), most)
         if most == max(mtus):
             return
         raise DutError(

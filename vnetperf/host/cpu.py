@@ -340,11 +340,18 @@ def join_cpuset(group: Path, argv: Sequence[str]) -> list[str]:
 
 
 def undo_cgroup(data: UndoData) -> str:
-    """Remove a group; processes that were killed leave it a moment later."""
-    group = Path(data["path"])
+    """Remove a group, or one in each hierarchy; killed processes leave it a moment later."""
+    groups = data["paths"] if "paths" in data else [data["path"]]
+    return ", ".join(dict.fromkeys(_remove_group(Path(group)) for group in groups))
+
+
+def _remove_group(group: Path) -> str:
+    """Remove a group with those that an engine of containers has made in it."""
 
     def removed() -> str:
         try:
+            for inner in [path for path, *_ in os.walk(group, topdown=False)][:-1]:
+                Path(inner).rmdir()
             group.rmdir()
         except FileNotFoundError:
             return "already gone"

@@ -27,6 +27,8 @@ CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
 MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 4096, 0x4000, 1 << 18, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
+#: What keeps mounts and processes of a program from the host: with its end all of them end.
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--")
 
 
 def _checked(result: int, what: str) -> int:

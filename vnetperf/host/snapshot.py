@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host import hugepages
-from vnetperf.host.journal import Journal, Record, UndoReport
+from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import ProcessId, boot_id, machine_id
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
@@ -137,6 +137,22 @@ def own_picture(run: Path) -> Snapshot:
     return _taken({"processes": lambda: _holders(run), **files})
 
 
+def without_loaded(now: Snapshot, before: Snapshot, modules: Collection[str]) -> Snapshot:
+    """A picture without modules that a run has loaded since, nor links that these have made."""
+    made = {"modules": set(modules)}
+    made["links"] = {link for module in modules for link in FALLBACK_LINKS.get(module, ())}
+    return Snapshot(
+        {
+            area: {
+                name: value
+                for name, value in entries.items()
+                if name in before.areas.get(area, {}) or name not in made.get(area, ())
+            }
+            for area, entries in now.areas.items()
+        }
+    )
+
+
 def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> tuple[str, ...]:
     """What differs from a picture taken before a run, now that it is undone.
 
@@ -145,19 +161,9 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
     """
     found: list[str] = []
     looked = picture if "links" in before.areas else own_picture
-    made = {"modules": set(modules)}
-    made["links"] = {link for module in modules for link in FALLBACK_LINKS.get(module, ())}
 
     def as_before() -> bool:
-        areas = {
-            area: {
-                name: value
-                for name, value in entries.items()
-                if name in before.areas.get(area, {}) or name not in made.get(area, ())
-            }
-            for area, entries in looked(run).areas.items()
-        }
-        found[:] = compare_snapshots(before, Snapshot(areas))
+        found[:] = compare_snapshots(before, without_loaded(looked(run), before, modules))
         return not found
 
     wait_at_most(as_before, SETTLE_S, "the machine as it was before", poll_s=0.1)
@@ -177,7 +183,7 @@ def undo_and_compare(journal: Journal) -> UndoReport:
     being undone, and is a difference itself.
     """
     before, roots = journal.record("before"), HostRoots(state=journal.path.parent.parent)
-    loaded = _modules_of(journal.records("change"))
+    loaded = modules_loaded(journal)
     report = journal.undo()
     if before and before["boot"] == boot_id():
         if any(step.kind == "modules" for step in report.failed):
@@ -194,11 +200,11 @@ def undo_and_compare(journal: Journal) -> UndoReport:
     return report
 
 
-def _modules_of(changes: Iterable[Record]) -> set[str]:
+def modules_loaded(journal: Journal) -> set[str]:
     """The modules that a run has loaded."""
     return {
         module
-        for change in changes
+        for change in journal.records("change")
         if change["kind"] == "modules"
         for module in change["data"].get("modules", ())
     }

@@ -24,7 +24,7 @@ from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.trial import HopCounters
-from vnetperf.virt.oci import RUNC
+from vnetperf.virt.oci import PODMAN, RUNC
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -341,7 +341,7 @@ class Network(Backend):
             `--set`. Each has a default.
     """
 
-    programs: ClassVar[tuple[Program, ...]] = (RUNC,)
+    programs: ClassVar[tuple[Program, ...]] = (RUNC, PODMAN)
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
     Options: ClassVar[type[Frozen]] = Frozen

@@ -114,6 +114,8 @@ class Stage:
         self.vswitch = vswitch
         self.troubles: list[str] = []
         self._before: snapshot.Snapshot | None = None
+        #: Modules that deployments have loaded: those that are left stay on purpose.
+        self._loaded: set[str] = set()
         self._key: object = None
         self._deployment: LiveDeployment | None = None
 
@@ -263,7 +265,8 @@ class Stage:
         found: list[str] = []
 
         def as_before() -> bool:
-            found[:] = snapshot.compare_snapshots(before, _machine())
+            now = snapshot.without_loaded(_machine(), before, self._loaded)
+            found[:] = snapshot.compare_snapshots(before, now)
             return not found
 
         what = "the machine as it was before"
@@ -276,6 +279,7 @@ class Stage:
         self._key = None
         if deployment is not None:
             name = deployment.plan.scenario.id
+            self._loaded |= snapshot.modules_loaded(deployment.run.journal)
             steps = [f"not undone: {step}" for step in deployment.teardown()]
             self.troubles += [f"{name}: {found}" for found in (*steps, *self.left_behind())]
 

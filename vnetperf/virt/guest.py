@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import ProcessId, is_stopped, python_argv
+from vnetperf.host.linux import UNSHARE, ProcessId, is_stopped, python_argv
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.processes import ManagedProcess
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 OPEN_S = 20.0
 CALL_S = 60.0
 #: A process namespace whose first process takes all others with it.
-UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--")
 
 
 class LibvirtSession:

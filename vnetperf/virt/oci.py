@@ -1,8 +1,9 @@
 """Pods by an OCI runtime: containers of runc with namespaces, a cgroup and files of their own.
 
 There is no image: a pod has the machine's files, read-only, and what the run wrote for it. The
-runtime's state is in the run's directory; what it has elsewhere, cgroups, is journaled. The
-machine's own container engines are not used.
+runtime's state is in the run's directory; what it has elsewhere, cgroups, is journaled. Podman, by
+which such a container can be started, has all that it keeps in the run's directory too, in
+namespaces of processes and mounts that end with the pod: the machine's own engines are not touched.
 """
 
 from __future__ import annotations
@@ -13,15 +14,23 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, why_mounts_stay_writable
+from vnetperf.host.journal import Change
+from vnetperf.host.linux import (
+    PROC_MOUNTS,
+    RUN_ID_VARIABLE,
+    UNSHARE,
+    ProcessId,
+    why_mounts_stay_writable,
+)
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
+from vnetperf.model.scenario import PodKind
 from vnetperf.model.testbed import Program
 from vnetperf.virt.container import Container, ContainerProgram
 
@@ -30,6 +39,16 @@ RUNC = Program(
     name="runc", package="runc", version_args=("--version",), by_make=True, optional=True
 )
 START_S = 10.0
+#: Makes containers of runc with `--pod podman`.
+PODMAN = Program(
+    name="podman", package="podman", version_args=("--version",), by_make=True, optional=True
+)
+#: What each kind of pod needs.
+POD_PROGRAMS: dict[PodKind, tuple[Program, ...]] = {
+    "netns": (),
+    "runc": (RUNC,),
+    "podman": (RUNC, PODMAN),
+}
 #: The machine's directories that a pod sees, read-only.
 _SHARED = ("/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -39,17 +58,26 @@ _NAMESPACES = ("pid", "ipc", "uts", "mount")
 #: What user 0 could read or write of the kernel's even without capabilities, as engines have it.
 _MASKED = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/timer_list")
 _NOT_WRITTEN = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+#: Directory of a run with the state of its containers.
+STATE = "runc"
 #: Directory of a run that pods write to: where ranks of MPI begin.
 RANKS = "ranks"
 
 
 class OciPod(Container):
-    """A pod that runc keeps: its first process sleeps, programs are executed beside it."""
+    """A pod that runc keeps: its first process sleeps, programs are executed beside it.
+
+    Attributes:
+        nested: True where numbers of its processes are those of a namespace that it is in.
+    """
+
+    nested: ClassVar[bool] = False
 
     def __init__(self, machine: Machine, name: str, cpus: Sequence[int]) -> None:
         super().__init__(machine, name, cpus)
         self._id = f"vnetperf-{machine.run_id}-{name}"
         self._first: ManagedProcess | None = None
+        self._cgroups: Change | None = None
         self._programs = 0
 
     def create(self, *, cpuset: bool = True) -> None:
@@ -65,38 +93,47 @@ class OciPod(Container):
 
     def _runc(self, *arguments: str) -> list[str]:
         runc = self.machine.facts.programs["runc"]
-        return [runc, "--root", str(self.machine.subdir("runc")), *arguments]
+        return [runc, "--root", str(self.machine.subdir(STATE)), *arguments]
 
     def _start_container(self) -> None:
-        bundle = self.directory / "bundle"
-        rootfs = bundle / "rootfs"
+        rootfs = self.directory / "bundle" / "rootfs"
         rootfs.mkdir(parents=True, exist_ok=True)
-        config = self._config(rootfs)
-        (bundle / "config.json").write_text(json.dumps(config))
-        for group in _groups(self._id):
-            text, data = f"cgroup {group} of runc", {"path": str(group)}
-            self.machine.journal.intend("cgroup", text, data)
+        groups = list(map(str, _groups(self._id)))  # one entry: each is waited for on disk
+        what = f"cgroups {self._id} of runc"
+        self._cgroups = self.machine.journal.intend("cgroup", what, {"paths": groups})
         started = self.directory / "pid"
         started.unlink(missing_ok=True)
-        line = self._runc("run", "--bundle", str(bundle), "--pid-file", str(started), self._id)
-        self._first = self.machine.spawn(self.name, line)
+        line = self._first_line(rootfs, started)
+        # Closed when it is stopped: what has a namespace of processes keeps signals to itself.
+        self._first = self.machine.spawn(self.name, line, keep_stdin_open=True)
         self._first.wait_for(started.exists, START_S, "the container's first process", 0.01)
 
-    def _config(self, rootfs: Path) -> dict[str, Any]:
-        """The container as the OCI runtime specification has it."""
-        mounts = [_mount("/proc", "proc"), _mount("/dev", "tmpfs", "mode=755")]
-        mounts += [_mount(place, "tmpfs") for place in ("/dev/shm", "/tmp", "/run")]  # noqa: S108 - its own
-        read_only = self._read_only()
+    def _first_line(self, rootfs: Path, started: Path) -> list[str]:
+        """Starts the container, and ends with it; writes the number of its first process."""
+        bundle, config = rootfs.parent, self._config(rootfs)
+        (bundle / "config.json").write_text(json.dumps(config))
+        return self._runc("run", "--bundle", str(bundle), "--pid-file", str(started), self._id)
+
+    def _seen(self, rootfs: Path) -> tuple[list[Path], Path]:
+        """What it sees of the machine's files and the run's, and what of these it may write to."""
+        found = []
         for place in map(Path, _SHARED):
             link = rootfs / place.relative_to("/")
             if place.is_symlink() and not link.is_symlink():
                 link.symlink_to(place.readlink())
             elif place.is_dir() and not place.is_symlink():
-                mounts.append(_bind(place, *read_only))
+                found.append(place)
         # Programs of MPI may be built only when the pods are there.
-        built = make_cache("mpi", "programs of MPI")
-        mounts += [_bind(place, *read_only) for place in (built, self.directory)]
-        mounts.append(_bind(self.machine.subdir(RANKS), "rw"))
+        found += [make_cache("mpi", "programs of MPI"), self.directory]
+        return found, self.machine.subdir(RANKS)
+
+    def _config(self, rootfs: Path) -> dict[str, Any]:
+        """The container as the OCI runtime specification has it."""
+        mounts = [_mount("/proc", "proc"), _mount("/dev", "tmpfs", "mode=755")]
+        mounts += [_mount(place, "tmpfs") for place in ("/dev/shm", "/tmp", "/run")]  # noqa: S108 - its own
+        read_only = _read_only(self.machine)
+        seen, written = self._seen(rootfs)
+        mounts += [*(_bind(place, *read_only) for place in seen), _bind(written, "rw")]
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
@@ -119,26 +156,23 @@ class OciPod(Container):
             },
         }
 
-    def _read_only(self) -> tuple[str, ...]:
-        """Options of a mount, with all that is mounted below where runc and the kernel can."""
-        if not why_mounts_stay_writable():
-            with suppress(HostError, ValueError):  # runc before 1.1 does not tell what it can
-                can = json.loads(self.machine.run(self._runc("features")))
-                if "rro" in can.get("mountOptions", ()):
-                    return ("ro", "rro")
-        return ("ro",)
-
     def entry(self, host: str) -> tuple[str, ...]:
         """As of every container; its host name is its own already."""
         del host
-        return tuple(self._runc("exec", self._id))
+        return tuple(self._runc("exec", self._container))
 
     def start(self, name: str, argv: Sequence[str]) -> ContainerProgram:
         """Start a program of an endpoint in the container."""
         self._programs += 1
         pid_file = self.directory / f"program{self._programs}.pid"
-        line = self._runc("exec", "--pid-file", str(pid_file), self._id, *self._with_path(argv))
-        return _OciProgram(self.machine.spawn(name, line), pid_file)
+        line = self._runc("exec", "--pid-file", str(pid_file), self._container)
+        process = self.machine.spawn(name, [*line, *self._with_path(argv)])
+        return _OciProgram(process, pid_file, nested=self.nested)
+
+    @property
+    def _container(self) -> str:
+        """What runc calls it."""
+        return self._id
 
     def facts(self) -> dict[str, Any]:
         """What it is made of, for the result."""
@@ -150,19 +184,100 @@ class OciPod(Container):
     def give_back(self) -> None:
         """End the container, then give the interfaces back."""
         if self._first is not None:
-            with suppress(HostError):  # it has ended
-                self.machine.run(self._runc("delete", "--force", self._id))
+            with suppress(HostError, OSError, ValueError):  # it has ended, or never began
+                self.machine.run(self._runc("delete", "--force", self._container))
             self._first.stop()
             self._first = None
+        if self._cgroups is not None:
+            self._cgroups.undo()
+            self._cgroups = None
         super().give_back()
+
+
+#: Where a podman has its files in its own view: it takes no longer path than 50 characters.
+_OWN = Path("/mnt")
+#: Makes that view: what it and the machine's own have in common is its own, what is mounted in
+#: directories that pods see is read-only. Then it starts the container, and waits for its own end.
+_PODMAN = f"""set -e
+while read -r _ _ _ _ at _; do
+    case $at in /usr/*|/etc/*|/opt/*) mount -o remount,bind,ro "$at" || true ;; esac
+done </proc/self/mountinfo
+mount --bind "$1" {_OWN}
+mount --bind {_OWN}/shm /dev/shm
+if [ -d /var/lib/containers ]; then mount --bind {_OWN}/var /var/lib/containers; fi
+pid=$2
+shift 2
+"$@" >/dev/null
+mv {_OWN}/pid "$pid"
+exec cat
+"""
+
+
+class PodmanPod(OciPod):
+    """A pod that podman starts by runc; programs are executed in it as in others of runc.
+
+    All that podman keeps is below the run's directory, and what it has fixed places for is its own
+    there: locks in /dev/shm. Its monitor of the container, which leaves its parent and clears its
+    environment, ends with the namespace of processes that both are in.
+    """
+
+    nested: ClassVar[bool] = True
+
+    def _first_line(self, rootfs: Path, started: Path) -> list[str]:
+        """Of the namespaces, in which podman starts the container."""
+        own = self._state = self.machine.new_subdir(f"podman-{self.name}")
+        for name in ("root", "runroot", "state", "home", "shm", "var"):
+            (own / name).mkdir()
+        (own / "containers.conf").touch()
+        seen, written = self._seen(rootfs)
+        programs = self.machine.facts.programs
+        line = [
+            *("env", f"HOME={_OWN}/home", f"XDG_RUNTIME_DIR={_OWN}/state"),
+            *(f"CONTAINERS_CONF={_OWN}/containers.conf", programs["podman"]),
+            *("--root", f"{_OWN}/root", "--runroot", f"{_OWN}/runroot"),
+            *("--tmpdir", f"{_OWN}/state"),
+            *("--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"),
+            *("--events-backend", "none", "--runtime", programs["runc"]),
+            *("--runtime-flag", f"root={self.machine.subdir(STATE)}"),
+            *("run", "--detach", "--name", self.name, "--hostname", self.name, "--no-hosts"),
+            *("--network", f"ns:{self.netns}", "--log-driver", "none"),
+            *("--cgroups", "no-conmon", "--cgroup-parent", f"/{self._id}"),
+            *("--cpuset-cpus", format_cpus(self.cpus)),
+            *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+            *("--cidfile", f"{_OWN}/id", "--pidfile", f"{_OWN}/pid"),
+            *("--env", _PATH, "--env", f"{RUN_ID_VARIABLE}={self.machine.run_id}"),
+            *(part for place in seen for part in ("--volume", f"{place}:{place}:ro")),
+            *("--volume", f"{written}:{written}:rw", "--rootfs", str(rootfs)),
+            *("sh", "-c", _FIRST),
+        ]
+        return [*UNSHARE, "sh", "-c", _PODMAN, "podman", str(own), str(started), *line]
+
+    @property
+    def _container(self) -> str:
+        """The identity that podman has given it."""
+        return (self._state / "id").read_text().strip()
+
+    def _runc(self, *arguments: str) -> list[str]:
+        """Where the numbers of processes are those that runc has written down."""
+        pid = self._first.pid if self._first else 0
+        (inner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        within = ["nsenter", "--target", inner, "--pid", "--mount", "--"]
+        return [*within, *super()._runc(*arguments)]
+
+    def facts(self) -> dict[str, Any]:
+        """What it is made of, for the result."""
+        version = self.machine.facts.versions.get("podman", "").partition("\n")[0]
+        made = "container of runc, the machine's files read-only"
+        return {**super().facts(), "kind": f"{made}, made by {version or 'podman'}"}
 
 
 class _OciProgram(ContainerProgram):
     """A program in a container: runc waits for it, and passes signals and its exit code on."""
 
-    def __init__(self, process: ManagedProcess, pid_file: Path) -> None:
+    def __init__(self, process: ManagedProcess, pid_file: Path, *, nested: bool = False) -> None:
         super().__init__(process)
         self._pid_file = pid_file
+        self._nested = nested
         self._identity: ProcessId | None = None
 
     def ended(self) -> int | None:
@@ -176,11 +291,17 @@ class _OciProgram(ContainerProgram):
         """Remember the program while runc, which waits for it, still has its number taken."""
         if self._identity is None:
             with suppress(OSError, ValueError):  # runc has not written it yet
-                self._identity = ProcessId.of(int(self._pid_file.read_text()))
+                self._identity = ProcessId.of(self._number())
+
+    def _number(self) -> int:
+        """Its number outside of all namespaces."""
+        number = int(self._pid_file.read_text())
+        return _outer(self._process.pid, number) if self._nested else number
 
     def read_stat(self) -> str:
         """The text of its stat file, by its number outside of the container."""
-        return Path(f"/proc/{int(self._pid_file.read_text())}/stat").read_text()
+        number = self._identity.pid if self._identity else self._number()
+        return Path(f"/proc/{number}/stat").read_text()
 
     def end(self, by: signal.Signals) -> None:
         """End it; runc cannot pass SIGKILL on."""
@@ -192,6 +313,20 @@ class _OciProgram(ContainerProgram):
             wait_for(lambda: not program.alive(), START_S, "the end of a program")
 
 
+def _outer(ancestor: int, number: int) -> int:
+    """Number of a descendant that has another one in the namespace below the machine's."""
+    left = [ancestor]
+    while left:
+        pid = left.pop()
+        status = Path(f"/proc/{pid}/status").read_text()
+        numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
+        if pid != ancestor and len(numbers) > 1 and int(numbers[1]) == number:
+            return pid
+        for thread in Path(f"/proc/{pid}/task").iterdir():  # each has children of its own
+            left += map(int, (thread / "children").read_text().split())
+    raise ValueError(f"process {number} is none of those below {ancestor}")
+
+
 def _mount(place: str, kind: str, *options: str) -> dict[str, Any]:
     return {"destination": place, "type": kind, "source": kind, "options": ["nosuid", *options]}
 
@@ -201,14 +336,31 @@ def _bind(place: Path, *way: str) -> dict[str, Any]:
     return {"destination": str(place), "type": "bind", "source": str(place), "options": options}
 
 
+def _read_only(machine: Machine) -> tuple[str, ...]:
+    """Options of a mount, with all that is mounted below where runc and the kernel can."""
+    runc = machine.facts.programs["runc"]
+    if not why_mounts_stay_writable():
+        with suppress(HostError, ValueError):  # runc before 1.1 does not tell what it can
+            if runc not in _FEATURES:  # each pod of a run asks
+                _FEATURES[runc] = machine.run([runc, "features"])
+            if "rro" in json.loads(_FEATURES[runc]).get("mountOptions", ()):
+                return ("ro", "rro")
+    return ("ro",)
+
+
+#: What each runc has told of itself.
+_FEATURES: dict[str, str] = {}
+
+
 def _groups(name: str) -> list[Path]:
     """A group of this name in every hierarchy of cgroups that is mounted."""
     lines = (line.split() for line in PROC_MOUNTS.read_text().splitlines())
     return [Path(at) / name for _, at, kind, *_ in lines if kind in ("cgroup", "cgroup2")]
 
 
-def make_pod(
-    kind: Literal["netns", "runc"], machine: Machine, name: str, cpus: Sequence[int]
-) -> Container:
+PODS: dict[PodKind, type[Container]] = {"netns": Container, "runc": OciPod, "podman": PodmanPod}
+
+
+def make_pod(kind: PodKind, machine: Machine, name: str, cpus: Sequence[int]) -> Container:
     """A place for the programs of a pod, of the kind that is chosen."""
-    return (OciPod if kind == "runc" else Container)(machine, name, cpus)
+    return PODS[kind](machine, name, cpus)
