@@ -42,10 +42,11 @@ def _ours() -> list[str]:
 def _row(name: str) -> tuple[str, ...]:
     backend = registry.load("vswitches", name)
     can = backend.capabilities
-    page = PAGE.parent / f"{name}.md"
+    pages = (f"{name}.md", f"../{name}.md")
+    page = next((page for page in pages if (PAGE.parent / page).exists()), None)
     lists = (can.wires, can.attachments, can.modes, can.rules, can.forwarding, can.tunnels)
     return (
-        f"[`{name}`]({page.name})" if page.exists() else f"`{name}`",
+        f"[`{name}`]({page})" if page else f"`{name}`",
         (backend.__doc__ or "").strip().splitlines()[0].rstrip("."),
         *(", ".join(values) or "-" for values in lists),
         ", ".join(f"`{o}`" for o in (*can.options, *backend.Options.model_fields)) or "-",

@@ -23,7 +23,10 @@ MODES: dict[str, type[VSwitch]] = {
 
 
 class Cgnat(NatSwitch):
-    """What is registered: it hands everything on to the class of the scenario's mode."""
+    """Carrier-grade NAT: the kernel's by nftables or iptables, or our own on DPDK.
+
+    What is registered: it hands everything on to the class of the scenario's mode.
+    """
 
     Options = DpdkNatOptions  # those of all modes
     programs = tuple({p.name: p for mode in MODES.values() for p in mode.programs}.values())
