@@ -195,7 +195,7 @@ class DpdkNat(NatSwitch):
     def _device(self, number: int, port: Port) -> str:
         """The device of a port; one that was removed is there, and nothing comes or goes by it."""
         if port in self.removed:
-            return f"--vdev=net_null{number}"
+            return f"--vdev=net_null{number},no-rx=1"
         device = phy_device(number, self.ends[port], self.plan.scenario.mtu)
         if device.listens:
             Path(device.listens).unlink(missing_ok=True)
