@@ -4,9 +4,9 @@ Run as root: `python -m benchmarks.cgnat [--seconds 2] [--repeats 5] [--stages L
 
 One processor for the DUT, another for the tester, a memif wire between them for each side, frames
 of 64 octets both ways, more of them than any DUT takes. Each repeat runs all DUTs in turn, so that
-a slow moment of the machine hits all; figures are medians with their range. Sessions are made first,
-and are counted as set up when their frames come out; forwarded frames must have the addresses and
-ports that computation gives (RFC 7422).
+a slow moment of the machine hits all; figures are medians with their range. Sessions are made
+first, and are counted as set up when their frames come out; forwarded frames must have the
+addresses and ports that computation gives (RFC 7422).
 """
 
 from __future__ import annotations
