@@ -1,7 +1,7 @@
 """A carrier-grade NAT by its mode and by its number of sessions, at CSIT's densities.
 
-Beside a vSwitch that only forwards, on the same wire: `-k "phy2phy_cgnat or phy2phy_bridge"`; the
-number of sessions changes nothing there, and is skipped.
+`-k phy2phy_cgnat`. A vSwitch that only forwards has none of these; its throughput on the same wire
+is that of test_rfc2544.py.
 """
 
 import pytest

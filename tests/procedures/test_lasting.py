@@ -62,4 +62,5 @@ def test_the_full_latency_test_takes_its_time() -> None:
 @pytest.mark.parametrize("test", get_args(TestName))
 def test_every_test_has_a_plan_or_takes_as_many_trials_as_it_needs(test: str) -> None:
     unknown = {"throughput", "address_caching", "address_learning"}
+    unknown |= {"connection_rate", "session_capacity"}
     assert (duration_estimate(test, PRESET, CEILING) is None) == (test in unknown)

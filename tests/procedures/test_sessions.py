@@ -85,6 +85,10 @@ def test_a_generator_that_cannot_offer_more_is_no_limit_of_the_nat() -> None:
     assert found.capped
     assert "could not be offered" in found.note
     assert found.rate_per_s <= 50_000.0 <= found.rate_per_s * 1.06
+    for offered in (CEILING * 0.99, CEILING / 2):
+        near, seen = drive(connection_rate(asked), Translator(offered_fps=offered))
+        assert near.rate_per_s <= offered <= near.rate_per_s * 1.06
+        assert len(seen) < 30
     at_most, _ = drive(connection_rate(asked), Translator())
     assert (at_most.rate_per_s, at_most.capped) == (CEILING, True)
 

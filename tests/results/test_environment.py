@@ -8,7 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.nat import Nat
+from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.model.scenario import Scenario
 from vnetperf.results.environment import (
     ABSENT,
     VOLATILE,
@@ -90,6 +94,25 @@ def test_results_are_of_one_machine_only_where_all_hosts_are() -> None:
     assert machine(of_hosts("C", "B")) != machine(same)
     assert machine(of_hosts("B", "A")) != machine(same)
     assert machine(run({"firmware": {"serial": "B"}})) == "B" != machine(same)
+
+
+def test_rates_of_other_numbers_of_sessions_are_not_compared() -> None:
+    def sessions(nat: Nat | None) -> str | None:
+        scenario = Scenario(
+            deployment=make_deployment("phy2phy"),
+            vswitch="cgnat",
+            traffic=TrafficProfile(),
+            nat=nat,
+        )
+        plan = {"scenario": scenario.model_dump(mode="json")}
+        results = run({}, scenarios=[ScenarioFacts(scenario="phy2phy_cgnat", plan=plan)])
+        return comparability(results, "phy2phy_cgnat").get("sessions of the NAT")
+
+    assert sessions(None) is None  # of a vSwitch that is no NAT
+    few, many = sessions(Nat(subscribers=16)), sessions(Nat(subscribers=1024))
+    assert few is not None
+    assert "subscribers = 16" in few
+    assert few != many == sessions(Nat())
 
 
 def test_what_is_volatile_is_so_on_every_host() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.config.settings import nat_options
 from vnetperf.deployment.planner import make_plan
-from vnetperf.deployment.trial import SET_UPS, learn
+from vnetperf.deployment.trial import SET_UP_HOLDS_S, SET_UPS, learn
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError, HostError
 from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, Nat
@@ -170,6 +171,7 @@ class Setting:
         self.plan = plan(Nat(subscribers=10, ports=10))
         self.held, self.sent = 0, 0
         self.takes = takes
+        self.sessions_seen = -math.inf
         self.generator = SimpleNamespace(learn=self._learn)
         self.vswitch = SimpleNamespace(name="cgnat", sessions=lambda: self.held)
 
@@ -199,6 +201,19 @@ def test_sessions_are_set_up_until_all_are_there(takes: int, rounds: int) -> Non
 def test_a_nat_that_does_not_hold_them_all_ends_the_trial() -> None:
     with pytest.raises(DutError, match=f"holds 95 of 100 sessions .* sent {SET_UPS} times"):
         set_up(19)
+
+
+def test_sessions_that_are_held_are_not_set_up_again_for_a_while() -> None:
+    there = set_up(100)
+    trial = TrialSpec(load_fps=1.0, duration_s=1.0, frame_size=64, learning_frames=100)
+    learn(cast("Any", there), trial)
+    assert there.sent == 100
+    there.held = 99  # one has ended
+    learn(cast("Any", there), trial)
+    assert there.sent == 200
+    there.sessions_seen -= SET_UP_HOLDS_S
+    learn(cast("Any", there), trial)
+    assert there.sent == 300
 
 
 def test_nothing_is_set_up_where_a_trial_makes_the_sessions() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -183,6 +184,8 @@ class LiveDeployment:
         )
         self.facts = ScenarioFacts(scenario=scenario.id)
         self.slices: dict[str, str] = {}
+        #: When all sessions of a NAT were set up, by the monotonic clock.
+        self.sessions_seen = -math.inf
         self._prepared_size = 0
         self._dut_ends: list[WireEnd] = []
         self._tester_ends: tuple[WireEnd, ...] = ()

@@ -67,6 +67,9 @@ PATH_MOST_S = 1.0
 PATH_SESSIONS = 2048
 #: Times that the frames which set sessions up are sent, until a NAT has all of them.
 SET_UPS = 5
+#: So long after that they are not sent again while the NAT holds all of them, seconds: less than
+#: any timer that RFC 4787, 5382 and 5508 allow.
+SET_UP_HOLDS_S = 50.0
 
 
 def check_path(
@@ -729,10 +732,15 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     if nat is None or not deployment.plan.has_dut:
         deployment.generator.learn(spec.learning_frames)
         return
+    there = deployment.vswitch.sessions()
+    held_s = time.monotonic() - deployment.sessions_seen
+    if there is not None and there >= nat.sessions and held_s < SET_UP_HOLDS_S:
+        return
     for _ in range(SET_UPS):
-        deployment.generator.learn(spec.learning_frames)
+        deployment.generator.learn(max(spec.learning_frames, nat.sessions))
         there = deployment.vswitch.sessions()
         if there is None or there >= nat.sessions:
+            deployment.sessions_seen = time.monotonic()
             return
     raise DutError(
         f"holds {there} of {nat.sessions} sessions after a frame of each was sent {SET_UPS} times",

@@ -112,7 +112,7 @@ def _search_rate(
 ) -> Procedure[tuple[float, bool]]:
     """The highest rate of one search; whether the generator was its limit."""
     test = inputs.parameters
-    low, high, of_tester = 0.0, inputs.ceiling_fps, True
+    low, high, of_tester, rising = 0.0, inputs.ceiling_fps, True, True
     fps = min(test.filling_fps, inputs.ceiling_fps)
     while True:
         one = yield from _try(inputs, count, fps)
@@ -120,10 +120,10 @@ def _search_rate(
         if one.row.made:
             low = fps
         else:
-            high, of_tester = fps, not one.sent
+            high, of_tester, rising = fps, not one.sent, False
         if (low and high <= low * (1 + test.resolution)) or high <= inputs.min_load_fps:
             return low, of_tester
-        if low and high == inputs.ceiling_fps and of_tester:
+        if low and rising:
             fps = min(high, 2 * low)
         else:
             fps = sqrt(low * high) if low else max(inputs.min_load_fps, high / 4)

@@ -118,6 +118,8 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
         }
         if facts is not None and (conflist := _conflist(facts)):  # also where none was named
             found["options"] = _given({**(asked.get("options") or {}), "conflist": conflist})
+        if asked.get("nat"):
+            found["sessions of the NAT"] = _given(asked["nat"])
         if (asked.get("deployment") or {}).get("pods"):
             found["hosts of pods"] = str(asked.get("pod_hosts", ABSENT))
             found["pods by"] = str(asked.get("pod", "netns"))

@@ -632,7 +632,7 @@ class Loadgen(TrafficGenerator):
         rate = min(learning_rate(frames), SET_UP_FPS)
         for way in (0, 1):
             for part in self._prepared.parts:
-                if part.stream.direction == way:
+                if part.stream.direction == way and part.stream.tx_port in self._ends:
                     mine = max(1, round(frames * part.share))
                     self._running().learn(
                         mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
