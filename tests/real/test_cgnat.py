@@ -56,7 +56,7 @@ def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchan
         assert isinstance(deployment.vswitch, KernelNat)
         deployment.vswitch._load("flush ruleset\n" if mode == "nft" else "*nat\nCOMMIT\n")
         deployment.vswitch.end_sessions()
-        raw = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        raw = deployment.generator.run(spec, deployment.check_alive)
         out, back = raw.directions
         assert (out.received, out.altered) == (0, out.sent)
         assert (back.received, back.altered) == (0, 0)  # nobody has the public addresses

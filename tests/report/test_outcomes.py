@@ -44,7 +44,7 @@ SAID = {
     "forwarding_rate": ("80 % of the maximum",),
     "address_caching": ("at least 65 536",),
     "address_learning": ("200.1 kfps",),
-    "connection_rate": ("98.06 k", "64 512", "2.500 M", "establishment rate"),
+    "connection_rate": ("98.06k", "64 512", "2.500M", "establishment rate"),
     "session_capacity": ("20 000", "at least 64 512", "more sessions were not tried"),
     "latency_load": (
         "10000 frames/s per interface",

@@ -752,7 +752,7 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     if there is not None and there >= nat.sessions and held_s < SET_UP_HOLDS_S:
         return
     for _ in range(SET_UPS):
-        deployment.generator.learn(spec.learning_frames)
+        deployment.generator.learn(max(spec.learning_frames, nat.sessions))
         there = deployment.vswitch.sessions()
         if there is None or there >= nat.sessions:
             deployment.sessions_seen = time.monotonic()

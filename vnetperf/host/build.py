@@ -17,11 +17,27 @@ from filelock import FileLock, Timeout
 from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import Program
 
 _BUILD_TIMEOUT_S = 600
 _TAIL_LINES = 20
 #: DPDK requires at least this (SSE4.2).
 _PORTABLE_ARCH = "x86-64-v2"
+
+#: What compiles: the inventory looks for them.
+BUILD_PROGRAMS = (
+    Program(
+        name="gcc",
+        package="gcc",
+        places=("gcc", "cc"),
+        version_args=("-dumpfullversion",),
+        software="gcc",
+        by_make=True,
+    ),
+    Program(
+        name="pkg-config", package="pkg-config", places=("pkg-config", "pkgconf"), by_make=True
+    ),
+)
 
 
 class BuildVariant(Enum):

@@ -902,7 +902,7 @@ _RATE_TEST = "connection_rate"
 _SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
     Column("size", lambda t: t[0].size_name, words=True),
     Column("sessions", lambda t: frames(t[1].sessions)),
-    Column("made at, 1/s", lambda t: units.fps(t[1].rate_per_s)),
+    Column("made at, 1/s", lambda t: units.short_fps(t[1].rate_per_s)),
     Column("came out", lambda t: frames(t[1].came)),
     Column("held", lambda t: frames(t[1].held)),
     Column("made", lambda t: "all" if t[1].made else "not all", words=True),
@@ -912,7 +912,7 @@ _SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
 
 def _session_texts(test: str, found: NatSessions) -> tuple[str, str]:
     """Sessions and rate; the one that was searched carries the qualifier."""
-    count, rate = frames(found.sessions), units.fps(found.rate_per_s)
+    count, rate = frames(found.sessions), units.short_fps(found.rate_per_s)
     if not found.capped:
         return count, rate
     return (count, f"at least {rate}") if test == _RATE_TEST else (f"at least {count}", rate)
@@ -932,10 +932,10 @@ def _session_tables(group: Group) -> Iterator[Table]:
             lambda e: _session_texts(group.test, e.found)[1],
             bold=rate,
         ),
-        Column("of each search", lambda e: ", ".join(map(units.fps, e.found.rates)) or None),
+        Column("of each search", lambda e: ", ".join(map(units.short_fps, e.found.rates)) or None),
         Column(
             "tear-down rate, 1/s",
-            lambda e: None if e.found.ended_per_s is None else units.fps(e.found.ended_per_s),
+            lambda e: None if e.found.ended_per_s is None else units.short_fps(e.found.ended_per_s),
         ),
     )
     notes = [*group_sentences((e.result.size_text, e.found.note) for e in known)]

@@ -37,6 +37,9 @@ AREAS = ("hugepages", "mounts", "links", "modules", "drivers", "values", "files"
 TURN_S, PATIENCE_S = 600.0, 20.0
 
 
+#: Sessions through a vSwitch that is a NAT: few, since each is set up.
+SESSIONS = ("subscribers=16,ports=4",)
+
 #: Trials until one is whole, on processors that others use too; and how many of them may lose
 #: frames though the tester was never late by more than this, seconds: the DUT waits for processors
 #: as well, and keeps no record of it.
@@ -157,6 +160,7 @@ class Stage:
             "rules": case.rules,
             "forwarding": case.forwarding,
             "preset": "smoke",
+            "nat": SESSIONS,
             **({"tunnel": case.tunnel} if case.tunnel else {}),
             **({"vnfs": case.vnfs} if case.vnfs else {}),
             **settings,

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from tests.fakes.machine import facts
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host import build
 from vnetperf.model.deployment import PHY_PORTS, dut_mac, make_deployment, port_mac
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.nat import Nat
@@ -18,12 +17,6 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat, nat_arguments
-
-
-@pytest.fixture(autouse=True)
-def _buildable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if compiler and DPDK's headers were there."""
-    monkeypatch.setattr(build.DpdkProgram, "identity", lambda *_: "there")
 
 
 def scenario(nat: Nat | None = None, wire: str = "", **options: Any) -> Scenario:
@@ -94,6 +87,11 @@ def test_the_engine_has_the_subscribers_of_the_scenario() -> None:
     assert words["own"] == ",".join(dut_mac(port) for port in PHY_PORTS)
     graph = plan.scenario.deployment
     assert words["next-hop"] == ",".join(port_mac(graph, port, 0) for port in PHY_PORTS)
+
+
+def test_a_machine_without_compiler_is_refused_with_the_cure() -> None:
+    bare = facts(programs={k: v for k, v in facts().programs.items() if k != "gcc"})
+    assert "gcc" in DpdkNat.missing(bare, scenario(mode="rtc"))
 
 
 def test_a_table_is_as_large_as_requested() -> None:

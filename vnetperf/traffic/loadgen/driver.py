@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import dpdk
-from vnetperf.host.build import BuildVariant
+from vnetperf.host.build import BUILD_PROGRAMS, BuildVariant
 from vnetperf.host.facts import unknown
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
@@ -403,19 +403,7 @@ class Loadgen(TrafficGenerator):
     """C on DPDK: paced from the TSC, every frame stamped, counted and timed."""
 
     name: ClassVar[str] = "loadgen"
-    programs: ClassVar[tuple[Program, ...]] = (
-        Program(
-            name="gcc",
-            package="gcc",
-            places=("gcc", "cc"),
-            version_args=("-dumpfullversion",),
-            software="gcc",
-            by_make=True,
-        ),
-        Program(
-            name="pkg-config", package="pkg-config", places=("pkg-config", "pkgconf"), by_make=True
-        ),
-    )
+    programs: ClassVar[tuple[Program, ...]] = BUILD_PROGRAMS
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
         attachments=ATTACHMENTS,

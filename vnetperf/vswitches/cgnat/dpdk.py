@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
-from vnetperf.host.build import DpdkProgram, default_variant
+from vnetperf.host.build import BUILD_PROGRAMS, DpdkProgram, default_variant
 from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
@@ -109,10 +109,9 @@ class DpdkNat(NatSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the engine from being built, or from carrying the scenario."""
-        try:
-            ENGINE.identity()
-        except HostError as error:
-            return f"{error.what}; {error.cure}"
+        for program in BUILD_PROGRAMS:
+            if trouble := facts.missing_program(program):
+                return trouble
         options = scenario.options.own(DpdkNatOptions)
         if options.stages is not None and scenario.options.mode != "pipeline":
             return "stages are those of a pipeline; --set mode=pipeline, or leave them out"
@@ -195,7 +194,7 @@ class DpdkNat(NatSwitch):
     def _device(self, number: int, port: Port) -> str:
         """The device of a port; one that was removed is there, and nothing comes or goes by it."""
         if port in self.removed:
-            return f"--vdev=net_null{number}"
+            return f"--vdev=net_null{number},no-rx=1"
         device = phy_device(number, self.ends[port], self.plan.scenario.mtu)
         if device.listens:
             Path(device.listens).unlink(missing_ok=True)

@@ -42,10 +42,16 @@ static bool port_start(uint16_t port, struct problem *why)
 {
 	const unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port);
 	uint16_t rx_desc = engine.options.rx_desc, tx_desc = engine.options.tx_desc;
+	struct rte_eth_dev_info info;
 	struct rte_eth_conf conf;
 	int error;
 
+	error = rte_eth_dev_info_get(port, &info);
+	if (error)
+		return failed(why, port, "device info", error);
 	memset(&conf, 0, sizeof(conf));
+	/* All buffers are of one pool, and nobody else has them: sent ones go back in bulk. */
+	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	error = rte_eth_dev_configure(port, 1, 1, &conf);
 	if (error)
 		return failed(why, port, "configure", error);

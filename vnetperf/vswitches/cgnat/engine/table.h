@@ -7,6 +7,10 @@
 
 #include "common.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define SLOTS	8u
 #define NOTHING UINT32_MAX
 
@@ -59,17 +63,30 @@ static inline struct place *table_place(const struct table *t, uint64_t hash)
 	return &t->places[hash & t->mask];
 }
 
+/* Two bits for each slot with this tag. Which slot it is nobody can predict: a loop that ends there
+ * would cost more than to look at all of them. */
+static inline uint32_t table_matches(const struct place *at, uint16_t tag)
+{
+#ifdef __SSE2__
+	const __m128i tags = _mm_load_si128((const __m128i *)at->tag);
+
+	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi16(tags, _mm_set1_epi16((short)tag)));
+#else
+	uint32_t found = 0;
+
+	for (uint32_t i = 0; i < SLOTS; i++)
+		found |= (at->tag[i] == tag ? 3u : 0) << 2 * i;
+	return found;
+#endif
+}
+
 /* First record of a place with this tag: very likely the one, and worth being fetched early. */
 static inline uint32_t table_guess(const struct table *t, uint64_t hash)
 {
 	const struct place *at = table_place(t, hash);
-	const uint16_t tag = table_tag(hash);
+	const uint32_t found = table_matches(at, table_tag(hash));
 
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		if (at->tag[i] == tag)
-			return at->record[i];
-	}
-	return NOTHING;
+	return found ? at->record[(uint32_t)__builtin_ctz(found) / 2] : NOTHING;
 }
 
 __attribute__((always_inline)) static inline uint32_t table_find(const struct table *t,
@@ -81,9 +98,12 @@ __attribute__((always_inline)) static inline uint32_t table_find(const struct ta
 	const uint16_t tag = table_tag(hash);
 
 	for (;;) {
-		for (uint32_t i = 0; i < SLOTS; i++) {
-			if (at->tag[i] == tag && LIKELY(same(records, at->record[i], key)))
-				return at->record[i];
+		for (uint32_t found = table_matches(at, tag); found; found &= found - 1) {
+			const uint32_t slot = (uint32_t)__builtin_ctz(found) / 2;
+
+			if (LIKELY(same(records, at->record[slot], key)))
+				return at->record[slot];
+			found &= found - 1; /* two bits of a slot */
 		}
 		if (LIKELY(!at->next))
 			return NOTHING;

@@ -6,6 +6,13 @@
 #include <rte_telemetry.h>
 #include <rte_version.h>
 
+/* DPDK 23.03 gave it another name, 24.11 took the old one away. */
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
+#define add_dict_uint rte_tel_data_add_dict_uint
+#else
+#define add_dict_uint rte_tel_data_add_dict_u64
+#endif
+
 static const char *const verdict_names[] = {
 #define NAME(name, text) text,
 	VERDICTS(NAME)
@@ -27,7 +34,7 @@ static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 	for (; name[n] && n + 1 < sizeof(key); n++)
 		key[n] = name[n] == ' ' ? '_' : name[n];
 	key[n] = '\0';
-	rte_tel_data_add_dict_u64(d, key, number);
+	add_dict_uint(d, key, number);
 }
 
 static int tell_info(const char *command, const char *text, struct rte_tel_data *d)
