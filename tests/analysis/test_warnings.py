@@ -53,6 +53,10 @@ def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, sockets
     assert ("the tester is in a VNF's place" in text) is not sockets
 
 
+def test_a_tester_in_the_place_of_pods_is_named_as_that() -> None:
+    assert "the tester is in a pod's place at vnf0.0, vnf1.0" in warnings("bmp2bmp_macvlan")
+
+
 def test_a_tester_on_two_hosts_stands_beside_the_numbers() -> None:
     told = "the tester has port 0 on east, port 1 on west: ..."
     assert f"p2c2p_bridge: {told}" in warnings("p2c2p_bridge", {"ports of the tester": told})

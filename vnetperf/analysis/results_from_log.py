@@ -388,8 +388,9 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
         )
     if scenario.deployment.tester_vnf_ports and not scenario.sockets:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
+        whose = "pod" if scenario.deployment.pods else "VNF"
         warnings.append(
-            f"the tester is in a VNF's place at {places}; "
+            f"the tester is in a {whose}'s place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
     cables = {part["wire"] for part in record.facts.plan.get("hosts", ())}

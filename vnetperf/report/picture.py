@@ -255,8 +255,8 @@ def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) ->
     # "ovs-vswitchd (Open vSwitch) 3.1.0" has no room.
     short = re.sub(r"^\S+ \(([^)]+)\)", r"\1", version.partition("\n")[0])
     lines = (short, where) if version else (where,)
-    pods = plan["scenario"]["deployment"].get("pods")
-    return f"{'network' if pods else 'vSwitch'}: {name}", lines, "switch"
+    graph = plan["scenario"].get("deployment") or {}
+    return f"{'network' if graph.get('pods') else 'vSwitch'}: {name}", lines, "switch"
 
 
 def _vnfs(plan: Mapping[str, Any], graph: Deployment) -> Iterator[_Part]:
@@ -404,7 +404,7 @@ class _Drawing:
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
-                return f"pod {number}" if self._graph.pods else "in a VNF's place"
+                return "in a pod's place" if self._graph.pods else "in a VNF's place"
             if plan.get("wire") == "external" and number < len(theirs):
                 ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
                 return " - ".join(filter(None, ends))
