@@ -137,12 +137,6 @@ def in_host(found: Picture, name: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(b.name, b.lines) for b in found.parts if ends[0] < b.y and b.y + b.height < ends[1]]
 
 
-def test_pods_have_a_network_and_no_vswitch() -> None:
-    found = drawn("bmp2bmp")
-    assert "network: dpdk" in {part.name for part in found.parts}
-    assert {join.label for join in found.joins if join.css == "cable"} == {"in a pod's place"}
-
-
 def test_parts_of_a_spanning_deployment_are_in_their_hosts() -> None:
     found = over_hosts("v2p2v_dpdk")
     assert in_host(found, "east") == [

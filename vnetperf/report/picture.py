@@ -404,7 +404,7 @@ class _Drawing:
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
-                return "in a pod's place" if self._graph.pods else "in a VNF's place"
+                return f"pod {number}" if self._graph.pods else "in a VNF's place"
             if plan.get("wire") == "external" and number < len(theirs):
                 ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
                 return " - ".join(filter(None, ends))

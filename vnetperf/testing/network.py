@@ -111,6 +111,13 @@ class NetworkContract(Contract):
         with stage.deployed(self._pods(stage, place)) as deployment:
             each_hop_counted_all(deployment, without_loss(deployment))
 
+    def test_it_leaves_the_machine_as_it_was(self, place: PodHosts, stage: Stage) -> None:
+        """Links, mounts, modules, files, processes: all as before."""
+        with stage.deployed(self._pods(stage, place)):
+            pass
+        stage.clear()
+        assert stage.troubles == []
+
     def test_frames_pass_as_they_are_switched_or_routed(
         self, place: PodHosts, stage: Stage
     ) -> None:
@@ -145,13 +152,13 @@ class NetworkContract(Contract):
 
     def test_it_comes_back_after_a_restart(self, place: PodHosts, stage: Stage) -> None:
         """Pods are taken away, the network is stopped, and both come back."""
-        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
+        with stage.deployed(self._frames(stage, place)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
 
     def test_a_pod_that_is_taken_away_is_gone(self, place: PodHosts, stage: Stage) -> None:
         """Its port counts no more, the other's does, and taking it away again is an error."""
-        with stage.used_up(self._pods(stage, place, FrameTester.name)) as deployment:
+        with stage.used_up(self._frames(stage, place)) as deployment:
             gone = VnfPort(vnf=1, index=0)
             deployment.vswitch.remove_port(gone)
             deployment.check_alive()
@@ -182,10 +189,3 @@ class NetworkContract(Contract):
         with pytest.raises(DutError, match="injected by the contract kit"):
             stage.deploy(plan)
         assert stage.left_behind() == ()
-
-    def test_it_leaves_the_machine_as_it_was(self, place: PodHosts, stage: Stage) -> None:
-        """Links, mounts, modules, files, processes: all as before."""
-        with stage.deployed(self._pods(stage, place)):
-            pass
-        stage.clear()
-        assert stage.troubles == []
