@@ -95,8 +95,15 @@ def scenario(*options: str, **wishes: Any) -> Scenario:
         (pool(subnet="10.9.0.1/24"), "ranges.0.0: 10.9.0.1/24 has host bits set"),
         (pool(subnet="10.9.0.0/31"), "ranges.0.0: 10.9.0.0/31 is too small"),
         (pool(ranges=[[{}]]), "ranges.0.0: there is no subnet"),
-        (pool(ranges=[{"subnet": "10.9.0.0/24"}]), "plugins.0.ipam: ranges.0"),
+        (
+            pool(ranges=[{"subnet": "10.9.0.0/24"}]),
+            "ranges: [{'subnet': '10.9.0.0/24'}] is no list",
+        ),
         (pool(ranges="10.9.0.0/24"), "plugins.0.ipam: ranges"),
+        (pool(ranges=5), "plugins.0.ipam: ranges: 5 is no list"),
+        (pool(ranges=[5]), "plugins.0.ipam: ranges: [5] is no list"),
+        (pool(ranges=[["10.9.0.0/24"]]), "is no table"),
+        (pool(subnet="10.9.0.7/32"), "ranges.0.0: 10.9.0.7/32 is too small"),
         (pool(subnet="10.9.0.0/24", rangeStart="10.8.0.1"), "rangeStart 10.8.0.1 and rangeEnd"),
         (
             pool(subnet="10.9.0.0/24", rangeStart="10.9.0.9", rangeEnd="10.9.0.8"),
@@ -274,6 +281,12 @@ def test_rules_of_a_packet_filter_need_its_program(
     filters = {"programs": {**MACHINE.programs, "iptables": "/usr/sbin/iptables"}}
     testbed = config.load({}, environment={}).testbed
     make_plan(scenario(option), testbed, MACHINE.model_copy(update=filters))
+
+
+def test_rules_of_nftables_need_no_iptables(tmp_path: Path) -> None:
+    filters = ({**PTP, "ipMasq": True, "ipMasqBackend": "nftables"}, {"type": "portmap"})
+    option = written(tmp_path, conflist(filters[0], {**filters[1], "backend": "nftables"}))
+    make_plan(scenario(option), config.load({}, environment={}).testbed, MACHINE)
 
 
 def test_a_vlan_takes_one_pod_of_a_host(tmp_path: Path) -> None:

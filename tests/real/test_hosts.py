@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -287,7 +288,8 @@ def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
     run = sockets.begin(scenario, "--instances=2")
     served: set[tuple[str, str]] = set()
     while ("tcp", "iperf3") not in served and run.process.poll() is None:
-        served |= {(one.kind, one.program) for one in listening("west")}
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it is being made
+            served |= {(one.kind, one.program) for one in listening("west")}
         time.sleep(0.1)
     transfer = sockets.transfer_of(run)
     assert ("tcp", "iperf3") in served

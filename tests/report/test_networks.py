@@ -236,15 +236,39 @@ def test_variants_of_which_transfers_were_measured_stand_side_by_side() -> None:
     )
     (one,) = comparisons_of(run)
     assert list(variant_transfers(one).texts) == [
-        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=bridge", "20.00 \u00b5s", "\u2013"),
-        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=vepa", "30.00 \u00b5s", "1.50\u00d7"),
-        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=private", "skipped", "\u2013"),
-        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=bridge", "20.00 \u00b5s", "\u2013"),
-        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=vepa", "not run", "\u2013"),
-        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=private", "skipped", "\u2013"),
-        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=bridge", "2000 Mbit/s", "\u2013"),
-        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=vepa", "1000 Mbit/s", "0.500\u00d7"),
-        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=private", "skipped", "\u2013"),
+        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=bridge", "sockperf", "20.00 \u00b5s", "\u2013"),
+        (
+            "UDP_RR 0 \u2192 1, 64 octets, 1 s",
+            "mode=vepa",
+            "sockperf",
+            "30.00 \u00b5s",
+            "1.50\u00d7",
+        ),
+        ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=private", "\u2013", "skipped", "\u2013"),
+        (
+            "UDP_RR 0 \u2192 1, 1024 octets, 1 s",
+            "mode=bridge",
+            "sockperf",
+            "20.00 \u00b5s",
+            "\u2013",
+        ),
+        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=vepa", "\u2013", "not run", "\u2013"),
+        ("UDP_RR 0 \u2192 1, 1024 octets, 1 s", "mode=private", "\u2013", "skipped", "\u2013"),
+        (
+            "TCP_STREAM 0 \u2192 1, 1024 octets, 2 s",
+            "mode=bridge",
+            "iperf3",
+            "2000 Mbit/s",
+            "\u2013",
+        ),
+        (
+            "TCP_STREAM 0 \u2192 1, 1024 octets, 2 s",
+            "mode=vepa",
+            "iperf3",
+            "1000 Mbit/s",
+            "0.500\u00d7",
+        ),
+        ("TCP_STREAM 0 \u2192 1, 1024 octets, 2 s", "mode=private", "\u2013", "skipped", "\u2013"),
     ]
     for text in (markdown_report(run), html_report(run), terminal_text(run, width=200)):
         assert "1.50\u00d7" in text
@@ -262,7 +286,22 @@ def test_transfers_of_variants_have_intervals_over_rounds() -> None:
     )
     (one,) = comparisons_of(run)
     table = variant_transfers(one)
-    (ratio,) = [row[3] for row in table.texts if row[1] == "mode=vepa"]
+    (ratio,) = [row[4] for row in table.texts if row[1] == "mode=vepa"]
     assert ratio.startswith("2.00\u00d7 (1.9")
     assert ratio.endswith("; n 3)")
     assert any("95 % interval" in note for note in table.notes)
+
+
+def test_instances_are_what_variants_differ_by_and_a_tool_of_one_alone_is_no_baseline() -> None:
+    def flows(count: int, rate: float, tool: str = "iperf3") -> Transfer:
+        one = stream(rate)
+        changed = {"instances": count, "tool": tool}
+        return one.model_copy(update={"spec": one.spec.model_copy(update=changed)})
+
+    run = compared({"1": (flows(1, 1e9),), "2": (flows(2, 3e9),), "4": (flows(4, 4e9, "netperf"),)})
+    rows = list(variant_transfers(comparisons_of(run)[0]).texts)
+    assert [row[2:] for row in rows] == [
+        ("iperf3", "1000 Mbit/s", "\u2013"),
+        ("iperf3", "3000 Mbit/s", "3.00\u00d7"),
+        ("netperf", "4000 Mbit/s", "\u2013"),
+    ]

@@ -159,8 +159,10 @@ class Ipam(_Keys):
             ValueError: Its ranges are none.
         """
         own = self.model_extra or {}
-        sets = [[own]] if "subnet" in own else []
-        sets += own.get("ranges") or []
+        ranges = own.get("ranges") or []
+        if not isinstance(ranges, list) or not all(isinstance(one, list) for one in ranges):
+            raise ValueError(f"ranges: {ranges!r} is no list of lists of tables")
+        sets = [*([[own]] if "subnet" in own else []), *ranges]
         if self.type != "host-local" or not sets:
             return None
         return min(
@@ -206,8 +208,11 @@ class Plugin(_Keys):
 
     @property
     def filters(self) -> bool:
-        """Whether it writes rules of a packet filter."""
-        return self.type in FILTERS or bool((self.model_extra or {}).get("ipMasq"))
+        """Whether it writes rules of iptables: newer plugins can take nftables for it."""
+        own = self.model_extra or {}
+        if own.get("ipMasq") and own.get("ipMasqBackend", "iptables") == "iptables":
+            return True
+        return self.type in FILTERS and own.get("backend", "iptables") == "iptables"
 
 
 class Conflist(_Keys):
@@ -272,12 +277,14 @@ class Conflist(_Keys):
 def _range_size(given: Any, where: str) -> int:
     """How many addresses host-local gives of a range: neither its gateway's nor a broadcast."""
     try:
+        if not isinstance(given, dict):
+            raise TypeError(f"{given!r} is no table; ranges are lists of lists of tables")
         subnet = ip_network(given["subnet"])
+        if subnet.num_addresses < LEAST_SUBNET:
+            raise ValueError(f"{subnet} is too small")
         first, last = subnet[1], subnet[-2 if subnet.version == IPV4 else -1]
         ends = [ip_address(given.get(*end)) for end in (("rangeStart", first), ("rangeEnd", last))]
         kept = ip_address(given.get("gateway", first))
-        if subnet.num_addresses < LEAST_SUBNET:
-            raise ValueError(f"{subnet} is too small")
         if not all(end in subnet for end in ends):
             raise ValueError(f"rangeStart {ends[0]} and rangeEnd {ends[1]} are not in {subnet}")
     except KeyError as error:
@@ -357,8 +364,8 @@ class CniSection(Frozen):
     path: tuple[AbsolutePath, ...] = PLACES
 
 
-def look_into(folders: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What is in folders of plugins: why root starts it not, "" where it does."""
+def look_into(folders: Iterable[str], names: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """What is in folders of plugins, all or some: why root starts it not, "" where it does."""
     found: dict[str, dict[str, str]] = {}
     for folder in map(Path, folders):
         files = sorted(folder.iterdir()) if folder.is_dir() else ()
@@ -366,7 +373,7 @@ def look_into(folders: Iterable[str]) -> dict[str, dict[str, str]]:
             file.name: why_untrusted(file, only_root=True)
             or ("" if os.access(file, os.X_OK) else f"{file} is not executable")
             for file in files
-            if file.is_file()
+            if file.is_file() and (not names or file.name in names)
         }
     return found
 
@@ -412,7 +419,9 @@ class CniRuntime:
 
     def find(self, plugin: str) -> Path:
         """The program of a plugin, which only root can have put there."""
-        seen = look_into(self._folders)
+        # Once pods start, what the first folder has is all that counts, and takes the least time.
+        first = [folder for folder in self._folders if (Path(folder) / plugin).is_file()][:1]
+        seen = look_into(first or self._folders, (plugin,))
         if why := why_not_started(plugin, seen):
             raise DutError(why, where="CNI")
         return next(Path(folder) / plugin for folder, files in seen.items() if plugin in files)

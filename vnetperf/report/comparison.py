@@ -263,14 +263,18 @@ def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
     for scenario, every in found.transfers.items():
         for held in every:
             # What variants differ by, and what follows from earlier transfers.
-            same = {"pods": 0, "ranks": 0, "rate_bps": 0.0, "tool": ""}
+            same = {"pods": 0, "ranks": 0, "rate_bps": 0.0, "tool": "", "instances": 1}
             spec = held.transfer.spec.model_copy(update=same)
             alike.setdefault(spec, {}).setdefault(scenario, []).append(held)
     for spec, by_scenario in alike.items():
         first: tuple[Transfer, ...] = ()
         for variant in found.comparison.variants:
             mine = by_scenario.get(variant.scenario, [])
-            yield from ((variant, spec, replace(held, baseline=first)) for held in mine)
+            for held in mine:
+                # A tool that was chosen for one variant alone would be taken for what they vary.
+                by_tool = {one.spec.tool for one in (*first, *held.rounds)}
+                comparable = len(by_tool) == 1 or any("tool" in word for word in variant.typed)
+                yield variant, spec, replace(held, baseline=first if comparable else ())
             if not mine:
                 yield variant, spec, None
             first = first or next((held.rounds for held in mine if held.value), ())
@@ -296,6 +300,7 @@ def _transfer_ratio(of: _Moved) -> str | None:
 _TRANSFERS: tuple[Column[_Moved], ...] = (
     Column("transfer", lambda of: spec_text(of[1]), words=True),
     Column("variant", lambda of: of[0].variant, words=True),
+    Column("tool", lambda of: of[2].transfer.spec.tool if of[2] else None, words=True),
     Column("median round trip, mean time, or rate", _transfer_value, bold=True),
     Column("against the first", _transfer_ratio),
 )
