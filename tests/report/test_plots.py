@@ -22,6 +22,7 @@ from vnetperf.report.plot import (
     data,
     fitting_scale,
     legend,
+    series_css,
     svg,
 )
 from vnetperf.report.plots import (
@@ -275,3 +276,8 @@ def test_steps_of_a_service_stand_against_their_limits(every):
     assert plot is not None
     assert {note.text for note in plot.notes} == {"FDV not measured"}
     assert service_plot(found.model_copy(update={"service": None})) is None
+
+
+def test_lines_of_fourteen_networks_differ() -> None:
+    assert len({series_css(index) for index in range(14)}) == 14
+    assert [series_css(index) for index in (0, 6, 7)] == ["s0", "s6", "s0 second"]

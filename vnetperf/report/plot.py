@@ -195,6 +195,11 @@ Mark = Literal[
 ]  # fmt: skip
 
 
+def series_css(index: int) -> str:
+    """Colour and dashes of a line: 14 differ, the second seven having marks that are hollow."""
+    return f"s{index % 7}" + " second" * (index // 7 % 2)
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """Points that are drawn alike.

@@ -20,7 +20,7 @@ from vnetperf.report.outcomes import (
     soak_verdict,
     whole_load_text,
 )
-from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
+from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series, series_css
 from vnetperf.report.summary import Group
 from vnetperf.statistics.histogram import decode_hdr, values_at
 
@@ -283,7 +283,7 @@ def by_size_plot(
     every = [s for found in held.values() for s in found.values()]
     series = []
     for index, (name, found) in enumerate(held.items()):
-        css, shift = f"s{index % 7}", _spread_out(index, len(held), _BESIDE)
+        css, shift = series_css(index), _spread_out(index, len(held), _BESIDE)
         points, modes = [], []
         for size, spread in found.items():
             hover = f"{size}, {name}: {text.mean_with_n(spread, kind)}"
@@ -672,7 +672,7 @@ def latencies_plot(results: Sequence[Result], level: str) -> Plot | None:
         Series(
             result.scenario,
             tuple(_level_points(result, level, f"{result.scenario}, ")),
-            css=f"s{index % 7}",
+            css=series_css(index),
             line=True,
         )
         for index, result in enumerate(results)
@@ -703,7 +703,7 @@ def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
                 f"forwarded: {units.fps(step.forwarded_fps)}, aggregate"
             )
             points.append(Point(step.input_ratio, max(0.0, step.loss_ratio), hover=hover))
-        css = f"s{index % 7}"
+        css = series_css(index)
         yield Series(result.size_text, points, css=css, line=True)
 
 
@@ -759,7 +759,7 @@ def rate_curve_plot(group: Group) -> Plot | None:
             points.append(
                 Point(found.load_fps, rate.mean, low=rate.low, high=rate.high, hover=hover)
             )
-        css = f"s{index % 7}"
+        css = series_css(index)
         series.append(Series(result.size_text, points, css=css, line=True))
     end = min(
         max(p.x for s in series for p in s.points), max(p.y for s in series for p in s.points)

@@ -12,7 +12,7 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import OCTETS_ADDED, EndFacts, OneWay, Transfer, TransferSpec, Way
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
-from vnetperf.report.plot import Axis, Note, Plot, Point, Series
+from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table, group_sentences
 from vnetperf.results.metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
@@ -299,7 +299,7 @@ def _transfers_by(
                 hover = f"{scenario}, {at}: {units.significant(value)} {unit.partition(', ')[2]}"
                 points.append(Point(places.index(at), value, hover=hover))
         points.sort(key=lambda point: point.x)
-        series.append(Series(scenario, points, css=f"s{index % 7}", line=True))
+        series.append(Series(scenario, points, css=series_css(index), line=True))
     return Plot(
         title=f"{caption}: {unit} by {axis}",
         caption=caption,
@@ -764,7 +764,7 @@ def networks_plot(
             Series(
                 name,
                 [_pod_point(row, field, places, scale) for row in rows if row.network == name],
-                css=f"s{index % 7}",
+                css=series_css(index),
                 line=True,
                 shift=(index - (len(networks) - 1) / 2) * 5,
             )
