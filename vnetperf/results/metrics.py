@@ -705,7 +705,8 @@ def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
     label = "connection establishment rate"
     yield make("sessions", "sessions", count, more="sessions", main=not rate, **about)
     yield make("connection_rate", "1/s", found.rate_per_s, more=label, main=rate, **about)
-    yield make("tear_down_rate", "1/s", found.ended_per_s, more="connection tear-down rate")
+    why, label = "no time of ending sessions was recorded", "connection tear-down rate"
+    yield make("tear_down_rate", "1/s", found.ended_per_s, more=label, why=why)
     yield make("capped", "", found.capped)
 
 
