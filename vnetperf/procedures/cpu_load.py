@@ -43,7 +43,9 @@ def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
     for host, loads in of_host.items():
         machine = result.machines.get(host, result.machine)
         if loads or not (result.machines and not host):
-            found += _of_host(f"{host}:" if host else "", loads, machine, result.collected_s)
+            unknown = (f"{host}: cpu" if host else "cpu") in result.uncollected
+            seconds = 0.0 if unknown else result.collected_s
+            found += _of_host(f"{host}:" if host else "", loads, machine, seconds)
     return tuple(found)
 
 
@@ -118,8 +120,10 @@ def _busy_by_role(
     """Processors that each role's threads kept busy themselves; None: not recorded."""
     if machine is None or not machine.by_processor or seconds <= 0:
         return None
-    if not own or any(load.run_s is None for load in own):
+    if any(load.run_s is None for load in (*own, *kernel)):
         return None
+    if not own and any(one.idle is None for one in machine.by_processor):
+        return None  # an older log, which may have left out the threads' time
     interrupts = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
     in_kernel: dict[int, float] = {}
     for load in own:
