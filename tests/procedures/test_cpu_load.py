@@ -69,6 +69,8 @@ def test_roles_add_up_to_the_machine_and_no_time_counts_twice(apart: bool | None
         abs=1e-3,
     )
     assert (uses["tester"].waiting, uses["others"].waiting) == (0.0, None)
+    # Their parts in user mode and in the kernel are not known, which is not 0.
+    assert (uses["kernel"].user, uses["others"].user, uses["others"].system) == (None, None, None)
 
 
 def test_threads_of_the_kernel_count_once_beside_soft_interrupts() -> None:

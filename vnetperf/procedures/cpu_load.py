@@ -89,7 +89,6 @@ def _of_host(
         forwarding = interrupts + fsum((load.run_s or 0.0) / seconds for load in apart)
         yield RoleUse(
             role=prefix + KERNEL,
-            user=0.0,
             system=round(sum(load.system for load in kernel), 3),
             softirq=round(sum(one.softirq for one in every), 3),
             processors=whole,
@@ -97,9 +96,7 @@ def _of_host(
             waiting=_share([load.wait_s for load in kernel], seconds),
         )
         rest = max(0.0, used - forwarding - fsum(busy.values()))
-        yield RoleUse(
-            role=prefix + OTHERS, user=0.0, system=0.0, processors=whole, busy=round(rest, 4)
-        )
+        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=round(rest, 4))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
         role=prefix + MACHINE,
