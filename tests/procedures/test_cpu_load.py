@@ -92,7 +92,11 @@ def test_each_host_of_a_testbed_has_its_roles() -> None:
     assert here.machine is not None
     there = tuple(t.model_copy(update={"role": f"west:{t.role}"}) for t in here.threads)
     both = here.model_copy(
-        update={"threads": (*here.threads, *there), "machines": {"west": here.machine}}
+        update={
+            "threads": (*here.threads, *there),
+            "machines": {"west": here.machine},
+            "collected_at": {"west": here.collected_s},
+        }
     )
     uses = cpu_by_role(both)
     own = cpu_by_role(here)
@@ -118,7 +122,7 @@ def _busy(result: TrialResult) -> dict[str, float | None]:
 def test_a_host_whose_kernel_forwards_has_its_time_without_a_poller() -> None:
     machine = MachineLoad(by_processor=(_processor(0, softirq=0.6, user=0.1),))
     here = COSTS.watch(Dut().run(TrialRequest(load_fps=1e5, duration_s=1.0)).result, 1.0)
-    there = here.model_copy(update={"machines": {"west": machine}})
+    there = here.model_copy(update={"machines": {"west": machine}, "collected_at": {"west": 1.0}})
     found = _busy(there)
     assert found["west:kernel"] == pytest.approx(0.6)
     assert found["west:others"] == pytest.approx(0.1)
