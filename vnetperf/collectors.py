@@ -179,6 +179,7 @@ class CpuCollector(Collector[ThreadLoad]):
                     involuntary_switches=now.involuntary - before.involuntary,
                     run_s=None if run_ns is None else run_ns / 1e9,
                     wait_s=None if wait_ns is None else wait_ns / 1e9,
+                    watched_s=round(wall, 6),
                 )
             )
         return tuple(loads)
@@ -496,18 +497,18 @@ class EnergyCollector(Collector[EnergyUse]):
     def stop(self) -> tuple[EnergyUse, ...]:
         """Take the second sample."""
         wall, now, watts = time.monotonic() - self._began, self._counted(), self._metered()
-        found = []
+        found, over = [], {"watched_s": round(wall, 6)}
         for zone, before in self._before.items():
             if zone not in now:
                 continue
             # The counter begins anew at its range.
             joules = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32) / 1e6
-            found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL"))
+            found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
         for meter, first in self._watts.items():
             if meter in watts:
                 joules = wall * (first + watts[meter]) / 2
                 part = f"whole machine, {meter.parent.name}"
-                found.append(EnergyUse(part=part, joules=joules, source="power meter"))
+                found.append(EnergyUse(part=part, joules=joules, source="power meter", **over))
         moved = [one for one in found if one.joules > 0]
         if found and not moved:
             self.why = "not measured: its meters stand still, as those of a virtual machine do"

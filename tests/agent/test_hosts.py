@@ -68,6 +68,8 @@ class FakeHost:
     #: Host -> time until it receives, seconds, at its first trials.
     late_s: ClassVar[dict[str, list[float]]] = {}
     brought: ClassVar[dict[str, Any]] = {}
+    watched: ClassVar[dict[str, Any]] = {}
+    sent: ClassVar[dict[str, TrialSpec]] = {}
 
     def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
         self.testbed, self.read_only = testbed, read_only
@@ -89,6 +91,8 @@ class FakeHost:
         self.deployed |= name == "open"
         if name == "bring_up":
             self.brought[self.name] = args
+        if name == "begin_watch":
+            self.watched[self.name] = args
         answer = self.answers.get((self.name, name))
         if isinstance(answer, BaseException):
             raise answer
@@ -139,6 +143,7 @@ class FakeHost:
     ) -> TrialResult:
         self.calls.append((self.name, "run_trial"))
         assert spec.learning_frames == 0
+        self.sent[self.name] = spec
         answer = self.answers.get((self.name, "run_trial"), TrialResult(directions=()))
         if spec.event is None or answer.failed:
             return cast("TrialResult", answer)
@@ -802,3 +807,36 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
     both = merge_counts(east, {"east": of(0.5)})
     assert both.disturbances == ("a hypervisor took 50.0% of a processor",)
     assert [use.role for use in cpu_by_role(both)] == ["east:pmd", "east:machine"]
+
+
+def test_each_host_is_watched_over_a_time_of_its_own() -> None:
+    def of(seconds: float) -> TrialResult:
+        shares = {"user": 1.0, "system": 0.0, "irq": 0.0, "softirq": 0.0}
+        load = ProcessorLoad(cpu=1, guest=0.0, steal=0.0, idle=0.0, **shares)
+        poller = ThreadLoad(
+            role="pmd", thread="pmd", cpu=1, user=1.0, system=0.0, run_s=seconds, wait_s=0.0
+        )
+        more = {"machine": MachineLoad(by_processor=(load,)), "collected_s": seconds}
+        return TrialResult(directions=(), threads=(poller,)).model_copy(update=more)
+
+    merged = merge_counts(of(1.0), {"west": of(1.6)})
+    assert merged.watched_at("west:pmd") == 1.6
+    busy = {use.role: use.busy for use in cpu_by_role(merged)}
+    assert (busy["pmd"], busy["west:pmd"], busy["west:others"]) == (1.0, 1.0, 0.0)
+    older = merged.model_copy(update={"collected_at": {}})  # its time is not known: nor its share
+    busy = {use.role: use.busy for use in cpu_by_role(older)}
+    assert (busy["pmd"], busy["west:pmd"]) == (1.0, None)
+    # Samples of a thread are further apart than those of the last collector that starts.
+    (poller,) = of(1.0).threads
+    apart = poller.model_copy(update={"run_s": 1.004, "watched_s": 1.004})
+    (pmd, *_) = cpu_by_role(of(1.0).model_copy(update={"threads": (apart,)}))
+    assert pmd.busy == 1.0
+
+
+def test_other_hosts_look_at_threads_from_right_before_the_traffic(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    spec = SPEC.model_copy(update={"learning_wait_s": 0.1})
+    hosts.run_trial(spec)
+    # The rest of the wait after learning frames passes before threads are looked at, not after.
+    assert FakeHost.watched["west"] == {"wait_s": pytest.approx(0.03)}
+    assert FakeHost.sent["east"].learning_wait_s == 0.0

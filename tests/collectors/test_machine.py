@@ -198,8 +198,8 @@ def test_energy_is_that_of_every_meter(tmp_path: Path, monkeypatch: pytest.Monke
     collector.start()
     meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000)
     assert collector.stop() == (  # the memory's meter stands still
-        EnergyUse(part="package-0", joules=0.2, source="RAPL"),
-        EnergyUse(part="whole machine, hwmon1", joules=300.0, source="power meter"),
+        EnergyUse(part="package-0", joules=0.2, source="RAPL", watched_s=2.0),
+        EnergyUse(part="whole machine, hwmon1", joules=300.0, source="power meter", watched_s=2.0),
     )
     assert collector.why == ""
 

@@ -14,6 +14,7 @@ from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.trial import (
     DatapathWork,
     MachineLoad,
+    ProcessorLoad,
     ThreadEvents,
     ThreadLoad,
     TrialOutcome,
@@ -68,6 +69,8 @@ def test_roles_add_up_to_the_machine_and_no_time_counts_twice(apart: bool | None
         abs=1e-3,
     )
     assert (uses["tester"].waiting, uses["others"].waiting) == (0.0, None)
+    # Their parts in user mode and in the kernel are not known, which is not 0.
+    assert (uses["kernel"].user, uses["others"].user, uses["others"].system) == (None, None, None)
 
 
 def test_threads_of_the_kernel_count_once_beside_soft_interrupts() -> None:
@@ -89,7 +92,11 @@ def test_each_host_of_a_testbed_has_its_roles() -> None:
     assert here.machine is not None
     there = tuple(t.model_copy(update={"role": f"west:{t.role}"}) for t in here.threads)
     both = here.model_copy(
-        update={"threads": (*here.threads, *there), "machines": {"west": here.machine}}
+        update={
+            "threads": (*here.threads, *there),
+            "machines": {"west": here.machine},
+            "collected_at": {"west": here.collected_s},
+        }
     )
     uses = cpu_by_role(both)
     own = cpu_by_role(here)
@@ -101,11 +108,41 @@ def test_each_host_of_a_testbed_has_its_roles() -> None:
     assert not any(use.shared_with for use in uses)  # processors of one number are two machines'
 
 
+def _processor(cpu: int, **shares: float) -> ProcessorLoad:
+    """One that does nothing but `shares`, whose idle time is known."""
+    whole = {"user": 0.0, "system": 0.0, "irq": 0.0, "softirq": 0.0, **shares}
+    idle = 1.0 - sum(whole.values())
+    return ProcessorLoad(cpu=cpu, guest=0.0, steal=0.0, idle=idle, **whole)
+
+
+def _busy(result: TrialResult) -> dict[str, float | None]:
+    return {use.role: use.busy for use in cpu_by_role(result)}
+
+
+def test_a_host_whose_kernel_forwards_has_its_time_without_a_poller() -> None:
+    machine = MachineLoad(by_processor=(_processor(0, softirq=0.6, user=0.1),))
+    here = COSTS.watch(Dut().run(TrialRequest(load_fps=1e5, duration_s=1.0)).result, 1.0)
+    there = here.model_copy(update={"machines": {"west": machine}, "collected_at": {"west": 1.0}})
+    found = _busy(there)
+    assert found["west:kernel"] == pytest.approx(0.6)
+    assert found["west:others"] == pytest.approx(0.1)
+    assert found["west:machine"] == pytest.approx(0.7)
+    alone = TrialResult(directions=(), machine=machine, collected_s=1.0)
+    assert _busy(alone) == pytest.approx({"kernel": 0.6, "others": 0.1, "machine": 0.7})
+    failed = there.model_copy(update={"uncollected": {"west: cpu": "not measured: gone"}})
+    assert _busy(failed)["west:machine"] is None  # no thread is known there, nor its time
+    assert "west:others" not in _busy(failed)
+
+
 def test_what_an_older_log_has_not_is_not_recorded() -> None:
     thread = ThreadLoad(role="pmd", thread="pmd", cpu=0, user=0.9, system=0.0)
     old = TrialResult(directions=(), threads=(thread,), machine=MachineLoad(), collected_s=1.0)
     (pmd,) = cpu_by_role(old)
     assert (pmd.busy, pmd.waiting, pmd.backlog_dropped) == (None, None, None)
+    before = _processor(0, softirq=0.6).model_copy(update={"idle": None})
+    no_threads = MachineLoad(by_processor=(before,))
+    (whole,) = cpu_by_role(TrialResult(directions=(), machine=no_threads, collected_s=1.0))
+    assert (whole.role, whole.busy) == ("machine", None)
 
 
 @given(st.floats(0.0, 2000.0), st.floats(0.0, 0.9))

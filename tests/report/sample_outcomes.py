@@ -534,8 +534,13 @@ CPU = (
     ),
     RoleUse(role="vnf0", user=0.9, system=0.05, processors=(1, 2, 3, 5)),
     RoleUse(
+        role="kernel", system=0.01, softirq=0.031, processors=(0, 1, 2, 3, 4, 5),
+        busy=0.041, waiting=0.002,
+    ),
+    RoleUse(role="others", processors=(0, 1, 2, 3, 4, 5), busy=0.12),
+    RoleUse(
         role="machine", user=1.9, system=0.12, softirq=0.031, guest=0.0, steal=0.009,
-        processors=(0, 1, 2, 3, 4, 5),
+        processors=(0, 1, 2, 3, 4, 5), busy=2.1, backlog_dropped=17, backlog_squeezed=3,
     ),
 )  # fmt: skip
 

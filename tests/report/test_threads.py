@@ -71,18 +71,30 @@ def test_every_test_has_the_processor_use_by_role_of_the_trial_that_decides(ever
         rows = part.split("### Processor use by role")[1].split("\n\n")[1].splitlines()
         found = [row for row in rows if "| tester | 0 |" in row]
         assert found, test
-        assert all("| 0 | 0.610 | 0.0200 | 0.0130 | 0 | 0.00400 | pmd |" in row for row in found)
-        assert any("| vnf0 | 1-3, 5 | 0.900 | 0.0500 | not recorded |" in row for row in rows)
+        own = "| 0 | not recorded | not recorded | 0.610 | 0.0200 | 0.0130 | 0 | 0.00400 | pmd |"
+        assert all(own in row for row in found)
+        vnf = "| 1-3, 5 | not recorded | not recorded | 0.900 | 0.0500 | not recorded |"
+        assert any(f"| vnf0 {vnf}" in row for row in rows)
+        assert rows[0].endswith("| shared with | queue drops | queue stops |")
+        none = "not recorded | not recorded"
+        assert any("| kernel | 0-5 | 0.0410 | 0.00200 | not recorded | 0.0100 |" in r for r in rows)
+        assert any(f"| others | 0-5 | 0.120 | {none} | {none} |" in r for r in rows)
+        assert any("| machine | 0-5 | 2.10 |" in r and r.endswith("| 17 | 3 |") for r in rows)
     assert page.count("Processor use by role") == len(TESTS)
 
 
 def test_processor_use_of_every_trial_is_in_a_file_of_its_own(every):
     rows = list(csv.DictReader(io.StringIO(cpu_csv(every))))
     with_cpu = [t for t in every.trials if t.cpu]
-    assert len(rows) == 4 * len(with_cpu)
+    assert len(rows) == 6 * len(with_cpu)
     assert {row["test"] for row in rows} == set(TESTS)
     machine = next(row for row in rows if row["role"] == "machine")
     assert (machine["processors"], machine["softirq_cores"]) == ("0 1 2 3 4 5", "0.031")
+    assert (machine["busy_cores"], machine["waiting_cores"]) == ("2.1", "")
+    assert (machine["backlog_dropped"], machine["backlog_squeezed"]) == ("17", "3")
+    kernel, others = (next(r for r in rows if r["role"] == n) for n in ("kernel", "others"))
+    assert (kernel["busy_cores"], kernel["waiting_cores"]) == ("0.041", "0.002")
+    assert (others["user_cores"], others["system_cores"], others["busy_cores"]) == ("", "", "0.12")
     assert next(row for row in rows if row["role"] == "vnf0")["steal_cores"] == ""
 
 

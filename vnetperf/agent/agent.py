@@ -519,14 +519,15 @@ class Agent:
             return {"failed": "dut", "failure": str(deployment.cause(error))}
         return {}
 
-    def call_begin_watch(self) -> str:
+    def call_begin_watch(self, wait_s: float = 0.0) -> str:
         """Begin to watch the DUT's parts here, for a trial of another host's tester.
 
+        Their threads from `wait_s` later on, which is waited for.
         The answer is what of them has died; "" for nothing.
         """
         deployment = self._deployed("begin_watch")
         try:
-            self._watching = begin_watch(deployment)
+            self._watching = begin_watch(deployment, wait_s)
         except (errors.DutError, errors.HostError) as error:
             return str(deployment.cause(error))
         return ""

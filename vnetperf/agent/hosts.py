@@ -338,12 +338,10 @@ class HostsClient:
         if failed:
             return TrialResult(directions=(), **failed)
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
-        begun = self._all(
-            {host: partial(self.clients[host].call, "begin_watch") for host in watchers}
-        )
-        if why := [f"host {host}: {why}" for host, why in begun.items() if why]:
-            return TrialResult(directions=(), failed="dut", failure="; ".join(why))
         rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
+        if why := self._begin_watch(watchers, rest_s):
+            return TrialResult(directions=(), failed="dut", failure=why)
+        rest_s = 0.0 if watchers else rest_s
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
         result = self._sent(plan, spec.model_copy(update=update), event_at)
         ended = self._all(
@@ -357,6 +355,14 @@ class HostsClient:
         if spec.event is None and (silent := silent_directions(merged)):
             merged = self._unless_dead(plan, merged, silent)
         return merged if not spec.profile else _without_stacks(merged)
+
+    def _begin_watch(self, hosts: Sequence[str], wait_s: float) -> str:
+        """Have hosts read counters, and look at threads from `wait_s` on; what has died."""
+        call = {"length_s": wait_s, "wait_s": wait_s}
+        begun = self._all(
+            {host: partial(self.clients[host].call, "begin_watch", **call) for host in hosts}
+        )
+        return "; ".join(f"host {host}: {why}" for host, why in begun.items() if why)
 
     def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """A trial of a tester whose ports are on two hosts: sent and received as one."""
@@ -403,10 +409,8 @@ class HostsClient:
         if failed := [{**one} for one in learned.values() if one]:
             return TrialResult(directions=(), **failed[0]), ""
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
-        begun = self._all({host: partial(self.clients[host].call, "begin_watch") for host in every})
-        if why := [f"host {host}: {why}" for host, why in begun.items() if why]:
-            return TrialResult(directions=(), failed="dut", failure="; ".join(why)), ""
-        time.sleep(spec.learning_wait_s * (1 - LEARNED_SHARE))
+        if why := self._begin_watch(every, spec.learning_wait_s * (1 - LEARNED_SHARE)):
+            return TrialResult(directions=(), failed="dut", failure=why), ""
         parts, late = self._sent_by_parts(testers, sent)
         ended = self._all({host: partial(self.clients[host].call, "end_watch") for host in every})
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
@@ -968,6 +972,7 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
     update["machines"] = {
         host: one.machine for host, one in counted.items() if one.machine is not None
     }
+    update["collected_at"] = {host: one.collected_s for host, one in counted.items()}
     cost = [one.watched_cpu_s for one in (result, *counted.values())]
     update["watched_cpu_s"] = sum(known for known in cost if known is not None) or None
     return result.model_copy(update=update)

@@ -61,8 +61,6 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     if trial is None:
         return ()
     result = trial.result
-    # Threads are watched while the generator arms and waits for the last frames, too.
-    seconds = result.collected_s or trial.spec.duration_s
     frames = sum(d.received for d in result.directions)
     # Threads of a role may have one name: every collector reports them in the same order.
     events: dict[tuple[str, str], list[ThreadEvents]] = defaultdict(list)
@@ -72,6 +70,8 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     for load in result.threads:
         same = events[load.role, load.thread]
         counts = same.pop(0).counts if same else {}
+        # Threads are watched while the generator arms and waits for the last frames, too.
+        seconds = load.watched_s or result.watched_at(load.role) or trial.spec.duration_s
         found.append(
             ThreadUse(
                 role=load.role,

@@ -705,11 +705,15 @@ class DutWatch:
         return dict.fromkeys(what, why)
 
 
-def begin_watch(deployment: LiveDeployment) -> DutWatch:
-    """Begin to watch what a host has of a deployment over hosts; learning frames have passed."""
+def begin_watch(deployment: LiveDeployment, wait_s: float = 0.0) -> DutWatch:
+    """Begin to watch what a host has of a deployment over hosts; learning frames have passed.
+
+    Threads are looked at from `wait_s` later on: right before the tester sends.
+    """
     deployment.check_alive()
-    watch = DutWatch(deployment)
+    watch, began = DutWatch(deployment), time.monotonic()
     watch.count()
+    sleep_watching(began + wait_s, deployment.check_alive)
     watch.start()
     return watch
 

@@ -600,11 +600,12 @@ class RoleUse(Frozen):
         role: "pmd", "vnf0", "tester" ...: its busy threads; "kernel": interrupts, soft interrupts
             and threads of the kernel; "others": programs that are no part of the deployment;
             "machine": everything on all processors. Of other hosts with their name before it.
-        user: In user mode, guests' time included.
+        user: In user mode, guests' time included; None: not recorded, as of "kernel", whose part
+            in it nothing counts, and of "others". So is all that follows.
         system: In kernel mode; of threads with what soft interrupts took on them, where the kernel
-            does not tell it apart.
+            does not tell it apart. Of "kernel" that of its threads alone.
         softirq: In soft interrupts of the processors that its threads ran on last, whoever caused
-            them; None: not recorded. So is what follows.
+            them.
         guest: As virtual processors of guests.
         steal: Taken by a hypervisor from those processors.
         processors: Their numbers.
@@ -618,8 +619,8 @@ class RoleUse(Frozen):
     """
 
     role: str
-    user: float
-    system: float
+    user: float | None = None
+    system: float | None = None
     softirq: float | None = None
     guest: float | None = None
     steal: float | None = None

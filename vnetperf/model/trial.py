@@ -361,6 +361,8 @@ class ThreadLoad(Frozen):
         run_s: Time that it ran, as the scheduler counts it in nanoseconds (/proc/TID/schedstat; of
             one that is running known to a tick of the kernel), seconds; None: not recorded.
         wait_s: Time that it could run and had no processor, seconds, from there too.
+        watched_s: Time between the two samples that these are of, seconds; None: not recorded, and
+            about `TrialResult.collected_s`.
     """
 
     role: str
@@ -372,6 +374,7 @@ class ThreadLoad(Frozen):
     involuntary_switches: int = 0
     run_s: float | None = None
     wait_s: float | None = None
+    watched_s: float | None = None
 
 
 class ProcessorLoad(Frozen):
@@ -420,11 +423,13 @@ class EnergyUse(Frozen):
         part: What is metered: "package-0", "dram" of a package, "whole machine".
         joules: Energy.
         source: Who meters it: "RAPL", "power meter".
+        watched_s: Time over which it is, seconds; None: not recorded.
     """
 
     part: str
     joules: float
     source: str
+    watched_s: float | None = None
 
 
 class ThreadEvents(Frozen):
@@ -906,6 +911,8 @@ class TrialResult(Frozen):
             -> samples; empty but where `TrialSpec.profile` wants them.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
+        collected_at: Other hosts of the testbed -> the same of them, whose watch begins before the
+            tester's and ends after it; a host that is not there: not recorded.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
         timelines: One for each direction, where `TrialSpec.bin_s` asks for them.
         event: When the event happened; None without one.
@@ -939,11 +946,18 @@ class TrialResult(Frozen):
     links_down: tuple[str, ...] = ()
     stacks: dict[str, int] = Field(default_factory=dict)
     collected_s: float = 0.0
+    collected_at: dict[str, float] = Field(default_factory=dict)
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()
     event: EventTimes | None = None
     failure: str = ""
     failed: str = ""
+
+    def watched_at(self, role: str) -> float:
+        """Time in which the threads of a role were watched, on its host, seconds; 0: not known."""
+        host = role.partition(":")[0]
+        known = host in self.machines or host in self.collected_at
+        return self.collected_at.get(host, 0.0) if known else self.collected_s
 
     @property
     def disturbances(self) -> tuple[str, ...]:

@@ -43,7 +43,9 @@ def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
     for host, loads in of_host.items():
         machine = result.machines.get(host, result.machine)
         if loads or not (result.machines and not host):
-            found += _of_host(f"{host}:" if host else "", loads, machine, result.collected_s)
+            unknown = (f"{host}: cpu" if host else "cpu") in result.uncollected
+            seconds = 0.0 if unknown else result.watched_at(f"{host}:" if host else "")
+            found += _of_host(f"{host}:" if host else "", loads, machine, seconds)
     return tuple(found)
 
 
@@ -74,7 +76,7 @@ def _of_host(
                 other for other, used in cpus.items() if other != role and used & mine
             ),
             busy=None if busy is None else round(busy[role], 4),
-            waiting=_share([load.wait_s for load in of_role], seconds),
+            waiting=_waiting(of_role, seconds),
         )
     if not by_number:
         return
@@ -84,20 +86,17 @@ def _of_host(
     used = fsum(one.busy for one in every)
     if busy is not None:
         apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
-        forwarding = interrupts + fsum((load.run_s or 0.0) / seconds for load in apart)
+        forwarding = interrupts + fsum(_ran(load, seconds) for load in apart)
         yield RoleUse(
             role=prefix + KERNEL,
-            user=0.0,
             system=round(sum(load.system for load in kernel), 3),
             softirq=round(sum(one.softirq for one in every), 3),
             processors=whole,
             busy=round(forwarding, 4),
-            waiting=_share([load.wait_s for load in kernel], seconds),
+            waiting=_waiting(kernel, seconds),
         )
         rest = max(0.0, used - forwarding - fsum(busy.values()))
-        yield RoleUse(
-            role=prefix + OTHERS, user=0.0, system=0.0, processors=whole, busy=round(rest, 4)
-        )
+        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=round(rest, 4))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
         role=prefix + MACHINE,
@@ -118,8 +117,10 @@ def _busy_by_role(
     """Processors that each role's threads kept busy themselves; None: not recorded."""
     if machine is None or not machine.by_processor or seconds <= 0:
         return None
-    if not own or any(load.run_s is None for load in own):
+    if any(load.run_s is None for load in (*own, *kernel)):
         return None
+    if not own and any(one.idle is None for one in machine.by_processor):
+        return None  # an older log, which may have left out the threads' time
     interrupts = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
     in_kernel: dict[int, float] = {}
     for load in own:
@@ -128,7 +129,7 @@ def _busy_by_role(
     for load in own:
         part = load.system / in_kernel[load.cpu] if in_kernel[load.cpu] else 0.0
         not_its = min(load.system, part * interrupts.get(load.cpu, 0.0))
-        used = max(0.0, (load.run_s or 0.0) / seconds - not_its)
+        used = max(0.0, _ran(load, seconds) - not_its)
         found[load.role] = found.get(load.role, 0.0) + used
     return found
 
@@ -140,7 +141,7 @@ def _interrupts_by_cpu(
 
     def left(one: ProcessorLoad) -> float:
         threads = (
-            (load.run_s or 0.0) / seconds
+            _ran(load, seconds)
             for load in kernel
             if load.cpu == one.cpu and load.thread.startswith(_SOFTIRQ_THREAD)
         )
@@ -154,9 +155,15 @@ def _sum(values: Sequence[float | None], digits: int) -> float | None:
     return round(fsum(known), digits) if len(known) == len(values) else None
 
 
-def _share(values: Sequence[float | None], seconds: float) -> float | None:
-    whole = _sum(values, 9)
-    return None if whole is None or seconds <= 0 else round(whole / seconds, 4)
+def _waiting(loads: Sequence[ThreadLoad], seconds: float) -> float | None:
+    if seconds <= 0 or any(load.wait_s is None for load in loads):
+        return None
+    return round(fsum((load.wait_s or 0.0) / (load.watched_s or seconds) for load in loads), 4)
+
+
+def _ran(load: ThreadLoad, seconds: float) -> float:
+    """The share of its own samples' time that a thread ran; its host's where that is unknown."""
+    return (load.run_s or 0.0) / (load.watched_s or seconds)
 
 
 def _count(values: Sequence[int | None]) -> int | None:
@@ -232,7 +239,7 @@ def _cost(
     if len(known) < len(trials):
         return None
     each = [
-        value * one.result.collected_s * 1e9 / frames
+        value * one.result.watched_at(role) * 1e9 / frames
         for value, one in zip(known, trials, strict=True)
         if (frames := _frames(one))
     ]

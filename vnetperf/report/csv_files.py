@@ -188,6 +188,8 @@ _CPU: Columns = {
     "role": "use.role",
     "processors": lambda row: " ".join(map(str, row["use"].processors)),
     **{f"{name}_cores": f"use.{name}" for name in ("user", "system", "softirq", "guest", "steal")},
+    **{f"{name}_cores": f"use.{name}" for name in ("busy", "waiting")},
+    **{name: f"use.{name}" for name in ("backlog_dropped", "backlog_squeezed")},
     "shared_with": lambda row: " ".join(row["use"].shared_with),
     "verdict": "trial.verdict.value",
     "virtual_lab": "run.virtual_lab",

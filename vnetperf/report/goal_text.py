@@ -576,6 +576,8 @@ _CPU: tuple[Column[_CpuRow], ...] = (
     Column("at", lambda of: of[1], words=True),
     Column("role", lambda of: of[2].role, words=True),
     Column("processors", lambda of: _ranges(of[2].processors), words=True),
+    Column("busy", lambda of: _cores(of[2].busy)),
+    Column("waiting", lambda of: _cores(of[2].waiting)),
     Column("user", lambda of: _cores(of[2].user)),
     Column("system", lambda of: _cores(of[2].system)),
     Column("softirq", lambda of: _cores(of[2].softirq)),
@@ -583,11 +585,24 @@ _CPU: tuple[Column[_CpuRow], ...] = (
     Column("steal", lambda of: _cores(of[2].steal)),
     Column("shared with", lambda of: ", ".join(of[2].shared_with) or None, words=True),
 )
-_CPU_NOTE = (
-    "In processors: 1 is all the time of one. Guests' time is in user, too. Soft interrupts and "
-    "steal are those of the processors that a role's threads ran on last; machine is everything on "
-    "all of them. cpu.csv has every trial."
+_BACKLOG: tuple[Column[_CpuRow], ...] = (
+    Column("queue drops", lambda of: _count(of[2].backlog_dropped)),
+    Column("queue stops", lambda of: _count(of[2].backlog_squeezed)),
 )
+_CPU_NOTE = (
+    "In processors: 1 is all the time of one. Busy: a role's own work, which adds up to the "
+    "machine's; waiting: its threads could run and had no processor. Guests' time is in user, too. "
+    "Soft interrupts and steal are those of the processors that a role's threads ran on last; "
+    "machine is everything on all of them. cpu.csv has every trial."
+)
+_BACKLOG_NOTE = (
+    "Queue drops: frames that found the kernel's queues between interfaces full; queue stops: "
+    "times that it left frames in one for later."
+)
+
+
+def _count(value: int | None) -> str | None:
+    return None if value is None else units.frames(value)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -629,7 +644,9 @@ def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tabl
         for at, trial in _decisive_trials(result, shown_trials(result, trials))
         for use in trial.cpu
     ]
-    return Table.of("Processor use by role", _CPU, rows, [_CPU_NOTE])
+    counted = [column for column in _BACKLOG if any(map(column.cell, rows))]
+    notes = [_CPU_NOTE, *([_BACKLOG_NOTE] if counted else [])]
+    return Table.of("Processor use by role", (*_CPU, *counted), rows, notes)
 
 
 def _event_column(name: str) -> Column[_ThreadRow]:

@@ -361,6 +361,7 @@ class SimulatedProcessors:
                     system=not_own,
                     run_s=(own + not_own) * seconds,
                     wait_s=0.0,
+                    watched_s=seconds,
                 )
             )
             at = {"irq": 0.0, "guest": 0.0, "steal": 0.0, "backlog_dropped": 0}
