@@ -13,19 +13,24 @@ from typing import Self
 import pytest
 
 from tests.vswitches.cgnat.reference import (
+    FIRST_PORT,
+    INSIDE,
     NEXT_HOP,
     OWN,
+    UDP,
     Config,
     DroppedError,
     Event,
+    Packet,
     Reference,
     Traffic,
 )
 
 UNIT = Path(__file__).with_name("unit")
 ENGINE = Path("vnetperf/vswitches/cgnat/engine")
+SERVER = 0xC6130001
 TESTER = bytes.fromhex("020000000099")
-BURST = 32
+BURST, END_ALL = 32, 255
 
 pytestmark = pytest.mark.slow
 
@@ -66,9 +71,18 @@ class Core:
         for _ in frames:
             verdict, side, length = struct.unpack("<BBH", self._read(4))
             found.append((self.names[verdict], side, self._read(length)))
+        return found, self._events()
+
+    def end_all(self, second: int, looked_at: int) -> list[Event]:
+        """End all sessions and mappings, when the sweep has looked at so many mappings more."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(struct.pack("<IBI", second, END_ALL, looked_at))
+        self.process.stdin.flush()
+        return self._events()
+
+    def _events(self) -> list[Event]:
         (n,) = struct.unpack("<H", self._read(2))
-        events = [Event(*struct.unpack("<IIIHH?", self._read(17))) for _ in range(n)]
-        return found, events
+        return [Event(*struct.unpack("<IIIHH?", self._read(17))) for _ in range(n)]
 
     def _read(self, n: int) -> bytes:
         assert self.process.stdout is not None
@@ -152,6 +166,29 @@ def test_same_decisions_as_the_reference(unit: Path, name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_same_decisions_for_a_million_packets(unit: Path, name: str) -> None:
     agree(unit, CONFIGS[name], 170_000, seed=1)
+
+
+@pytest.mark.parametrize("looked_at", [0, 1, 700])
+@pytest.mark.parametrize("blocks", ["computed", "dynamic"])
+def test_each_trial_finds_the_blocks_in_their_order(
+    unit: Path, blocks: str, looked_at: int
+) -> None:
+    """The tester's frames are those of the first trial: of subscriber n, block n."""
+    c = Config(blocks=blocks, subscribers=64, block=16, addresses=1)
+    ends = [(n, c.block * n + FIRST_PORT + i) for i in range(c.block) for n in range(c.subscribers)]
+    sent = [
+        Packet(c.inside + n, SERVER, UDP, sport=port, dport=7).frame(OWN[INSIDE], TESTER)
+        for n, port in ends
+    ]
+    with Core(unit, c) as core:
+        for second in range(1, 5):
+            ports = []
+            for at in range(0, len(sent), BURST):
+                found, _ = core.burst(second, [(INSIDE, one) for one in sent[at : at + BURST]])
+                ports += [struct.unpack_from("!H", octets, 34)[0] for _, _, octets in found]
+            assert ports == [port for _, port in ends]
+            events = core.end_all(second, looked_at)
+            assert len(events) == (c.subscribers if blocks == "dynamic" else 0)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -26,10 +26,7 @@ bool blocks_create(struct blocks *b, const struct config *c, const struct memory
 		if (!b->taken[kind])
 			return false;
 	}
-	for (uint32_t i = 0; i < b->count; i++)
-		b->free[i] = i;
-	for (uint32_t i = 0; i < c->addresses; i++)
-		b->queues[i].n = b->per_address;
+	blocks_begin_anew(b);
 	for (uint32_t i = 0; i < c->subscribers && !c->dynamic; i++)
 		b->holders[i] = (struct holder){.n = 1, .block = {i}};
 	return true;
@@ -213,7 +210,12 @@ void blocks_give_back(struct blocks *b, uint32_t subscriber, enum kind kind,
 	}
 }
 
-void blocks_rested(struct blocks *b)
+void blocks_begin_anew(struct blocks *b)
 {
 	memset(b->since, 0, b->count * sizeof(*b->since));
+	for (uint32_t i = 0; i < b->count; i++)
+		b->free[i] = i;
+	for (uint32_t i = 0; i < b->config->addresses; i++)
+		b->queues[i] = (struct queue){.first = 0, .n = b->per_address};
+	b->open = 0;
 }

@@ -25,6 +25,14 @@ static uint64_t hash_of(const struct tracker *t, const struct ends *k)
 	return table_hash(&t->by_ends, (uint64_t)k->mapping << 32 | k->ip, k->port);
 }
 
+/* The lowest number is used first. */
+static void all_spare(struct tracker *t)
+{
+	for (t->n_spare = 0; t->n_spare < t->config->sessions; t->n_spare++)
+		t->spare[t->n_spare] = t->config->sessions - 1 - t->n_spare;
+	t->cursor = 0;
+}
+
 bool tracker_create(struct tracker *t, const struct config *c, struct published *published,
 		    const struct memory *memory)
 {
@@ -37,8 +45,7 @@ bool tracker_create(struct tracker *t, const struct config *c, struct published 
 	if (!t->sessions || !t->of_subscriber || !t->spare ||
 	    !table_create(&t->by_ends, c->sessions, ~c->seed, memory))
 		return false;
-	for (t->n_spare = 0; t->n_spare < c->sessions; t->n_spare++)
-		t->spare[t->n_spare] = c->sessions - 1 - t->n_spare;
+	all_spare(t);
 	return true;
 }
 
@@ -241,4 +248,5 @@ void tracker_end_all(struct tracker *t)
 		if (t->sessions[i].live)
 			end_session(t, i);
 	}
+	all_spare(t);
 }
