@@ -107,8 +107,10 @@ static bool block_of(struct blocks *b, uint32_t address, uint32_t second, uint32
 	if (q->n == 0)
 		return false;
 	*block = b->free[address * b->per_address + q->first];
-	/* Blocks come back in the order of time: if this one still rests, so do all. */
-	if (b->since[*block] && second - (b->since[*block] - 1) < b->config->hold_s)
+	/* Blocks come back in the order of time: if this one still rests, so do all. In whole
+	 * seconds: never early. */
+	if (b->since[*block] && b->config->hold_s &&
+	    second - (b->since[*block] - 1) <= b->config->hold_s)
 		return false;
 	q->first = (q->first + 1) % b->per_address;
 	q->n--;
