@@ -8,10 +8,14 @@ import pytest
 
 from vnetperf.runner.bench import Bench
 
+#: Those that are there on wires of veth.
+MODES = ("nft", "iptables", "rtc", "pipeline")
 
-@pytest.mark.vary("set", [("mode=nft",), ("mode=iptables",)])
+
+@pytest.mark.vnetperf(wire="veth")
+@pytest.mark.vary("set", [(f"mode={mode}",) for mode in MODES])
 def test_nat_modes(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput of established sessions by the NAT's mode."""
+    """RFC 2544 throughput of established sessions by the NAT's mode, all on wires of veth."""
     bench.search_throughput(frame_size).check_expectations()
 
 
@@ -22,7 +26,7 @@ def test_nat_sessions(bench: Bench, frame_size: int) -> None:
 
 
 @pytest.mark.measures("connection_rate")
-@pytest.mark.vary("nat", [f"subscribers={n}" for n in (256, 1024, 4096)])
+@pytest.mark.vary("nat", [f"subscribers={n}" for n in (1024, 4096)])
 def test_nat_connections(bench: Bench, frame_size: int) -> None:
     """RFC 9693 connection establishment rate by number of sessions (section 5.1)."""
     bench.with_new_sessions().measure("connection_rate", frame_size).check_expectations()

@@ -20,9 +20,10 @@ from vnetperf.model.trial import (
     TrialRequest,
     TrialResult,
 )
+from vnetperf.procedures import sessions
 from vnetperf.procedures.sessions import connection_rate, session_capacity
 from vnetperf.runner.scenarios import session_scenario
-from vnetperf.search import replay
+from vnetperf.search import Procedure, replay
 
 
 @dataclass
@@ -93,6 +94,36 @@ def test_a_generator_that_cannot_offer_more_is_no_limit_of_the_nat() -> None:
     assert (at_most.rate_per_s, at_most.capped) == (CEILING, True)
 
 
+@pytest.mark.parametrize(
+    ("limited", "capped"),
+    [
+        ((False, True, False), False),  # what is faster than the median does not move it
+        ((True, False, False), True),  # the slowest may be faster than the median
+        ((True, True, False), True),
+        ((False, False, False), False),
+    ],
+)
+def test_a_median_is_at_least_where_the_generator_limited_a_search_that_moves_it(
+    limited: tuple[bool, ...], capped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = iter((10e3, 30e3, 20e3))
+    flags = iter(limited)
+
+    def search(*_: object) -> Procedure[tuple[float, bool]]:
+        yield from ()
+        return next(rates), next(flags)
+
+    monkeypatch.setattr(sessions, "_search_rate", search)
+    found, _ = drive(connection_rate(inputs(NatTest(searches=3), sessions=64_512)), Translator())
+    assert (found.rate_per_s, found.capped) == (20e3, capped)
+    assert ("could not be offered" in found.note) == capped
+
+
+def test_a_rate_of_few_sessions_is_qualified() -> None:
+    few, _ = drive(connection_rate(inputs(NatTest(searches=1), sessions=16_128)), Translator(50e3))
+    assert "rings of the wires" in few.note
+
+
 def test_a_nat_that_makes_no_sessions_has_no_rate() -> None:
     found, _ = drive(
         connection_rate(inputs(NatTest(searches=1), sessions=1000)), Translator(rate_per_s=0.0)
@@ -110,6 +141,15 @@ def test_the_capacity_comes_back_whatever_a_full_table_does(room: int, evicts: b
     assert found.sessions <= room <= found.sessions * 1.01 + 1
     assert not found.capped
     assert replay(session_capacity(inputs(NatTest(), sessions=64_512)), seen).found == found
+
+
+def test_a_capacity_is_that_of_a_limit_or_of_all() -> None:
+    asked = inputs(NatTest(), sessions=66_000)  # 65,536 and one doubling more are within 1 %
+    found, _ = drive(session_capacity(asked), Translator())
+    assert (found.sessions, found.capped) == (66_000, True)
+    limited, seen = drive(session_capacity(asked), Translator(room=65_800))
+    assert (limited.sessions, limited.capped) == (65_536, False)
+    assert round(seen[-1].duration_s * seen[-1].load_fps) == 66_000
 
 
 def test_a_table_with_room_for_all_is_not_the_limit() -> None:

@@ -187,7 +187,7 @@ class Reference:
         self.second = second
         for of in self.sessions.values():
             for end, session in list(of.items()):
-                if second - session.last >= self._limit(session):
+                if second - session.last > self._limit(session):
                     del of[end]
         # The order among the blocks of an address that come back in one second is the engine's own.
         for mapping in [m for m, of in self.sessions.items() if not of]:
@@ -202,7 +202,7 @@ class Reference:
             return c.udp_timeout
         if session.kind == ICMP:
             return c.icmp_timeout
-        open_ = {"out", "in"} <= session.seen and "rst" not in session.seen
+        open_ = "open" in session.seen and "rst" not in session.seen
         both_fin = {"out fin", "in fin"} <= session.seen
         return c.tcp_timeout if open_ and not both_fin else c.tcp_transitory_timeout
 
@@ -232,7 +232,8 @@ class Reference:
         choice = [first] if mine else range(self.config.addresses)
         for address in choice:
             free = self.free[address]
-            if free and self.second - self.since.get(free[0], -(10**9)) >= self.config.hold:
+            rested = self.second - self.since.get(free[0], -(10**9)) if free else 0
+            if free and (rested > self.config.hold or not self.config.hold):
                 mine.append(free.popleft())
                 self._note(subscriber, mine[-1], given=True)
                 return
@@ -303,6 +304,9 @@ class Reference:
                 return
             if c.tcp == "strict" and m.kind == TCP and not p.flags & SYN:
                 raise DroppedError("no SYN and no connection")
+            # A stranger keeps nothing alive that its subscriber does not.
+            if not out and (m.kind == TCP or c.inbound_refresh == "no"):
+                return
             own = sum(len(s) for k, s in self.sessions.items() if k.inside[0] == m.inside[0])
             if c.session_limit and own >= c.session_limit:
                 raise DroppedError("session limit of the subscriber")
@@ -325,9 +329,23 @@ class Reference:
         if flags & SYN and ("rst" in seen or {"out fin", "in fin"} <= seen):
             seen.clear()
         seen.discard("rst")
-        seen.add(way)
+        other = {"out": "in", "in": "out"}[way]
+        syns = seen & {"out syn", "in syn"}
+        if flags & SYN:
+            if "open" not in seen:
+                seen -= {"out ack", "in ack"}
+            seen.add(f"{way} syn")
+            if flags & ACK:
+                seen |= {f"{other} syn", f"{way} answers"}
+        elif flags & ACK and len(syns) != 1:
+            seen.add(f"{way} ack")
         if flags & FIN:
             seen.add(f"{way} fin")
+        met = not seen & {"out syn", "in syn"} and {"out ack", "in ack"} <= seen
+        opened = {"out syn", "in syn"} <= seen
+        done = "out ack" in seen or {"out answers", "in ack"} <= seen
+        if met or (opened and done):
+            seen.add("open")
 
     # Packets.
 

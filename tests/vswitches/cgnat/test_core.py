@@ -6,26 +6,36 @@ import re
 import struct
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from tests.vswitches.cgnat.reference import (
+    ACK,
+    FIRST_PORT,
+    INSIDE,
     NEXT_HOP,
+    OUTSIDE,
     OWN,
+    SYN,
+    TCP,
+    UDP,
     Config,
     DroppedError,
     Event,
+    Packet,
     Reference,
     Traffic,
 )
 
 UNIT = Path(__file__).with_name("unit")
 ENGINE = Path("vnetperf/vswitches/cgnat/engine")
+SERVER = 0xC6130001
 TESTER = bytes.fromhex("020000000099")
-BURST = 32
+BURST, END_ALL = 32, 255
 
 pytestmark = pytest.mark.slow
 
@@ -66,9 +76,18 @@ class Core:
         for _ in frames:
             verdict, side, length = struct.unpack("<BBH", self._read(4))
             found.append((self.names[verdict], side, self._read(length)))
+        return found, self._events()
+
+    def end_all(self, second: int, looked_at: int) -> list[Event]:
+        """End all sessions and mappings, when the sweep has looked at so many mappings more."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(struct.pack("<IBI", second, END_ALL, looked_at))
+        self.process.stdin.flush()
+        return self._events()
+
+    def _events(self) -> list[Event]:
         (n,) = struct.unpack("<H", self._read(2))
-        events = [Event(*struct.unpack("<IIIHH?", self._read(17))) for _ in range(n)]
-        return found, events
+        return [Event(*struct.unpack("<IIIHH?", self._read(17))) for _ in range(n)]
 
     def _read(self, n: int) -> bytes:
         assert self.process.stdout is not None
@@ -152,6 +171,127 @@ def test_same_decisions_as_the_reference(unit: Path, name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_same_decisions_for_a_million_packets(unit: Path, name: str) -> None:
     agree(unit, CONFIGS[name], 170_000, seed=1)
+
+
+@pytest.mark.parametrize("looked_at", [0, 1, 700])
+@pytest.mark.parametrize("blocks", ["computed", "dynamic"])
+def test_each_trial_finds_the_blocks_in_their_order(
+    unit: Path, blocks: str, looked_at: int
+) -> None:
+    """The tester's frames are those of the first trial: of subscriber n, block n."""
+    c = Config(blocks=blocks, subscribers=64, block=16, addresses=1)
+    ends = [(n, c.block * n + FIRST_PORT + i) for i in range(c.block) for n in range(c.subscribers)]
+    sent = [
+        Packet(c.inside + n, SERVER, UDP, sport=port, dport=7).frame(OWN[INSIDE], TESTER)
+        for n, port in ends
+    ]
+    with Core(unit, c) as core:
+        for second in range(1, 5):
+            ports = []
+            for at in range(0, len(sent), BURST):
+                found, _ = core.burst(second, [(INSIDE, one) for one in sent[at : at + BURST]])
+                ports += [struct.unpack_from("!H", octets, 34)[0] for _, _, octets in found]
+            assert ports == [port for _, port in ends]
+            events = core.end_all(second, looked_at)
+            assert len(events) == (c.subscribers if blocks == "dynamic" else 0)
+
+
+INSIDE_END, STRANGER = (Config.inside, 1030), 0xCB007109
+OUT = Packet(*(INSIDE_END[0], SERVER, UDP), sport=INSIDE_END[1], dport=7)
+
+
+class Talk:
+    """Packets one by one through the C code: from the first subscriber's port, and to it."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.public = (0, 0)
+
+    def out(self, second: int, flags: int = 0, **given: Any) -> str:
+        return self._one(second, INSIDE, flags, replace(OUT, **given))
+
+    def back(self, second: int, flags: int = 0, **given: Any) -> str:
+        (address, port) = self.public
+        p = replace(OUT, src=SERVER, dst=address, sport=7, dport=port)
+        return self._one(second, OUTSIDE, flags, replace(p, **given))
+
+    def _one(self, second: int, side: int, flags: int, p: Packet) -> str:
+        p = replace(p, protocol=TCP, flags=flags) if flags else p
+        [(verdict, _, octets)], _ = self.core.burst(second, [(side, p.frame(OWN[side], TESTER))])
+        if side == INSIDE and verdict == "passed" and p.src == INSIDE_END[0]:
+            self.public = struct.unpack_from("!I4xH", octets, 26)
+        return verdict
+
+
+@pytest.mark.parametrize(("refresh", "at_end"), [("no", "no mapping"), ("yes", "passed")])
+def test_strangers_keep_a_mapping_only_where_they_may(
+    unit: Path, refresh: str, at_end: str
+) -> None:
+    with Core(unit, Config(udp_timeout=10, inbound_refresh=refresh)) as core:
+        talk = Talk(core)
+        assert talk.out(1) == "passed"
+        for second in range(2, 11):
+            assert talk.back(second, src=STRANGER, sport=second) == "passed"
+        assert talk.back(12, src=STRANGER) == at_end
+
+
+def test_strangers_do_not_fill_the_limit_of_a_subscriber(unit: Path) -> None:
+    with Core(unit, Config(session_limit=2)) as core:
+        talk = Talk(core)
+        assert talk.out(1) == "passed"
+        for port in range(20):
+            assert talk.back(1, src=STRANGER, sport=port) == "passed"
+        assert talk.out(1, dport=8) == "passed"
+        assert talk.out(1, dport=9) == "session limit of the subscriber"
+
+
+def test_timers_end_never_early(unit: Path) -> None:
+    with Core(unit, Config(udp_timeout=10)) as core:
+        talk = Talk(core)
+        assert talk.out(1) == "passed"  # at any time in this second
+        assert talk.back(11) == "passed"
+        assert talk.back(12) == "no mapping"
+    one = Config(blocks="dynamic", block=64512, addresses=1, hold=5, udp_timeout=1)
+    with Core(unit, one) as core:
+        talk = Talk(core)
+        assert talk.out(1) == "passed"
+        assert talk.back(3) == "no mapping"  # the block came back in this second
+        assert talk.out(8, src=INSIDE_END[0] + 1) == "no block of ports left"
+        assert talk.out(9, src=INSIDE_END[0] + 1) == "passed"
+
+
+HALF_OPEN = {
+    "no answer of the inside": [("out", SYN), ("back", SYN | ACK), ("back", ACK)],
+    "ACK before the answer": [("out", SYN), ("out", ACK), ("back", SYN | ACK)],
+    "no answer of who opened": [("out", SYN), ("out", SYN | ACK), ("out", SYN | ACK)],
+}
+ESTABLISHED = {
+    "opened from inside": [("out", SYN), ("back", SYN | ACK), ("out", ACK)],
+    "both at once": [("out", SYN), ("back", SYN), ("out", SYN | ACK), ("back", ACK)],
+    "here before": [("out", ACK), ("back", ACK)],
+}
+
+
+@pytest.mark.parametrize("name", [*HALF_OPEN, *ESTABLISHED])
+def test_a_connection_is_established_by_its_handshake(unit: Path, name: str) -> None:
+    config = Config(tcp_transitory_timeout=240, tcp_timeout=500)
+    with Core(unit, config) as core:
+        talk = Talk(core)
+        for way, flags in {**HALF_OPEN, **ESTABLISHED}[name]:
+            assert getattr(talk, way)(1, flags) == "passed"
+        assert talk.back(242, ACK) == ("no mapping" if name in HALF_OPEN else "passed")
+
+
+def test_a_connection_from_outside_is_established_by_its_handshake(unit: Path) -> None:
+    config = Config(tcp_transitory_timeout=240, tcp_timeout=500)
+    with Core(unit, config) as core:
+        talk = Talk(core)
+        far = {"src": STRANGER, "sport": 99}
+        assert talk.out(1, SYN) == "passed"  # whose mapping it comes to
+        assert talk.back(1, SYN, **far) == "passed"
+        assert talk.out(1, SYN | ACK, dst=STRANGER, dport=99) == "passed"
+        assert talk.back(1, ACK, **far) == "passed"
+        assert talk.back(242, ACK, **far) == "passed"
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -27,7 +27,7 @@ class NatOptions(Frozen):
             (RFC 5382 REQ-5: 7440 at least).
         tcp_transitory_timeout: One that opens or closes ends after so long, seconds (RFC 5382
             REQ-5: 240 at least).
-        icmp_timeout: A query without packets ends after so long, seconds (RFC 5508 REQ-1: 60 at
+        icmp_timeout: A query without packets ends after so long, seconds (RFC 5508 REQ-2: 60 at
             least).
         max_sessions: Sessions that its table is to have room for; None for those of --nat.
     """

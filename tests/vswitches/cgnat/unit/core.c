@@ -6,6 +6,9 @@
  *   out  each: verdict (1), side (1), length (2), octets; number of block events (2), each: second,
  *        inside address, public address (4 each), first and last port (2 each), given (1)
  *
+ * 255 for the number of frames ends all sessions and mappings, after so many mappings (4 octets)
+ * have been looked at: the sweep may be anywhere.
+ *
  * All numbers are little-endian. With a new second every session and mapping is looked at.
  */
 #include <stdio.h>
@@ -16,6 +19,7 @@
 
 #define LONGEST	    1600u
 #define MOST_EVENTS 4096u
+#define END_ALL	    255u
 
 struct core {
 	struct options options;
@@ -126,12 +130,21 @@ static void answer(struct core *core, uint32_t n)
 
 static bool burst(struct core *core)
 {
-	uint32_t second;
+	uint32_t second, looked_at;
 	uint8_t n;
 
 	if (fread(&second, 1, sizeof(second), stdin) != sizeof(second))
 		return false;
 	get(&n, 1);
+	if (n == END_ALL) {
+		get(&looked_at, sizeof(looked_at));
+		mapper_sweep(&core->mapper, looked_at);
+		tracker_end_all(&core->tracker);
+		if (!mapper_end_all(&core->mapper))
+			abort();
+		answer(core, 0);
+		return true;
+	}
 	if (n > BURST)
 		abort();
 	for (uint32_t i = 0; i < n; i++) {

@@ -26,10 +26,7 @@ bool blocks_create(struct blocks *b, const struct config *c, const struct memory
 		if (!b->taken[kind])
 			return false;
 	}
-	for (uint32_t i = 0; i < b->count; i++)
-		b->free[i] = i;
-	for (uint32_t i = 0; i < c->addresses; i++)
-		b->queues[i].n = b->per_address;
+	blocks_begin_anew(b);
 	for (uint32_t i = 0; i < c->subscribers && !c->dynamic; i++)
 		b->holders[i] = (struct holder){.n = 1, .block = {i}};
 	return true;
@@ -110,8 +107,10 @@ static bool block_of(struct blocks *b, uint32_t address, uint32_t second, uint32
 	if (q->n == 0)
 		return false;
 	*block = b->free[address * b->per_address + q->first];
-	/* Blocks come back in the order of time: if this one still rests, so do all. */
-	if (b->since[*block] && second - (b->since[*block] - 1) < b->config->hold_s)
+	/* Blocks come back in the order of time: if this one still rests, so do all. In whole
+	 * seconds: never early. */
+	if (b->since[*block] && b->config->hold_s &&
+	    second - (b->since[*block] - 1) <= b->config->hold_s)
 		return false;
 	q->first = (q->first + 1) % b->per_address;
 	q->n--;
@@ -213,7 +212,12 @@ void blocks_give_back(struct blocks *b, uint32_t subscriber, enum kind kind,
 	}
 }
 
-void blocks_rested(struct blocks *b)
+void blocks_begin_anew(struct blocks *b)
 {
 	memset(b->since, 0, b->count * sizeof(*b->since));
+	for (uint32_t i = 0; i < b->count; i++)
+		b->free[i] = i;
+	for (uint32_t i = 0; i < b->config->addresses; i++)
+		b->queues[i] = (struct queue){.first = 0, .n = b->per_address};
+	b->open = 0;
 }

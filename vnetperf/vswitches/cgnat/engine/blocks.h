@@ -56,7 +56,7 @@ enum verdict blocks_take(struct blocks *b, uint32_t subscriber, enum kind kind, 
 			 uint32_t second, struct public_port *got);
 void blocks_give_back(struct blocks *b, uint32_t subscriber, enum kind kind,
 		      struct public_port port, uint32_t second);
-/* Blocks that came back need no rest any longer. */
-void blocks_rested(struct blocks *b);
+/* As at the start: blocks come in their order, and none has to rest. Nobody has one. */
+void blocks_begin_anew(struct blocks *b);
 
 #endif

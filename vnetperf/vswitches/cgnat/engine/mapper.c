@@ -44,6 +44,14 @@ static uint32_t *outside_of(const struct mapper *m, uint8_t kind, be32 ip, be16 
 	return &m->outside[kind][address * PORTS + host16(port)];
 }
 
+/* The lowest number is used first. */
+static void all_spare(struct mapper *m)
+{
+	for (m->n_spare = 0; m->n_spare < m->config->mappings; m->n_spare++)
+		m->spare[m->n_spare] = m->config->mappings - 1 - m->n_spare;
+	m->cursor = 0;
+}
+
 bool mapper_create(struct mapper *m, const struct config *c, struct published *published,
 		   const struct memory *memory)
 {
@@ -62,9 +70,7 @@ bool mapper_create(struct mapper *m, const struct config *c, struct published *p
 		if (!m->outside[kind])
 			return false;
 	}
-	/* The lowest number is used first. */
-	for (m->n_spare = 0; m->n_spare < c->mappings; m->n_spare++)
-		m->spare[m->n_spare] = c->mappings - 1 - m->n_spare;
+	all_spare(m);
 	return true;
 }
 
@@ -291,4 +297,14 @@ void mapper_sweep(struct mapper *m, uint32_t count)
 		}
 		m->cursor = m->cursor + 1 == m->config->mappings ? 0 : m->cursor + 1;
 	}
+}
+
+bool mapper_end_all(struct mapper *m)
+{
+	mapper_sweep(m, m->config->mappings);
+	if (mapper_count(m))
+		return false;
+	all_spare(m);
+	blocks_begin_anew(&m->blocks);
+	return true;
 }

@@ -59,6 +59,8 @@ void mapper_release(struct mapper *m, const struct memory *memory);
 void mapper_run(struct mapper *m, struct packet *const packets[], uint32_t n);
 /* Looks at the next `count` mappings and ends those that nobody uses. */
 void mapper_sweep(struct mapper *m, uint32_t count);
+/* Ends all that nobody uses. True when none is left: the next ones are those of a new mapper. */
+bool mapper_end_all(struct mapper *m);
 
 static inline uint32_t mapper_count(const struct mapper *m)
 {

@@ -33,6 +33,7 @@ struct icmp {
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
+#define TCP_ACK 0x10
 
 /* Both sides of a mapping, copied: later stages never look into the table of mappings. */
 struct binding {

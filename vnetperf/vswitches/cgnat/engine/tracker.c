@@ -1,10 +1,22 @@
 #include "tracker.h"
 
-/* What was seen of a connection: segments and FIN by who sent them, and RST. */
-enum { OUT_SEEN = 1, IN_SEEN = 2, OUT_FIN = 4, IN_FIN = 8, WAS_RESET = 16 };
+/* What was seen of a connection, by who sent it: SYN, ACK without SYN, FIN; whether the inside
+ * answered a SYN, whether it was established, and reset. */
+enum {
+	OUT_SYN = 1,
+	IN_SYN = 2,
+	OUT_ACK = 4,
+	IN_ACK = 8,
+	OUT_FIN = 16,
+	IN_FIN = 32,
+	OUT_ANSWERED = 64,
+	WAS_OPEN = 128,
+	WAS_RESET = 256,
+};
 
-#define BOTH_SEEN (OUT_SEEN | IN_SEEN)
-#define BOTH_FIN  (OUT_FIN | IN_FIN)
+#define BOTH_SYN (OUT_SYN | IN_SYN)
+#define BOTH_ACK (OUT_ACK | IN_ACK)
+#define BOTH_FIN (OUT_FIN | IN_FIN)
 
 struct ends {
 	uint32_t mapping;
@@ -25,6 +37,14 @@ static uint64_t hash_of(const struct tracker *t, const struct ends *k)
 	return table_hash(&t->by_ends, (uint64_t)k->mapping << 32 | k->ip, k->port);
 }
 
+/* The lowest number is used first. */
+static void all_spare(struct tracker *t)
+{
+	for (t->n_spare = 0; t->n_spare < t->config->sessions; t->n_spare++)
+		t->spare[t->n_spare] = t->config->sessions - 1 - t->n_spare;
+	t->cursor = 0;
+}
+
 bool tracker_create(struct tracker *t, const struct config *c, struct published *published,
 		    const struct memory *memory)
 {
@@ -37,8 +57,7 @@ bool tracker_create(struct tracker *t, const struct config *c, struct published 
 	if (!t->sessions || !t->of_subscriber || !t->spare ||
 	    !table_create(&t->by_ends, c->sessions, ~c->seed, memory))
 		return false;
-	for (t->n_spare = 0; t->n_spare < c->sessions; t->n_spare++)
-		t->spare[t->n_spare] = c->sessions - 1 - t->n_spare;
+	all_spare(t);
 	return true;
 }
 
@@ -70,15 +89,43 @@ static uint32_t limit_of(const struct config *c, const struct session *s)
 		return c->udp_s;
 	if (s->kind == KIND_ICMP)
 		return c->icmp_s;
-	if ((s->state & BOTH_SEEN) != BOTH_SEEN || (s->state & BOTH_FIN) == BOTH_FIN ||
-	    s->state & WAS_RESET)
+	if (!(s->state & WAS_OPEN) || (s->state & BOTH_FIN) == BOTH_FIN || s->state & WAS_RESET)
 		return c->tcp_transitory_s;
 	return c->tcp_s;
 }
 
+/* Whether the handshake is done: both SYN, and an ACK of the inside, or of who opened from outside.
+ * One that was open before anything of it came here shows by segments both ways. */
+static bool is_open(uint16_t state)
+{
+	if (!(state & BOTH_SYN))
+		return (state & BOTH_ACK) == BOTH_ACK;
+	return (state & BOTH_SYN) == BOTH_SYN &&
+	       (state & OUT_ACK || (state & OUT_ANSWERED && state & IN_ACK));
+}
+
+/* A SYN with ACK is the answer to one. An ACK between the two says nothing of a handshake. */
+static uint16_t also_seen(uint16_t state, uint8_t flags, bool out)
+{
+	const uint16_t one = state & BOTH_SYN;
+
+	if (flags & TCP_SYN) {
+		if (!(state & WAS_OPEN))
+			state &= (uint16_t)~BOTH_ACK;
+		state |= out ? OUT_SYN : IN_SYN;
+		if (flags & TCP_ACK)
+			state |= BOTH_SYN | (out ? OUT_ANSWERED : 0);
+	} else if (flags & TCP_ACK && (one == 0 || one == BOTH_SYN)) {
+		state |= out ? OUT_ACK : IN_ACK;
+	}
+	if (flags & TCP_FIN)
+		state |= out ? OUT_FIN : IN_FIN;
+	return is_open(state) ? state | WAS_OPEN : state;
+}
+
 static void follow_tcp(struct session *s, uint8_t flags, bool out)
 {
-	uint8_t state = s->state;
+	uint16_t state = s->state;
 
 	if (flags & TCP_RST) {
 		s->state = state | WAS_RESET;
@@ -88,10 +135,8 @@ static void follow_tcp(struct session *s, uint8_t flags, bool out)
 	if (flags & TCP_SYN && (state & WAS_RESET || (state & BOTH_FIN) == BOTH_FIN))
 		state = 0;
 	/* A segment that comes after RST shows that this was not meant. */
-	state &= (uint8_t)~WAS_RESET;
-	state |= out ? OUT_SEEN : IN_SEEN;
-	if (flags & TCP_FIN)
-		state |= out ? OUT_FIN : IN_FIN;
+	state &= (uint16_t)~WAS_RESET;
+	state = also_seen(state, flags, out);
 	if (state != s->state)
 		s->state = state;
 }
@@ -128,6 +173,18 @@ static enum verdict make_session(struct tracker *t, const struct ends *key, uint
 	return PASS;
 }
 
+/* A packet from an endpoint that its subscriber has not sent to. Its session would keep the
+ * mapping, and count among the subscriber's: RFC 4787 REQ-6 has that only where it is configured,
+ * for UDP. */
+static enum verdict stranger(const struct config *c, const struct packet *p)
+{
+	if (c->filtering)
+		return FILTERED;
+	if (!p->error && c->strict_tcp && p->kind == KIND_TCP && !(p->flags & TCP_SYN))
+		return TCP_STATE;
+	return PASS;
+}
+
 /* One packet at one mapping: out of it, or into it from an endpoint. */
 static enum verdict follow(struct tracker *t, const struct packet *p, const struct ends *key,
 			   uint64_t hash, uint32_t guess, uint32_t subscriber, bool out)
@@ -140,16 +197,17 @@ static enum verdict follow(struct tracker *t, const struct packet *p, const stru
 	if (UNLIKELY(number == NOTHING || !same_ends(t->sessions, number, key)))
 		number = table_find(&t->by_ends, hash, same_ends, t->sessions, key);
 	if (UNLIKELY(number == NOTHING)) {
-		if (!out && c->filtering)
-			return FILTERED;
-		if (p->error)
-			return PASS; /* RFC 5508 REQ-3: a mapping is enough */
+		verdict = out ? PASS : stranger(c, p);
+		/* RFC 5508 REQ-4, REQ-5: to an error a mapping is enough. */
+		if (verdict != PASS || p->error ||
+		    (!out && (p->kind == KIND_TCP || !c->inbound_refresh)))
+			return verdict;
 		verdict = make_session(t, key, hash, p, subscriber, &number);
 		if (verdict != PASS)
 			return verdict;
 	}
 	if (UNLIKELY(p->error))
-		return PASS; /* RFC 5508 REQ-3: neither keeps a session nor ends it */
+		return PASS; /* RFC 5508 REQ-6: neither keeps a session nor ends it */
 	s = &t->sessions[number];
 	if (s->kind == KIND_TCP)
 		follow_tcp(s, p->flags, out);
@@ -229,7 +287,8 @@ void tracker_sweep(struct tracker *t, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		const struct session *at = &t->sessions[t->cursor];
 
-		if (at->live && t->second - at->last >= limit_of(t->config, at))
+		/* In whole seconds: never early (RFC 5382 REQ-5, RFC 5508 REQ-2). */
+		if (at->live && t->second - at->last > limit_of(t->config, at))
 			end_session(t, t->cursor);
 		t->cursor = t->cursor + 1 == t->config->sessions ? 0 : t->cursor + 1;
 	}
@@ -241,4 +300,5 @@ void tracker_end_all(struct tracker *t)
 		if (t->sessions[i].live)
 			end_session(t, i);
 	}
+	all_spare(t);
 }

@@ -10,12 +10,12 @@ struct session {
 	uint32_t mapping;
 	be32 ip;
 	be16 port;
-	uint8_t kind;
-	uint8_t state;
+	uint16_t state;
 	uint32_t last; /* second in which it was used */
 	uint32_t subscriber;
+	uint8_t kind;
 	bool live;
-	uint8_t unused[11];
+	uint8_t unused[10];
 };
 
 struct tracker {

@@ -252,12 +252,8 @@ static void forget(struct worker *w, uint32_t wanted)
 
 	if (has(w, STAGE_CT))
 		tracker_end_all(&engine.tracker);
-	if (has(w, STAGE_NAT)) {
-		mapper_sweep(&engine.mapper, engine.options.nat.mappings);
-		done = mapper_count(&engine.mapper) == 0;
-		if (done)
-			blocks_rested(&engine.mapper.blocks);
-	}
+	if (has(w, STAGE_NAT))
+		done = mapper_end_all(&engine.mapper);
 	if (done)
 		w->forgot = wanted;
 }
@@ -268,16 +264,20 @@ static void look_through(struct worker *w, uint64_t now)
 	const uint64_t since = now - w->swept;
 
 	w->swept = now;
-	if (UNLIKELY(w->forgot != atomic_load(&engine.forget)))
-		forget(w, atomic_load(&engine.forget));
-	if (has(w, STAGE_CT)) {
+	if (has(w, STAGE_CT))
 		engine.tracker.second = second;
-		tracker_sweep(&engine.tracker, due(engine.options.nat.sessions, since));
-	}
-	if (has(w, STAGE_NAT)) {
+	if (has(w, STAGE_NAT))
 		engine.mapper.second = second;
-		mapper_sweep(&engine.mapper, due(engine.options.nat.mappings, since));
+	/* No part of a table is looked through meanwhile: the last mapping is to go where that is
+	 * seen. */
+	if (UNLIKELY(w->forgot != atomic_load(&engine.forget))) {
+		forget(w, atomic_load(&engine.forget));
+		return;
 	}
+	if (has(w, STAGE_CT))
+		tracker_sweep(&engine.tracker, due(engine.options.nat.sessions, since));
+	if (has(w, STAGE_NAT))
+		mapper_sweep(&engine.mapper, due(engine.options.nat.mappings, since));
 }
 
 static void nap(void)
