@@ -159,11 +159,38 @@ def test_what_a_further_frame_takes_is_found(each_ns: float, idle: float) -> Non
     assert last.forwarded_fps.mean == pytest.approx(1.4e6, rel=1e-3)
 
 
+def test_a_host_that_is_watched_for_longer_has_the_same_line() -> None:
+    class Both(Watched):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            seen = super().run(ask)
+            longer = SimulatedProcessors(self.costs.idle, self.costs.ns_per_frame, watched_s=2.0)
+            there = longer.watch(seen.result, ask.duration_s)
+            west = [one.model_copy(update={"role": f"west:{one.role}"}) for one in there.threads]
+            update = {
+                "threads": (*seen.result.threads, *west),
+                "machines": {"west": there.machine},
+                "collected_at": {"west": there.collected_s},
+            }
+            result = seen.result.model_copy(update=update)
+            return TrialOutcome.of(seen.request, result, number=seen.number)
+
+    found, _ = measured(Both(Dut()))
+    assert found.at[-1].watched_s == {"": 2.5, "west": 4.0}
+    for role in ("vnf0", "kernel", "tester"):
+        here, there = found.fits[role], found.fits[f"west:{role}"]
+        assert there.ns_per_frame == pytest.approx(here.ns_per_frame, rel=1e-2)
+        assert there.idle == pytest.approx(here.idle, abs=1e-3)
+    frame = found.at[-1].roles["west:vnf0"].ns_per_frame
+    assert frame is not None
+    assert frame.mean == pytest.approx(250, rel=1e-2)
+
+
 def test_a_frame_takes_what_the_role_took_while_it_was_watched() -> None:
     found, _ = measured(Watched(Dut()))
     last = found.at[-1].roles
     assert last["vnf0"].ns_per_frame is not None
     assert last["vnf0"].ns_per_frame.mean == pytest.approx(250, rel=1e-2)
+    assert found.at[-1].watched_s == {"": 2.5}
     assert last["pmd"].ns_per_frame is not None  # it polls all the while, waits included
     assert last["pmd"].ns_per_frame.mean == pytest.approx(1e9 * 2.5 / 2.8e6, rel=1e-2)
 

@@ -493,6 +493,7 @@ def cpu_load(rng: random.Random, size: int) -> dict[str, Any]:
                 in_work=0.05 + 0.9 * share,
                 empty_polls=1 - 0.6 * share,
                 watched_share=0.0004,
+                watched_s={"": 10.1, "west": 12.1},
                 trials=(1, 2, 3, 4, 5),
                 disturbed=(5,) if share == 1 else (),
             )

@@ -483,6 +483,8 @@ class CpuAt(Frozen):
             them itself; None: it does not.
         empty_polls: Share of their rounds without packets; None likewise.
         watched_share: Processors that the watching itself took; None: not recorded.
+        watched_s: Host -> time in which its threads were watched, mean of the trials, seconds: what
+            processors are means over. "" for the tester's host. Empty: not recorded.
         trials: Numbers of the trials.
         disturbed: Of those the ones whose load the generator could not offer, or in which the
             tester stood still; they count.
@@ -498,6 +500,7 @@ class CpuAt(Frozen):
     in_work: float | None = None
     empty_polls: float | None = None
     watched_share: float | None = None
+    watched_s: dict[str, float] = Field(default_factory=dict)
     trials: tuple[int, ...] = ()
     disturbed: tuple[int, ...] = ()
 

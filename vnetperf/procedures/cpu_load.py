@@ -225,6 +225,7 @@ def _at(
         in_work=sum(busy for busy, _ in cycles) / all_cycles if all_cycles else None,
         empty_polls=all_empty / all_polls if all_polls and all_empty is not None else None,
         watched_share=_watched(trials),
+        watched_s=_watched_s(trials),
         trials=tuple(one.number for one in trials),
         disturbed=tuple(one.number for one in bad),
     )
@@ -279,22 +280,36 @@ def _watched(trials: Sequence[TrialOutcome]) -> float | None:
     return fmean(shares) if shares else None
 
 
+def _watched_s(trials: Sequence[TrialOutcome]) -> dict[str, float]:
+    """How long the threads of each host were watched, the mean of the trials."""
+    each = [{"": one.result.collected_s, **one.result.collected_at} for one in trials]
+    return {
+        host: fmean(seconds[host] for seconds in each)
+        for host in each[0]
+        if all(seconds.get(host) for seconds in each)
+    }
+
+
 #: Trials from which on a line is laid through them: with fewer it passes through all of them.
 _LEAST_TRIALS = 3
 
 
 def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
     """The straight line of processors over what was forwarded, of each role: least squares."""
-    rates = [_frames(one) / one.result.collected_s for one in trials if one.result.collected_s]
+    watched = [one for one in trials if one.result.collected_s]
     uses = [{use.role: use.busy for use in cpu_by_role(one.result)} for one in trials]
-    if len(rates) < max(len(trials), _LEAST_TRIALS) or not any(rates):
+    if len(watched) < max(len(trials), _LEAST_TRIALS):
         return {}
-    middle = fmean(rates)
-    width = fsum((rate - middle) ** 2 for rate in rates)
     found: dict[str, CpuFit] = {}
     for role in dict.fromkeys(role for each in uses for role in each):
         known = [value for each in uses if (value := each.get(role)) is not None]
-        if len(known) < len(rates) or not width:
+        if len(known) < len(trials):
+            continue
+        # Frames in the time that the role's processors are of.
+        rates = [_frames(one) / one.result.watched_at(role) for one in trials]
+        middle = fmean(rates)
+        width = fsum((rate - middle) ** 2 for rate in rates)
+        if not width:
             continue
         mean = fmean(known)
         slope = fsum((x - middle) * (y - mean) for x, y in zip(rates, known, strict=True)) / width

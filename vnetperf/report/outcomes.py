@@ -1102,6 +1102,10 @@ _CPU_FITS: tuple[Column[_Fit], ...] = (
 )
 
 
+#: Ratio of the time in which threads were watched to that of sending from which on it is stated.
+_WATCHED_LONGER = 1.05
+
+
 def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
     yield (
         "Processors that were kept busy: 1 is all the time of one; the roles add up to the "
@@ -1121,6 +1125,17 @@ def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
         )
         for r, at in known
         if at.disturbed
+    )
+    yield from group_sentences(
+        (
+            f"{r.size_text} at {at.of}{f', {host}' if host else ''}",
+            f"threads were watched for {units.significant(seconds, 3)} s, of which frames were "
+            f"sent in {at.duration_s:g} s. Processors are means over all of it, and the time per "
+            "frame of a thread that polls has the rest in it.",
+        )
+        for r, at in known
+        for host, seconds in at.watched_s.items()
+        if seconds > _WATCHED_LONGER * at.duration_s
     )
     watched = [at.watched_share for _, at in known if at.watched_share is not None]
     if watched:
