@@ -134,6 +134,32 @@ def test_a_host_whose_kernel_forwards_has_its_time_without_a_poller() -> None:
     assert "west:others" not in _busy(failed)
 
 
+def test_interrupts_upon_threads_of_the_kernel_count_once() -> None:
+    kernel = {"role": "kernel", "cpu": 0, "user": 0.0, "watched_s": 1.0}
+    threads = (
+        ThreadLoad(role="vnf0", thread="vcpu", cpu=1, user=0.5, system=0.0, run_s=0.5),
+        ThreadLoad(thread="vhost-77", system=0.6, run_s=0.6, **kernel),
+        ThreadLoad(thread="napi/x-1", system=0.2, run_s=0.2, **kernel),
+        ThreadLoad(thread="ksoftirqd/0", system=0.1, run_s=0.1, **kernel),
+    )
+    # 0.1 of the soft interrupts in ksoftirqd, 0.4 upon the other two by their 0.6 and 0.2.
+    cpus = (_processor(0, system=0.4, softirq=0.5), _processor(1, user=0.5))
+    machine = MachineLoad(by_processor=cpus, interrupts_apart=False)
+    result = TrialResult(directions=(), threads=threads, machine=machine, collected_s=1.0)
+    assert _busy(result) == pytest.approx(
+        {"vnf0": 0.5, "kernel": 0.9, "others": 0.0, "machine": 1.4}, abs=1e-9
+    )
+
+
+def test_roles_that_are_more_than_the_machine_are_seen() -> None:
+    tester = ThreadLoad(role="tester", thread="t", cpu=0, user=1.0, system=0.0, run_s=1.0)
+    machine = MachineLoad(by_processor=(_processor(0, user=0.9, softirq=0.05),))
+    result = TrialResult(directions=(), threads=(tester,), machine=machine, collected_s=1.0)
+    busy = _busy(result)
+    assert busy["others"] == pytest.approx(-0.1)
+    assert busy["machine"] == pytest.approx(0.95)
+
+
 def test_what_an_older_log_has_not_is_not_recorded() -> None:
     thread = ThreadLoad(role="pmd", thread="pmd", cpu=0, user=0.9, system=0.0)
     old = TrialResult(directions=(), threads=(thread,), machine=MachineLoad(), collected_s=1.0)

@@ -1,8 +1,9 @@
 """Processors against offered load, and what a trial shows of them: time by role, cost of a frame.
 
 Where the kernel does not keep the time of interrupts apart, it is part of the time of the threads
-they come upon. It is taken from them here, each processor's from those that last ran on it, in
-proportion to their time in the kernel, so that no time counts twice.
+they come upon, of the kernel's own threads too. It is taken from them here, each processor's from
+those that last ran on it, in proportion to their time in the kernel, so that no time counts twice.
+What is left of the machine's time is other programs': below 0 it shows how far this is off.
 """
 
 from __future__ import annotations
@@ -59,7 +60,16 @@ def _of_host(
         role: {load.cpu for load in own if load.role == role}
         for role in dict.fromkeys(load.role for load in own)
     }
-    busy = _busy_by_role(own, kernel, machine, seconds)
+    apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
+    recorded = machine is not None and _is_recorded(loads, machine, seconds)
+    upon: dict[int, float] = {}
+    if machine is not None and not machine.interrupts_apart and recorded:
+        upon = _interrupts_by_cpu(kernel, machine, seconds)
+    times = _own_time([*own, *apart], upon, seconds) if recorded else []
+    busy = {
+        role: fsum(time for load, time in zip(own, times, strict=False) if load.role == role)
+        for role in cpus
+    }
     for role, mine in cpus.items():
         of_role = [load for load in own if load.role == role]
         theirs = [by_number[cpu] for cpu in sorted(mine) if cpu in by_number]
@@ -75,7 +85,7 @@ def _of_host(
             shared_with=tuple(
                 other for other, used in cpus.items() if other != role and used & mine
             ),
-            busy=None if busy is None else round(busy[role], 4),
+            busy=round(busy[role], 4) if recorded else None,
             waiting=_waiting(of_role, seconds),
         )
     if not by_number:
@@ -84,9 +94,8 @@ def _of_host(
     whole = tuple(sorted(by_number))
     interrupts = fsum(one.irq + one.softirq for one in every)
     used = fsum(one.busy for one in every)
-    if busy is not None:
-        apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
-        forwarding = interrupts + fsum(_ran(load, seconds) for load in apart)
+    if recorded:
+        forwarding = interrupts + fsum(times[len(own) :])
         yield RoleUse(
             role=prefix + KERNEL,
             system=round(sum(load.system for load in kernel), 3),
@@ -95,43 +104,42 @@ def _of_host(
             busy=round(forwarding, 4),
             waiting=_waiting(kernel, seconds),
         )
-        rest = max(0.0, used - forwarding - fsum(busy.values()))
+        rest = used - forwarding - fsum(busy.values())
         yield RoleUse(role=prefix + OTHERS, processors=whole, busy=round(rest, 4))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
         role=prefix + MACHINE,
         processors=whole,
-        busy=round(used, 4) if busy is not None else None,
+        busy=round(used, 4) if recorded else None,
         backlog_dropped=_count([one.backlog_dropped for one in every]),
         backlog_squeezed=_count([one.backlog_squeezed for one in every]),
         **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
     )
 
 
-def _busy_by_role(
-    own: Sequence[ThreadLoad],
-    kernel: Sequence[ThreadLoad],
-    machine: MachineLoad | None,
-    seconds: float,
-) -> dict[str, float] | None:
-    """Processors that each role's threads kept busy themselves; None: not recorded."""
-    if machine is None or not machine.by_processor or seconds <= 0:
-        return None
-    if any(load.run_s is None for load in (*own, *kernel)):
-        return None
-    if not own and any(one.idle is None for one in machine.by_processor):
-        return None  # an older log, which may have left out the threads' time
-    interrupts = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
+def _own_time(
+    loads: Sequence[ThreadLoad], upon_any: Mapping[int, float], seconds: float
+) -> list[float]:
+    """Processors that each thread kept busy itself, without the interrupts that came upon it."""
     in_kernel: dict[int, float] = {}
-    for load in own:
+    for load in loads:
         in_kernel[load.cpu] = in_kernel.get(load.cpu, 0.0) + load.system
-    found: dict[str, float] = {}
-    for load in own:
+    found = []
+    for load in loads:
         part = load.system / in_kernel[load.cpu] if in_kernel[load.cpu] else 0.0
-        not_its = min(load.system, part * interrupts.get(load.cpu, 0.0))
-        used = max(0.0, _ran(load, seconds) - not_its)
-        found[load.role] = found.get(load.role, 0.0) + used
+        upon = min(load.system, part * upon_any.get(load.cpu, 0.0))
+        found.append(max(0.0, _ran(load, seconds) - upon))
     return found
+
+
+def _is_recorded(loads: Sequence[ThreadLoad], machine: MachineLoad | None, seconds: float) -> bool:
+    """Whether the time of all threads that matter is known."""
+    if machine is None or not machine.by_processor or seconds <= 0:
+        return False
+    if any(load.run_s is None for load in loads):
+        return False
+    # An older log may have left out the threads' time.
+    return bool(loads) or all(one.idle is not None for one in machine.by_processor)
 
 
 def _interrupts_by_cpu(
