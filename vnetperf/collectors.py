@@ -357,16 +357,17 @@ def interrupts_apart(root: Path = Path("/")) -> bool | None:
     """Whether the kernel keeps the time of interrupts apart from that of the threads they hit.
 
     Args:
-        root: Where /proc and /boot are.
+        root: Where /proc, /boot and /lib/modules are.
 
     Returns:
         By the kernel's configuration; None where that cannot be read.
     """
-    shown = root / f"boot/config-{os.uname().release}"
+    release = os.uname().release
     try:
         text = gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
     except OSError:
-        text = _text(shown)
+        places = (f"boot/config-{release}", f"lib/modules/{release}/config")
+        text = next(filter(None, (_text(root / place) for place in places)), "")
     return "\nCONFIG_IRQ_TIME_ACCOUNTING=y\n" in text if text else None
 
 

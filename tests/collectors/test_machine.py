@@ -141,9 +141,11 @@ def test_queues_that_cannot_be_read_are_not_zero(tmp_path: Path) -> None:
     assert (one.backlog_frames, one.backlog_dropped, one.backlog_squeezed) == (None, None, None)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    "place", ["proc/config.gz", "boot/config-{release}", "lib/modules/{release}/config"]
+)
 def test_how_the_kernel_counts_interrupts_is_in_its_configuration(
-    tmp_path: Path, packed: bool
+    tmp_path: Path, place: str
 ) -> None:
     assert interrupts_apart(tmp_path / "nothing") is None
     for name, line, apart in (
@@ -151,8 +153,9 @@ def test_how_the_kernel_counts_interrupts_is_in_its_configuration(
         ("no", "# CONFIG_IRQ_TIME_ACCOUNTING is not set", False),
     ):
         root, text = tmp_path / name, f"CONFIG_A=y\n{line}\nCONFIG_B=y\n"
-        path = root / ("proc/config.gz" if packed else f"boot/config-{os.uname().release}")
+        path = root / place.format(release=os.uname().release)
         path.parent.mkdir(parents=True)
+        packed = place.endswith(".gz")
         path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
         assert interrupts_apart(root) is apart
 

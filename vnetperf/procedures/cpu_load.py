@@ -62,12 +62,13 @@ def _of_host(
     }
     apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
     recorded = machine is not None and _is_recorded(loads, machine, seconds)
-    upon: dict[int, float] = {}
-    if machine is not None and not machine.interrupts_apart and recorded:
-        upon = _interrupts_by_cpu(kernel, machine, seconds)
-    times = _own_time([*own, *apart], upon, seconds) if recorded else []
+    times: list[float | None] = [None] * (len(own) + len(apart))
+    if machine is not None and recorded:
+        upon = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
+        surely = machine.interrupts_apart is not None
+        times = _own_time([*own, *apart], upon, seconds, surely=surely)
     busy = {
-        role: fsum(time for load, time in zip(own, times, strict=False) if load.role == role)
+        role: _sum([time for load, time in zip(own, times, strict=False) if load.role == role], 9)
         for role in cpus
     }
     for role, mine in cpus.items():
@@ -85,7 +86,7 @@ def _of_host(
             shared_with=tuple(
                 other for other, used in cpus.items() if other != role and used & mine
             ),
-            busy=round(busy[role], 4) if recorded else None,
+            busy=_rounded(busy[role]),
             waiting=_waiting(of_role, seconds),
         )
     if not by_number:
@@ -95,17 +96,18 @@ def _of_host(
     interrupts = fsum(one.irq + one.softirq for one in every)
     used = fsum(one.busy for one in every)
     if recorded:
-        forwarding = interrupts + fsum(times[len(own) :])
+        forwarding = _sum([interrupts, *times[len(own) :]], 9)
         yield RoleUse(
             role=prefix + KERNEL,
             system=round(sum(load.system for load in kernel), 3),
             softirq=round(sum(one.softirq for one in every), 3),
             processors=whole,
-            busy=round(forwarding, 4),
+            busy=_rounded(forwarding),
             waiting=_waiting(kernel, seconds),
         )
-        rest = used - forwarding - fsum(busy.values())
-        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=round(rest, 4))
+        named = _sum([forwarding, *busy.values()], 9)
+        rest = None if named is None else used - named
+        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=_rounded(rest))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
         role=prefix + MACHINE,
@@ -118,17 +120,21 @@ def _of_host(
 
 
 def _own_time(
-    loads: Sequence[ThreadLoad], upon_any: Mapping[int, float], seconds: float
-) -> list[float]:
-    """Processors that each thread kept busy itself, without the interrupts that came upon it."""
+    loads: Sequence[ThreadLoad], upon_any: Mapping[int, float], seconds: float, *, surely: bool
+) -> list[float | None]:
+    """Processors that each thread kept busy itself, without the interrupts that came upon it.
+
+    None where they may have come upon it, but it is not known whether (`surely`) they count there.
+    """
     in_kernel: dict[int, float] = {}
     for load in loads:
         in_kernel[load.cpu] = in_kernel.get(load.cpu, 0.0) + load.system
-    found = []
+    found: list[float | None] = []
     for load in loads:
         part = load.system / in_kernel[load.cpu] if in_kernel[load.cpu] else 0.0
         upon = min(load.system, part * upon_any.get(load.cpu, 0.0))
-        found.append(max(0.0, _ran(load, seconds) - upon))
+        unknown = upon > 0 and not surely
+        found.append(None if unknown else max(0.0, _ran(load, seconds) - upon))
     return found
 
 
@@ -156,6 +162,10 @@ def _interrupts_by_cpu(
         return max(0.0, one.irq + one.softirq - fsum(threads))
 
     return {one.cpu: left(one) for one in machine.by_processor}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _sum(values: Sequence[float | None], digits: int) -> float | None:
