@@ -272,5 +272,9 @@ def test_a_load_that_was_not_offered_counts_at_what_came_back_and_is_named() -> 
 
 
 def test_loads_stay_within_what_can_be_offered() -> None:
-    _, seen = measured(Dut(), shares=(0.0001, 1.0, 5.0, 6.0), repeats=1)
+    found, seen = measured(Dut(), shares=(0.0001, 1.0, 5.0, 6.0), repeats=1)
     assert asks(seen) == pytest.approx([1000.0, 700e3, CEILING])
+    # Each is called what it was: its name is what runs are compared by.
+    names = ["1000 frames/s per interface", "throughput", f"{CEILING:.0f} frames/s per interface"]
+    assert [at.of for at in found.at] == names
+    assert [at.share for at in found.at] == pytest.approx([1000 / 700e3, 1.0, CEILING / 700e3])

@@ -473,7 +473,8 @@ class CpuAt(Frozen):
 
     Attributes:
         load_fps: Intended load, aggregate frames/s.
-        of: What the load is: "throughput", "50 % of throughput".
+        of: What the load is: "throughput", "50 % of throughput"; "1000 frames/s per interface" of a
+            share below the smallest load, or above the largest that can be offered.
         share: Load as a share of the throughput.
         duration_s: Seconds of a trial.
         forwarded_fps: Frames forwarded, aggregate frames/s, one value for each trial.

@@ -9,7 +9,7 @@ What is left of the machine's time is other programs': below 0 it shows how far 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum
+from math import fsum, isclose
 from statistics import fmean
 
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, RoleCost
@@ -196,10 +196,15 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
     what was forwarded.
     """
     test, known = inputs.parameters, inputs.known
-    loads: dict[float, float] = {}
+    loads: dict[float, tuple[float, str]] = {}  # load -> its share, and what it is called
     for share in sorted(set(test.shares)):
         load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
-        loads.setdefault(load, share)
+        if isclose(load, share * known.load_fps):
+            named = "throughput" if share == 1 else f"{100 * share:g} % of throughput"
+            loads.setdefault(load, (share, named))
+        else:  # no such share was run
+            named = f"{load:.0f} frames/s per interface"
+            loads.setdefault(load, (load / known.load_fps, named))
     trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in loads:
@@ -211,14 +216,14 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
             )
             trials[load].append((yield request))
     return CpuLoad(
-        at=tuple(_at(inputs, share, trials[load]) for load, share in loads.items()),
+        at=tuple(_at(inputs, *of, trials[load]) for load, of in loads.items()),
         fits=_fits([outcome for each in trials.values() for outcome in each]),
         note=known.note,
     )
 
 
 def _at(
-    inputs: ProcedureInputs[CpuLoadTest], share: float, trials: Sequence[TrialOutcome]
+    inputs: ProcedureInputs[CpuLoadTest], share: float, of: str, trials: Sequence[TrialOutcome]
 ) -> CpuAt:
     uses = [{use.role: use for use in cpu_by_role(one.result)} for one in trials]
     work = [one.result.datapath for one in trials]
@@ -230,7 +235,7 @@ def _at(
     bad = [one for one in trials if one.verdict is not Verdict.VALID]
     return CpuAt(
         load_fps=trials[0].load_fps * inputs.in_sum,
-        of="throughput" if share == 1 else f"{100 * share:g} % of throughput",
+        of=of,
         share=share,
         duration_s=trials[0].duration_s,
         forwarded_fps=spread([forwarded_fps(one) for one in trials]),
