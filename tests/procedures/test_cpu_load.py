@@ -22,6 +22,7 @@ from vnetperf.model.trial import (
     TrialResult,
 )
 from vnetperf.procedures.cpu_load import cpu_by_role, cpu_load
+from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.testing.sim import SimulatedProcessors
 
 COSTS = SimulatedProcessors(
@@ -196,6 +197,29 @@ def test_what_a_further_frame_takes_is_found(each_ns: float, idle: float) -> Non
     last = found.at[-1]
     assert (last.of, last.roles["pmd"].processors.n) == ("throughput", 3)
     assert last.forwarded_fps.mean == pytest.approx(1.4e6, rel=1e-3)
+
+
+def test_a_slope_has_its_standard_error() -> None:
+    class Noisy(Watched):
+        turn = 0
+
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            self.turn += 1
+            self.costs = SimulatedProcessors(
+                {"pmd": 0.9 + 0.02 * (-1) ** self.turn, "tester": 0.2}, {"tester": 100.0}
+            )
+            return super().run(ask)
+
+    # The polling thread's processors at 6 loads, twice: 0.02 below and above in turn.
+    found, seen = measured(Noisy(Dut()), repeats=2)
+    rates = [forwarded_fps(one) for one in seen]
+    middle = sum(rates) / 12
+    width = sum((rate - middle) ** 2 for rate in rates)
+    pmd, tester = found.fits["pmd"], found.fits["tester"]
+    assert pmd.error_ns == pytest.approx(1e9 * (12 * 0.02**2 / 10 / width) ** 0.5, rel=0.1)
+    assert not pmd.is_clear
+    assert tester.error_ns == pytest.approx(0.0, abs=0.1)
+    assert tester.is_clear
 
 
 def test_a_host_that_is_watched_for_longer_has_the_same_line() -> None:

@@ -506,16 +506,27 @@ class CpuAt(Frozen):
     disturbed: tuple[int, ...] = ()
 
 
+#: Standard errors above 0 from which on a slope is one.
+_CLEAR_ERRORS = 5.0
+
+
 class CpuFit(Frozen):
     """Straight line through the processors of a role over the frames that came back.
 
     Attributes:
         ns_per_frame: What a further frame takes, nanoseconds of processor time.
         idle: Processors that it takes without any frame.
+        error_ns: Standard error of `ns_per_frame` (least squares); None: not recorded.
     """
 
     ns_per_frame: float
     idle: float
+    error_ns: float | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether frames take anything of it that the scatter of its trials does not explain."""
+        return self.error_ns is not None and self.ns_per_frame > _CLEAR_ERRORS * self.error_ns
 
 
 class CpuLoad(Frozen):

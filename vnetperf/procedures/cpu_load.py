@@ -9,7 +9,7 @@ What is left of the machine's time is other programs': below 0 it shows how far 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum, isclose
+from math import fsum, isclose, sqrt
 from statistics import fmean
 
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, RoleCost
@@ -336,5 +336,8 @@ def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
             continue
         mean = fmean(known)
         slope = fsum((x - middle) * (y - mean) for x, y in zip(rates, known, strict=True)) / width
-        found[role] = CpuFit(ns_per_frame=slope * 1e9, idle=mean - slope * middle)
+        idle = mean - slope * middle
+        beside = fsum((y - idle - slope * x) ** 2 for x, y in zip(rates, known, strict=True))
+        error = sqrt(beside / (len(rates) - 2) / width)
+        found[role] = CpuFit(ns_per_frame=slope * 1e9, idle=idle, error_ns=error * 1e9)
     return found

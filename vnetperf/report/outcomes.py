@@ -1098,6 +1098,11 @@ _CPU_FITS: tuple[Column[_Fit], ...] = (
     Column("size", lambda f: f.result.size_name, words=True),
     Column("role", lambda f: f.name, words=True),
     Column("time of a further frame", lambda f: nanoseconds(f.fit.ns_per_frame), bold=True),
+    Column(
+        "standard error",
+        lambda f: None if f.fit.error_ns is None else nanoseconds(f.fit.error_ns),
+        brief=False,
+    ),
     Column("processors without frames", lambda f: units.significant(f.fit.idle, 3)),
 )
 
