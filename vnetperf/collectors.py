@@ -82,9 +82,10 @@ def busy_threads(pollers: tuple[Pollers, ...]) -> Iterator[tuple[Pollers, Thread
 #: Beginnings of the names of the kernel's threads that do its work for frames.
 _SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD = "ksoftirqd/", "napi/", "vhost-"
 _KERNEL_THREADS = (_SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD)
-#: Processes that were looked at and are none of these, by number: the kernel's threads live as long
-#: as their device or machine, so that one which takes such a number is none that matters.
-_others: set[int] = set()
+#: Flag of a thread that the kernel has started, of stat's field 9 (linux/sched.h).
+_PF_KTHREAD = 0x00200000
+#: Numbers of all threads that kthreadd, which is process 2, has started, where the kernel lists it.
+_KTHREADS = "proc/2/task/2/children"
 
 
 def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iterator[Thread]:
@@ -100,16 +101,27 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
         The threads.
     """
     own = {poller.pid for poller in pollers}
-    with os.scandir(root / "proc") as entries:  # many, in each trial
-        numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
-    for number in sorted(numbers - _others - own):
-        name = _text(root / f"proc/{number}/comm").strip()
-        if not name.startswith(_KERNEL_THREADS):
-            _others.add(number)
-        elif name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
+    numbers = {int(word) for word in _text(root / _KTHREADS).split()}
+    if not numbers:
+        with os.scandir(root / "proc") as entries:
+            numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
+    for number in sorted(numbers - own):
+        # Fields of proc(5): the name in parentheses is the 2nd; flags are the 9th.
+        before, _, after = _text(root / f"proc/{number}/stat").rpartition(")")
+        name, fields = before.partition("(")[2], after.split()
+        if not name.startswith(_KERNEL_THREADS) or len(fields) <= _STAT_FLAGS:
+            continue
+        if not int(fields[_STAT_FLAGS]) & _PF_KTHREAD:
+            continue  # a program may have any name
+        if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
             yield Thread(number, name, frozenset())
     for pid in sorted(own):
         yield from (one for one in list_threads(pid) if one.name.startswith(_VHOST_THREAD))
+
+
+#: Places in /proc/TID/stat, proc(5), among the fields after the parenthesised name.
+_STAT_FLAGS, _STAT_USER, _STAT_SYSTEM, _STAT_STARTED = 6, 11, 12, 19
+_STAT_CPU, _STAT_GUEST = 36, 40
 
 
 def _text(path: Path) -> str:
@@ -124,6 +136,7 @@ def _text(path: Path) -> str:
 class _Sample:
     name: str
     role: str
+    started: int
     cpu: int
     user_ticks: int
     system_ticks: int
@@ -145,11 +158,15 @@ class CpuCollector(Collector[ThreadLoad]):
 
     def __init__(self, pollers: tuple[Pollers, ...]) -> None:
         super().__init__(pollers)
+        self._threads: dict[int, tuple[str, Thread]] = {}
         self._before: dict[int, _Sample] = {}
         self._began = 0.0
 
     def start(self) -> None:
-        """Take the first sample."""
+        """Find the threads, which are looked for in each trial anew, and take the first sample."""
+        pollers = ((poller.role, thread) for poller, thread in busy_threads(self.pollers))
+        of_kernel = ((KERNEL, thread) for thread in kernel_threads(self.pollers))
+        self._threads = {thread.tid: (role, thread) for role, thread in (*pollers, *of_kernel)}
         self._before = self._samples()
         self._began = time.monotonic()
 
@@ -162,8 +179,8 @@ class CpuCollector(Collector[ThreadLoad]):
         loads = []
         for tid, now in self._samples().items():
             before = self._before.get(tid)
-            if before is None or before.name != now.name:
-                continue
+            if before is None or before.started != now.started:
+                continue  # another thread, with the number of one that has ended
             run_ns = counted_since(before.run_ns, now.run_ns)
             wait_ns = counted_since(before.wait_ns, now.wait_ns)
             if now.role == KERNEL and not run_ns:
@@ -186,9 +203,7 @@ class CpuCollector(Collector[ThreadLoad]):
 
     def _samples(self) -> dict[int, _Sample]:
         samples = {}
-        of_roles = ((poller.role, thread) for poller, thread in busy_threads(self.pollers))
-        of_kernel = ((KERNEL, thread) for thread in kernel_threads(self.pollers))
-        for role, thread in (*of_roles, *of_kernel):
+        for role, thread in self._threads.values():
             # The thread may end while it is read.
             with contextlib.suppress(OSError, ValueError, IndexError):
                 task = Path(f"/proc/{thread.tid}/task/{thread.tid}")
@@ -197,7 +212,6 @@ class CpuCollector(Collector[ThreadLoad]):
 
 
 def _sample(task: Path, name: str, role: str) -> _Sample:
-    # Fields after the parenthesised name, proc(5): utime 14, stime 15, processor 39, guest_time 43.
     fields = (task / "stat").read_text().rpartition(")")[2].split()
     status = (task / "status").read_text()
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
@@ -206,10 +220,11 @@ def _sample(task: Path, name: str, role: str) -> _Sample:
     return _Sample(
         name=name,
         role=role,
-        cpu=int(fields[36]),
-        user_ticks=int(fields[11]),
-        system_ticks=int(fields[12]),
-        guest_ticks=int(fields[40]),
+        started=int(fields[_STAT_STARTED]),
+        cpu=int(fields[_STAT_CPU]),
+        user_ticks=int(fields[_STAT_USER]),
+        system_ticks=int(fields[_STAT_SYSTEM]),
+        guest_ticks=int(fields[_STAT_GUEST]),
         involuntary=involuntary,
         run_ns=ran[0] if ran else None,
         wait_ns=ran[1] if ran else None,
@@ -357,16 +372,17 @@ def interrupts_apart(root: Path = Path("/")) -> bool | None:
     """Whether the kernel keeps the time of interrupts apart from that of the threads they hit.
 
     Args:
-        root: Where /proc and /boot are.
+        root: Where /proc, /boot and /lib/modules are.
 
     Returns:
         By the kernel's configuration; None where that cannot be read.
     """
-    shown = root / f"boot/config-{os.uname().release}"
+    release = os.uname().release
     try:
         text = gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
     except OSError:
-        text = _text(shown)
+        places = (f"boot/config-{release}", f"lib/modules/{release}/config")
+        text = next(filter(None, (_text(root / place) for place in places)), "")
     return "\nCONFIG_IRQ_TIME_ACCOUNTING=y\n" in text if text else None
 
 
@@ -401,7 +417,7 @@ def _last_processor(pid: int, tid: int) -> int:
     """The processor that a thread last ran on; -1 when it has ended."""
     try:
         stat = Path(f"/proc/{pid}/task/{tid}/stat").read_text()
-        return int(stat.rpartition(")")[2].split()[36])
+        return int(stat.rpartition(")")[2].split()[_STAT_CPU])
     except (OSError, ValueError, IndexError):
         return -1
 

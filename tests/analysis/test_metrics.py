@@ -10,7 +10,7 @@ from tests.report import sample, sample_outcomes
 from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.results.metrics import compared_metrics, compared_metrics_of
+from vnetperf.results.metrics import compared_metrics, compared_metrics_of, metrics_of
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,18 @@ def test_a_number_lies_within_what_it_leaves_open(results: RunResults) -> None:
             assert found.low <= found.value <= found.high, quantity
         if found is None:
             assert quantity.why, quantity
+
+
+def test_what_a_further_frame_takes_is_judged_where_it_is_clear(results: RunResults) -> None:
+    (found,) = (r for r in results.results if r.test == "cpu_load")
+    fits = {m.direction: m for m in metrics_of(found) if m.name == "time_of_further_frame"}
+    assert {role: bool(m.label) for role, m in fits.items()} == {
+        **{"kernel": True, "pmd": False},  # that of the one that polls is about 0
+        **{"tester": False, "others": False},  # none of the DUT's
+    }
+    labels = [m.label for m in metrics_of(found) if m.name == "time_per_frame"]
+    assert any("of pmd at" in label for label in labels)
+    assert not any("others" in label for label in labels)
 
 
 def test_a_test_without_a_result_says_why() -> None:

@@ -80,6 +80,15 @@ def test_what_was_not_counted_is_not_nought() -> None:
     assert uncollected_of([trial(1.0, why="not measured: no")]) == {"events": "not measured: no"}
 
 
+def test_threads_of_the_kernel_are_no_busy_threads() -> None:
+    record = trial(1.0)
+    kernel = [_load(role, 2) for role in ("kernel", "west:kernel")]
+    result = record.result.model_copy(update={"threads": (*record.result.threads, *kernel)})
+    uses = thread_usage([record.model_copy(update={"result": result})])
+    # Events are counted on busy threads alone: beside others they would seem to be of a part.
+    assert [use.role for use in uses] == ["vnf0", "vnf0"]
+
+
 def test_without_a_lower_bound_there_is_nothing_to_tell() -> None:
     assert thread_usage([]) == ()
     assert uncollected_of([]) == {}

@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,6 +139,16 @@ def test_what_cannot_be_counted_says_why_once(
     assert 0 < told["watched_cpu_s"] < 5
     assert told["collected_s"] > 0
     assert told["threads"]  # processor time is told all the same
+
+
+def test_samples_of_the_end_of_sending_are_not_taken_again_after_the_wait() -> None:
+    collecting = CollectorSession(me(""))
+    collecting.start()
+    sampled = collecting.sample()
+    time.sleep(0.02)
+    told = collecting.stop()
+    assert {name: told[name] for name in sampled} == sampled
+    assert told["stacks"] == {}
 
 
 def test_a_counter_that_counts_no_loop_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,9 +141,11 @@ def test_queues_that_cannot_be_read_are_not_zero(tmp_path: Path) -> None:
     assert (one.backlog_frames, one.backlog_dropped, one.backlog_squeezed) == (None, None, None)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    "place", ["proc/config.gz", "boot/config-{release}", "lib/modules/{release}/config"]
+)
 def test_how_the_kernel_counts_interrupts_is_in_its_configuration(
-    tmp_path: Path, packed: bool
+    tmp_path: Path, place: str
 ) -> None:
     assert interrupts_apart(tmp_path / "nothing") is None
     for name, line, apart in (
@@ -151,20 +153,38 @@ def test_how_the_kernel_counts_interrupts_is_in_its_configuration(
         ("no", "# CONFIG_IRQ_TIME_ACCOUNTING is not set", False),
     ):
         root, text = tmp_path / name, f"CONFIG_A=y\n{line}\nCONFIG_B=y\n"
-        path = root / ("proc/config.gz" if packed else f"boot/config-{os.uname().release}")
+        path = root / place.format(release=os.uname().release)
         path.parent.mkdir(parents=True)
+        packed = place.endswith(".gz")
         path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
         assert interrupts_apart(root) is apart
 
 
-def test_threads_of_the_kernel_are_those_that_work_for_frames_here(tmp_path: Path) -> None:
-    names = ((901, "ksoftirqd/1"), (902, "kworker/0:1"), (903, "vhost-77"), (904, "vhost-771"))
-    for number, name in (*names, (905, "napi/x-3"), (906, "napi/own-1")):
-        write(tmp_path, f"proc/{number}/comm", f"{name}\n")
-    pollers = tuple(Pollers(role="r", pid=pid, thread_prefix="") for pid in (77, 906))
-    for _ in range(2):  # names are looked up once
-        found = [(one.tid, one.name) for one in kernel_threads(pollers, tmp_path)]
-        assert found == [(901, "ksoftirqd/1"), (903, "vhost-77"), (905, "napi/x-3")]
+KTHREAD, PROGRAM = 0x208040, 0x400100
+
+
+def process(root: Path, number: int, name: str, flags: int = KTHREAD) -> None:
+    write(root, f"proc/{number}/stat", f"{number} ({name}) S 2 0 0 0 -1 {flags} 0 0 0 0 0 0\n")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_threads_of_the_kernel_are_those_that_work_for_frames_here(
+    tmp_path: Path, listed: bool
+) -> None:
+    names = ((1, "ksoftirqd/1"), (2, "kworker/0:1"), (3, "vhost-77"), (4, "vhost-771"))
+    for number, name in (*names, (5, "napi/x-3"), (6, "napi/own-1")):
+        process(tmp_path, number, name)
+    process(tmp_path, 7, "napi/x-4", PROGRAM)  # whoever calls itself so
+    if listed:
+        write(tmp_path, "proc/2/task/2/children", "1 2 3 4 5 6 ")
+    pollers = tuple(Pollers(role="r", pid=pid, thread_prefix="") for pid in (77, 6))
+
+    def found() -> list[tuple[int, str]]:
+        return [(one.tid, one.name) for one in kernel_threads(pollers, tmp_path)]
+
+    assert found() == [(1, "ksoftirqd/1"), (3, "vhost-77"), (5, "napi/x-3")]
+    process(tmp_path, 2, "napi/x-9")  # a number that was another's
+    assert found() == [(1, "ksoftirqd/1"), (2, "napi/x-9"), (3, "vhost-77"), (5, "napi/x-3")]
 
 
 def test_the_scheduler_tells_what_a_thread_ran() -> None:

@@ -195,6 +195,7 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
             has_tester=True, has_dut=False, host="", refusal_is_loss=True, scenario=None
         )
         frames = 0
+        on_sent: Callable[[], None]
 
         def check_alive(self) -> None: ...
 
@@ -216,6 +217,8 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
             del spec
             watch()
             self.frames += 10
+            self.on_sent()
+            time.sleep(0.3)  # for frames in flight
             return counted(10)
 
     def check(deployed: Any) -> None:
@@ -225,7 +228,9 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
     deployed = Counting()
     link = happening(deployed, "link phy1", 0.0)
     spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, learning_frames=0)
+    began = time.monotonic()
     result = trial._send_and_count(cast("LiveDeployment", deployed), spec, link.poll, link)
+    assert result.collected_s < time.monotonic() - began - 0.3  # threads: while it was sent
     assert deployed.frames == 40
     assert [hop.rx for hop in result.hops] == [10]
     assert result.event is not None

@@ -493,12 +493,17 @@ def cpu_load(rng: random.Random, size: int) -> dict[str, Any]:
                 in_work=0.05 + 0.9 * share,
                 empty_polls=1 - 0.6 * share,
                 watched_share=0.0004,
+                watched_s={"": 10.1, "west": 12.1},
                 trials=(1, 2, 3, 4, 5),
                 disturbed=(5,) if share == 1 else (),
             )
         )
-    fits = {"tester": (60.0, 0.2), "pmd": (0.0, 1.0), "kernel": (20.0, 0.01)}
-    named = {role: CpuFit(ns_per_frame=ns, idle=idle) for role, (ns, idle) in fits.items()}
+    fits = {"tester": (60.0, 0.2, 1.0), "pmd": (0.1, 1.0, 0.2), "kernel": (20.0, 0.01, 0.5)}
+    fits["others"] = (3.0, 0.0, 0.1)
+    named = {
+        role: CpuFit(ns_per_frame=ns, idle=idle, error_ns=error)
+        for role, (ns, idle, error) in fits.items()
+    }
     return {"cpu_load": CpuLoad(at=tuple(found), fits=named)}
 
 

@@ -140,7 +140,7 @@ def test_events_of_the_dut_stand_beside_each_other(found):
                 involuntary_switches_per_s=0.0,
                 events_per_frame={"dTLB load misses": factor},
             )
-            for role in ("tester", "pmd", "vnf0")
+            for role in ("tester", "west:tester", "pmd", "west:vnf0")
         ]
         goals = tuple(g.model_copy(update={"threads": tuple(uses)}) for g in result.goals)
         return result.model_copy(update={"goals": goals})

@@ -26,6 +26,7 @@ SAID = {
         "95 % of the vSwitch's cycles were in rounds with packets, 40 % of its polls found none",
         "in trial 5 the generator offered less",
         "Watching itself took 0.04 % of a processor",
+        "west: threads were watched for 12.1 s, of which frames were sent in 10 s.",
     ),
     "service": ("75 % of CIR", "not met", "CIR"),
     "latency": (

@@ -129,6 +129,35 @@ def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:
     ]
 
 
+def test_sending_is_over_before_the_wait_for_frames_in_flight() -> None:
+    happened: list[str] = []
+
+    class Sends:
+        def start(self, spec: Any) -> None:
+            happened.append("start")
+
+        def wait(self, timeout_s: float) -> Any:
+            happened.append("wait")
+            raise GeneratorError("far enough")
+
+        def stop(self) -> None:
+            happened.append("stop")
+
+    def run(spec: TrialSpec) -> None:
+        with pytest.raises(GeneratorError, match="far enough"):
+            run_trial(
+                *(cast("Engine", Sends()), PREPARED, spec, lambda: None),
+                on_sent=lambda: happened.append("sent"),
+                refusal_is_loss=True,
+            )
+
+    run(PACED.model_copy(update={"duration_s": 0.01}))
+    assert happened == ["start", "sent", "wait", "stop"]
+    happened.clear()
+    run(BURST)  # whose end is not known before the engine has answered
+    assert happened == ["start", "wait", "stop"]
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorError("no answer")])
 def test_a_start_that_is_cut_short_leaves_no_traffic(error: BaseException) -> None:
     double = Double()

@@ -16,6 +16,7 @@ from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
+    KERNEL,
     BoundTrials,
     DatapathUse,
     DirectionBound,
@@ -56,7 +57,7 @@ def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
 
 
 def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
-    """What the threads did in that trial."""
+    """What the busy threads did in that trial: the kernel's own are none, nor counted by event."""
     trial = last_of_longest(trials)
     if trial is None:
         return ()
@@ -67,7 +68,7 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     for one in result.events:
         events[one.role, one.thread].append(one)
     found = []
-    for load in result.threads:
+    for load in (one for one in result.threads if one.role.rpartition(":")[2] != KERNEL):
         same = events[load.role, load.thread]
         counts = same.pop(0).counts if same else {}
         # Threads are watched while the generator arms and waits for the last frames, too.

@@ -274,6 +274,7 @@ class CollectorSession:
         self._machine = MachineSampler(pollers)
         self._failed: dict[str, str] = {}
         self._began = self._cpu_s = 0.0
+        self._sampled: dict[str, Any] | None = None
 
     def start(self) -> None:
         """Take the first samples."""
@@ -289,8 +290,10 @@ class CollectorSession:
         self._cpu_s = time.thread_time() - before
         self._began = time.monotonic()
 
-    def stop(self) -> dict[str, Any]:
-        """Take the second samples."""
+    def sample(self) -> dict[str, Any]:
+        """Take the second samples, unless they have been taken."""
+        if self._sampled is not None:
+            return self._sampled
         collected_s = time.monotonic() - self._began
         before = time.thread_time()
         found: list[ThreadLoad | ThreadEvents | EnergyUse] = []
@@ -302,19 +305,25 @@ class CollectorSession:
         machine = self._machine.stop()
         self._cpu_s += time.thread_time() - before
         reasons = {c.name: c.why for c in self._collectors if c.why}
-        stacks = self._sampler.stop() if self._sampler is not None else {}
-        if self._sampler is not None and self._sampler.why:
-            reasons["profile"] = self._sampler.why
-        return {
+        self._sampled = {
             "threads": tuple(one for one in found if isinstance(one, ThreadLoad)),
             "events": tuple(one for one in found if isinstance(one, ThreadEvents)),
             "energy": tuple(one for one in found if isinstance(one, EnergyUse)),
             "machine": machine,
             "watched_cpu_s": round(self._cpu_s, 6),
-            "stacks": stacks,
             "uncollected": reasons | self._failed,
             "collected_s": collected_s,
         }
+        return self._sampled
+
+    def stop(self) -> dict[str, Any]:
+        """Take the second samples, and end the sampling of stacks."""
+        sampled = self.sample()
+        reasons = dict(sampled["uncollected"])
+        stacks = self._sampler.stop() if self._sampler is not None else {}
+        if self._sampler is not None and self._sampler.why:
+            reasons.setdefault("profile", self._sampler.why)
+        return {**sampled, "stacks": stacks, "uncollected": reasons}
 
     def _fail(self, collector: Collector[Any], error: Exception) -> None:
         self._failed.setdefault(collector.name, f"not measured: {error}")
@@ -677,6 +686,10 @@ class DutWatch:
             self._work, self._why_no_work = _datapath_work(self._deployment)
         self._collecting.start()
 
+    def sent(self) -> None:
+        """Look at threads once more: sending is over, and what follows is waiting."""
+        self._collecting.sample()
+
     def stop(self) -> dict[str, Any]:
         """End it; fields of a result, with what could not be collected."""
         return self._collecting.stop()
@@ -790,9 +803,11 @@ def _send_and_count(
     sleep_watching(learned + spec.learning_wait_s, watch_parts)
     ports = {port.port: port for port in generator.port_counters()}
     dut.start()
+    generator.on_sent = dut.sent
     try:
         result = generator.run(spec, watch)
     finally:
+        generator.on_sent = TrafficGenerator.on_sent
         collected = dut.stop()
     counted: dict[str, Any] = {
         "refusal_is_loss": deployment.plan.refusal_is_loss,

@@ -473,7 +473,8 @@ class CpuAt(Frozen):
 
     Attributes:
         load_fps: Intended load, aggregate frames/s.
-        of: What the load is: "throughput", "50 % of throughput".
+        of: What the load is: "throughput", "50 % of throughput"; "1000 frames/s per interface" of a
+            share below the smallest load, or above the largest that can be offered.
         share: Load as a share of the throughput.
         duration_s: Seconds of a trial.
         forwarded_fps: Frames forwarded, aggregate frames/s, one value for each trial.
@@ -483,6 +484,8 @@ class CpuAt(Frozen):
             them itself; None: it does not.
         empty_polls: Share of their rounds without packets; None likewise.
         watched_share: Processors that the watching itself took; None: not recorded.
+        watched_s: Host -> time in which its threads were watched, mean of the trials, seconds: what
+            processors are means over. "" for the tester's host. Empty: not recorded.
         trials: Numbers of the trials.
         disturbed: Of those the ones whose load the generator could not offer, or in which the
             tester stood still; they count.
@@ -498,8 +501,13 @@ class CpuAt(Frozen):
     in_work: float | None = None
     empty_polls: float | None = None
     watched_share: float | None = None
+    watched_s: dict[str, float] = Field(default_factory=dict)
     trials: tuple[int, ...] = ()
     disturbed: tuple[int, ...] = ()
+
+
+#: Standard errors above 0 from which on a slope is one.
+_CLEAR_ERRORS = 5.0
 
 
 class CpuFit(Frozen):
@@ -508,10 +516,17 @@ class CpuFit(Frozen):
     Attributes:
         ns_per_frame: What a further frame takes, nanoseconds of processor time.
         idle: Processors that it takes without any frame.
+        error_ns: Standard error of `ns_per_frame` (least squares); None: not recorded.
     """
 
     ns_per_frame: float
     idle: float
+    error_ns: float | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether frames take anything of it that the scatter of its trials does not explain."""
+        return self.error_ns is not None and self.ns_per_frame > _CLEAR_ERRORS * self.error_ns
 
 
 class CpuLoad(Frozen):

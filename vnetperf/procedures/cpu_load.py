@@ -1,14 +1,15 @@
 """Processors against offered load, and what a trial shows of them: time by role, cost of a frame.
 
 Where the kernel does not keep the time of interrupts apart, it is part of the time of the threads
-they come upon. It is taken from them here, each processor's from those that last ran on it, in
-proportion to their time in the kernel, so that no time counts twice.
+they come upon, of the kernel's own threads too. It is taken from them here, each processor's from
+those that last ran on it, in proportion to their time in the kernel, so that no time counts twice.
+What is left of the machine's time is other programs': below 0 it shows how far this is off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum
+from math import fsum, isclose, sqrt
 from statistics import fmean
 
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, RoleCost
@@ -59,7 +60,17 @@ def _of_host(
         role: {load.cpu for load in own if load.role == role}
         for role in dict.fromkeys(load.role for load in own)
     }
-    busy = _busy_by_role(own, kernel, machine, seconds)
+    apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
+    recorded = machine is not None and _is_recorded(loads, machine, seconds)
+    times: list[float | None] = [None] * (len(own) + len(apart))
+    if machine is not None and recorded:
+        upon = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
+        surely = machine.interrupts_apart is not None
+        times = _own_time([*own, *apart], upon, seconds, surely=surely)
+    busy = {
+        role: _sum([time for load, time in zip(own, times, strict=False) if load.role == role], 9)
+        for role in cpus
+    }
     for role, mine in cpus.items():
         of_role = [load for load in own if load.role == role]
         theirs = [by_number[cpu] for cpu in sorted(mine) if cpu in by_number]
@@ -75,7 +86,7 @@ def _of_host(
             shared_with=tuple(
                 other for other, used in cpus.items() if other != role and used & mine
             ),
-            busy=None if busy is None else round(busy[role], 4),
+            busy=_rounded(busy[role]),
             waiting=_waiting(of_role, seconds),
         )
     if not by_number:
@@ -84,54 +95,57 @@ def _of_host(
     whole = tuple(sorted(by_number))
     interrupts = fsum(one.irq + one.softirq for one in every)
     used = fsum(one.busy for one in every)
-    if busy is not None:
-        apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
-        forwarding = interrupts + fsum(_ran(load, seconds) for load in apart)
+    if recorded:
+        forwarding = _sum([interrupts, *times[len(own) :]], 9)
         yield RoleUse(
             role=prefix + KERNEL,
             system=round(sum(load.system for load in kernel), 3),
             softirq=round(sum(one.softirq for one in every), 3),
             processors=whole,
-            busy=round(forwarding, 4),
+            busy=_rounded(forwarding),
             waiting=_waiting(kernel, seconds),
         )
-        rest = max(0.0, used - forwarding - fsum(busy.values()))
-        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=round(rest, 4))
+        named = _sum([forwarding, *busy.values()], 9)
+        rest = None if named is None else used - named
+        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=_rounded(rest))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
         role=prefix + MACHINE,
         processors=whole,
-        busy=round(used, 4) if busy is not None else None,
+        busy=round(used, 4) if recorded else None,
         backlog_dropped=_count([one.backlog_dropped for one in every]),
         backlog_squeezed=_count([one.backlog_squeezed for one in every]),
         **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
     )
 
 
-def _busy_by_role(
-    own: Sequence[ThreadLoad],
-    kernel: Sequence[ThreadLoad],
-    machine: MachineLoad | None,
-    seconds: float,
-) -> dict[str, float] | None:
-    """Processors that each role's threads kept busy themselves; None: not recorded."""
-    if machine is None or not machine.by_processor or seconds <= 0:
-        return None
-    if any(load.run_s is None for load in (*own, *kernel)):
-        return None
-    if not own and any(one.idle is None for one in machine.by_processor):
-        return None  # an older log, which may have left out the threads' time
-    interrupts = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
+def _own_time(
+    loads: Sequence[ThreadLoad], upon_any: Mapping[int, float], seconds: float, *, surely: bool
+) -> list[float | None]:
+    """Processors that each thread kept busy itself, without the interrupts that came upon it.
+
+    None where they may have come upon it, but it is not known whether (`surely`) they count there.
+    """
     in_kernel: dict[int, float] = {}
-    for load in own:
+    for load in loads:
         in_kernel[load.cpu] = in_kernel.get(load.cpu, 0.0) + load.system
-    found: dict[str, float] = {}
-    for load in own:
+    found: list[float | None] = []
+    for load in loads:
         part = load.system / in_kernel[load.cpu] if in_kernel[load.cpu] else 0.0
-        not_its = min(load.system, part * interrupts.get(load.cpu, 0.0))
-        used = max(0.0, _ran(load, seconds) - not_its)
-        found[load.role] = found.get(load.role, 0.0) + used
+        upon = min(load.system, part * upon_any.get(load.cpu, 0.0))
+        unknown = upon > 0 and not surely
+        found.append(None if unknown else max(0.0, _ran(load, seconds) - upon))
     return found
+
+
+def _is_recorded(loads: Sequence[ThreadLoad], machine: MachineLoad | None, seconds: float) -> bool:
+    """Whether the time of all threads that matter is known."""
+    if machine is None or not machine.by_processor or seconds <= 0:
+        return False
+    if any(load.run_s is None for load in loads):
+        return False
+    # An older log may have left out the threads' time.
+    return bool(loads) or all(one.idle is not None for one in machine.by_processor)
 
 
 def _interrupts_by_cpu(
@@ -148,6 +162,10 @@ def _interrupts_by_cpu(
         return max(0.0, one.irq + one.softirq - fsum(threads))
 
     return {one.cpu: left(one) for one in machine.by_processor}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _sum(values: Sequence[float | None], digits: int) -> float | None:
@@ -178,10 +196,15 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
     what was forwarded.
     """
     test, known = inputs.parameters, inputs.known
-    loads: dict[float, float] = {}
+    loads: dict[float, tuple[float, str]] = {}  # load -> its share, and what it is called
     for share in sorted(set(test.shares)):
         load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
-        loads.setdefault(load, share)
+        if isclose(load, share * known.load_fps):
+            named = "throughput" if share == 1 else f"{100 * share:g} % of throughput"
+            loads.setdefault(load, (share, named))
+        else:  # no such share was run
+            named = f"{load:.0f} frames/s per interface"
+            loads.setdefault(load, (load / known.load_fps, named))
     trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in loads:
@@ -193,14 +216,14 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
             )
             trials[load].append((yield request))
     return CpuLoad(
-        at=tuple(_at(inputs, share, trials[load]) for load, share in loads.items()),
+        at=tuple(_at(inputs, *of, trials[load]) for load, of in loads.items()),
         fits=_fits([outcome for each in trials.values() for outcome in each]),
         note=known.note,
     )
 
 
 def _at(
-    inputs: ProcedureInputs[CpuLoadTest], share: float, trials: Sequence[TrialOutcome]
+    inputs: ProcedureInputs[CpuLoadTest], share: float, of: str, trials: Sequence[TrialOutcome]
 ) -> CpuAt:
     uses = [{use.role: use for use in cpu_by_role(one.result)} for one in trials]
     work = [one.result.datapath for one in trials]
@@ -212,7 +235,7 @@ def _at(
     bad = [one for one in trials if one.verdict is not Verdict.VALID]
     return CpuAt(
         load_fps=trials[0].load_fps * inputs.in_sum,
-        of="throughput" if share == 1 else f"{100 * share:g} % of throughput",
+        of=of,
         share=share,
         duration_s=trials[0].duration_s,
         forwarded_fps=spread([forwarded_fps(one) for one in trials]),
@@ -225,6 +248,7 @@ def _at(
         in_work=sum(busy for busy, _ in cycles) / all_cycles if all_cycles else None,
         empty_polls=all_empty / all_polls if all_polls and all_empty is not None else None,
         watched_share=_watched(trials),
+        watched_s=_watched_s(trials),
         trials=tuple(one.number for one in trials),
         disturbed=tuple(one.number for one in bad),
     )
@@ -279,24 +303,41 @@ def _watched(trials: Sequence[TrialOutcome]) -> float | None:
     return fmean(shares) if shares else None
 
 
+def _watched_s(trials: Sequence[TrialOutcome]) -> dict[str, float]:
+    """How long the threads of each host were watched, the mean of the trials."""
+    each = [{"": one.result.collected_s, **one.result.collected_at} for one in trials]
+    return {
+        host: fmean(seconds[host] for seconds in each)
+        for host in each[0]
+        if all(seconds.get(host) for seconds in each)
+    }
+
+
 #: Trials from which on a line is laid through them: with fewer it passes through all of them.
 _LEAST_TRIALS = 3
 
 
 def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
     """The straight line of processors over what was forwarded, of each role: least squares."""
-    rates = [_frames(one) / one.result.collected_s for one in trials if one.result.collected_s]
+    watched = [one for one in trials if one.result.collected_s]
     uses = [{use.role: use.busy for use in cpu_by_role(one.result)} for one in trials]
-    if len(rates) < max(len(trials), _LEAST_TRIALS) or not any(rates):
+    if len(watched) < max(len(trials), _LEAST_TRIALS):
         return {}
-    middle = fmean(rates)
-    width = fsum((rate - middle) ** 2 for rate in rates)
     found: dict[str, CpuFit] = {}
     for role in dict.fromkeys(role for each in uses for role in each):
         known = [value for each in uses if (value := each.get(role)) is not None]
-        if len(known) < len(rates) or not width:
+        if len(known) < len(trials):
+            continue
+        # Frames in the time that the role's processors are of.
+        rates = [_frames(one) / one.result.watched_at(role) for one in trials]
+        middle = fmean(rates)
+        width = fsum((rate - middle) ** 2 for rate in rates)
+        if not width:
             continue
         mean = fmean(known)
         slope = fsum((x - middle) * (y - mean) for x, y in zip(rates, known, strict=True)) / width
-        found[role] = CpuFit(ns_per_frame=slope * 1e9, idle=mean - slope * middle)
+        idle = mean - slope * middle
+        beside = fsum((y - idle - slope * x) ** 2 for x, y in zip(rates, known, strict=True))
+        error = sqrt(beside / (len(rates) - 2) / width)
+        found[role] = CpuFit(ns_per_frame=slope * 1e9, idle=idle, error_ns=error * 1e9)
     return found

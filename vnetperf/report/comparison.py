@@ -215,7 +215,7 @@ def relative_text(of: _Compared) -> str | None:
 
 
 def _dut_threads(goal: GoalResult) -> tuple[ThreadUse, ...]:
-    return tuple(use for use in goal.threads if use.role != "tester")
+    return tuple(use for use in goal.threads if use.role.rpartition(":")[2] != "tester")
 
 
 def _event_text(goal: GoalResult, event: str) -> str:

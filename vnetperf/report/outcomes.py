@@ -1098,8 +1098,17 @@ _CPU_FITS: tuple[Column[_Fit], ...] = (
     Column("size", lambda f: f.result.size_name, words=True),
     Column("role", lambda f: f.name, words=True),
     Column("time of a further frame", lambda f: nanoseconds(f.fit.ns_per_frame), bold=True),
+    Column(
+        "standard error",
+        lambda f: None if f.fit.error_ns is None else nanoseconds(f.fit.error_ns),
+        brief=False,
+    ),
     Column("processors without frames", lambda f: units.significant(f.fit.idle, 3)),
 )
+
+
+#: Ratio of the time in which threads were watched to that of sending from which on it is stated.
+_WATCHED_LONGER = 1.05
 
 
 def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
@@ -1121,6 +1130,17 @@ def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
         )
         for r, at in known
         if at.disturbed
+    )
+    yield from group_sentences(
+        (
+            f"{r.size_text} at {at.of}{f', {host}' if host else ''}",
+            f"threads were watched for {units.significant(seconds, 3)} s, of which frames were "
+            f"sent in {at.duration_s:g} s. Processors are means over all of it, and the time per "
+            "frame of a thread that polls has the rest in it.",
+        )
+        for r, at in known
+        for host, seconds in at.watched_s.items()
+        if seconds > _WATCHED_LONGER * at.duration_s
     )
     watched = [at.watched_share for _, at in known if at.watched_share is not None]
     if watched:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
-from vnetperf.model.result import KERNEL, MACHINE, GoalResult, Result, TrialPoint
+from vnetperf.model.result import MACHINE, GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
 from vnetperf.report.outcomes import (
@@ -445,9 +445,7 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
     points: dict[str, list[Point]] = defaultdict(list)
     for place, (result, goal) in enumerate(rows):
         start = 0.0
-        # Of the kernel's work most is in interrupts, and not in its threads.
-        every = dict.fromkeys(use.role for use in goal.threads)
-        for role in (one for one in every if one.rpartition(":")[2] != KERNEL):
+        for role in dict.fromkeys(use.role for use in goal.threads):
             mine = [use for use in goal.threads if use.role == role]
             user, system = sum(use.user for use in mine), sum(use.system for use in mine)
             end = start + user + system

@@ -20,6 +20,7 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.result import (
     MACHINE,
+    OTHERS,
     GoalResult,
     RepeatedNumber,
     Result,
@@ -674,12 +675,15 @@ def _of_cpu_load(make: _Make, result: Result) -> Iterator[Metric]:
             of = (at.of, role)
             yield make("processors", "", cost.processors, *of)
             about = {"main": role == MACHINE and at.share == 1, "load_fps": at.load_fps}
-            label = f"processor time per frame of {role} at {at.of}"
+            whose = role.rpartition(":")[2]
+            # What is left for others may be around 0, and is no part of the deployment.
+            label = f"processor time per frame of {role} at {at.of}" if whose != OTHERS else ""
             yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
             for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
                 yield make(f"{event}_per_frame", "", getattr(cost, f"{event}_per_frame"), *of)
     for role, fit in found.fits.items() if found is not None else ():
-        label = f"processor time of a further frame, {role}"
+        judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
+        label = f"processor time of a further frame, {role}" if judged else ""
         yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, less=label)
         yield make("processors_without_frames", "", fit.idle, "", role)
 

@@ -129,9 +129,15 @@ class GeneratorCapabilities(Frozen):
 
 
 class TrafficGenerator(Backend):
-    """A traffic generator of one deployment; its machine is the tester's."""
+    """A traffic generator of one deployment; its machine is the tester's.
+
+    Attributes:
+        on_sent: Called by `run` when sending is over and the wait for what is in flight begins, by
+            a generator that can tell; by others never.
+    """
 
     capabilities: ClassVar[GeneratorCapabilities]
+    on_sent: Callable[[], None] = staticmethod(lambda: None)
 
     @classmethod
     @abstractmethod

@@ -630,7 +630,14 @@ class Loadgen(TrafficGenerator):
         """Send, drain, count."""
         self._request_capture(trial)
         refusal = self.refusal_is_loss(trial)
-        return run_trial(self._running(), self._prepared, trial, watch, refusal_is_loss=refusal)
+        return run_trial(
+            self._running(),
+            self._prepared,
+            trial,
+            watch,
+            on_sent=self.on_sent,
+            refusal_is_loss=refusal,
+        )
 
     def run_part(
         self,

@@ -366,12 +366,13 @@ def run_trial(
     trial: TrialSpec,
     watch: Callable[[], None],
     *,
+    on_sent: Callable[[], None] = lambda: None,
     refusal_is_loss: bool,
 ) -> TrialResult:
     """Send, drain, count."""
     spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
     began = time.monotonic()
-    result = _run_to_end(engine, spec, trial.duration_s, watch)
+    result = _run_to_end(engine, spec, trial.duration_s, watch, on_sent=on_sent)
     if trial.full_drain and not result.aborted:
         sleep_watching(began + _sent_s(trial, result) + trial.drain_s, watch)
     return _counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
@@ -592,6 +593,8 @@ def _run_to_end(
     length_s: float,
     watch: Callable[[], None],
     receives: Callable[[], None] = lambda: None,
+    *,
+    on_sent: Callable[[], None] = lambda: None,
 ) -> EngineResult:
     """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
     began = time.monotonic()
@@ -599,8 +602,10 @@ def _run_to_end(
         engine.start(spec)
         receives()
         sleep_watching(began + spec.delay_s + length_s, watch)
-        burst_s = _burst_frames(spec.loads) / SLOWEST_BURST_FPS
-        return engine.wait(spec.drain_s + GRACE_S + burst_s)
+        burst = _burst_frames(spec.loads)
+        if not burst:  # whose end is known once the engine has answered
+            on_sent()
+        return engine.wait(spec.drain_s + GRACE_S + burst / SLOWEST_BURST_FPS)
     except BaseException:
         with contextlib.suppress(GeneratorError, HostError):  # it exited, or had nothing to stop
             engine.stop()
