@@ -25,6 +25,10 @@ PORTS_OF_ADDRESS = (1 << 16) - FIRST_PORT
 SERVERS = IPv4Network("198.19.0.0/16")
 
 
+#: Variant of a scenario whose trials begin without sessions and make them.
+NEW_SESSIONS = "new sessions"
+
+
 class PortBlock(NamedTuple):
     """The public ports of a subscriber.
 

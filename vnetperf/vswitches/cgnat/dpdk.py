@@ -40,6 +40,8 @@ STAGES = ("rx", "val", "nat", "ct", "tx")
 #: What runs where, by mode: stages with + between them are one thread's.
 RUN_TO_COMPLETION, PIPELINE = "+".join(STAGES), "rx+val/nat/ct+tx"
 START_S, PEERS_S, FORGET_S = 30.0, 5.0, 20.0
+#: The cause of what its ports did not take: the others are of packets that came in.
+TX_FULL = "transmit ring full"
 #: Longest sleep of an idle thread on shared processors, microseconds.
 SLEEP_US = 50
 #: Room of tables beyond the sessions of the scenario.
@@ -115,6 +117,11 @@ class DpdkNat(NatSwitch):
         options = scenario.options.own(DpdkNatOptions)
         if options.stages is not None and scenario.options.mode != "pipeline":
             return "stages are those of a pipeline; --set mode=pipeline, or leave them out"
+        if options.tcp == "strict" and "tcp" in scenario.traffic.headers:
+            return (
+                "tcp=strict refuses the tester's TCP segments, which open no connections; leave it "
+                "out, or measure UDP (without --traffic tcp)"
+            )
         return super().missing(facts, scenario)
 
     @classmethod
@@ -212,6 +219,9 @@ class DpdkNat(NatSwitch):
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Forward, now that both sides of memif are there: see `TestpmdSwitch.connect`."""
         del streams
+        self._forward()
+
+    def _forward(self) -> None:
         self.check_alive()
         wait_at_most(lambda: not self.links_down(), PEERS_S, "memif ports to be connected")
         self._ask("forward")
@@ -229,7 +239,7 @@ class DpdkNat(NatSwitch):
         self._end()
         self.removed.add(port)
         self._launch()
-        self._ask("forward")
+        self._forward()
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side has not connected."""
@@ -258,18 +268,24 @@ class DpdkNat(NatSwitch):
             if port in self.removed:
                 continue
             driver = self._telemetry.counters(number, str(port))
-            drops = self._ask(f"drops,{number}")
-            refused = drops.pop("transmit_ring_full")
+            drops = self._drops(number)
+            refused = drops.get(TX_FULL, 0)
             found.append(
                 driver.model_copy(
                     update={
                         **self._ask(f"port,{number}"),
-                        "rx_dropped": driver.rx_dropped + sum(drops.values()),
+                        "rx_dropped": driver.rx_dropped + sum(drops.values()) - refused,
                         "tx_dropped": refused,
+                        "causes": drops,
                     }
                 )
             )
         return tuple(found)
+
+    def _drops(self, number: int) -> dict[str, int]:
+        """Packets of a port that were dropped so far, by cause."""
+        told = self._ask(f"drops,{number}")
+        return {cause.replace("_", " "): n for cause, n in told.items() if n}
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """What each thread did, stage by stage."""
@@ -314,10 +330,8 @@ class DpdkNat(NatSwitch):
     def facts(self) -> dict[str, Any]:
         """Version, launch line, tables, and drops by their causes."""
         info, tables = self._ask("info"), self._ask("tables")
-        drops = {}
-        for number, port in enumerate((INSIDE, OUTSIDE)):
-            told = {k.replace("_", " "): n for k, n in self._ask(f"drops,{number}").items() if n}
-            drops[str(port)] = told or "none"
+        ports = enumerate((INSIDE, OUTSIDE))
+        drops = {str(port): self._drops(number) or "none" for number, port in ports}
         return {
             "backend": self.name,
             "version": info["dpdk"],
