@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from tests.fakes.machine import facts
 from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import counter_difference
+from vnetperf.host.build import BuildVariant
 from vnetperf.model.deployment import PHY_PORTS, WireEnd, dut_mac, make_deployment, port_mac
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.nat import Nat
@@ -20,7 +22,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.dpdk import DpdkNat, nat_arguments
+from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, nat_arguments
 
 
 def scenario(
@@ -98,6 +100,25 @@ def test_the_engine_has_the_subscribers_of_the_scenario() -> None:
 def test_a_machine_without_compiler_is_refused_with_the_cure() -> None:
     bare = facts(programs={k: v for k, v in facts().programs.items() if k != "gcc"})
     assert "gcc" in DpdkNat.missing(bare, scenario(mode="rtc"))
+
+
+def test_options_that_would_do_nothing_are_refused() -> None:
+    for option in ("rx_descriptors", "tx_descriptors"):
+        with pytest.raises(CapabilityError, match=option):
+            planned(mode="rtc", **{option: 512})
+    for mode in ("rtc", "pipeline"):
+        with pytest.raises(CapabilityError, match="napi is of modes nft and iptables"):
+            planned(mode=mode, wire="veth", napi="threaded")
+
+
+def test_the_build_is_another_one_with_what_it_shares(tmp_path: Path) -> None:
+    shared = tmp_path / "shared.c"
+    shared.write_text("int a;")
+    program = replace(ENGINE, shared=(shared,))
+    before = program._key("cc", BuildVariant.PORTABLE)
+    shared.write_text("int b;")
+    assert program._key("cc", BuildVariant.PORTABLE) != before
+    assert all(file.is_file() for file in ENGINE.shared)
 
 
 def test_strict_tcp_is_refused_for_segments_that_open_no_connection() -> None:

@@ -62,7 +62,7 @@ class NatSwitch(VSwitch):
         },
         forwarding=("l3",),
         translates=True,
-        options=("mtu", "napi", "rx_descriptors", "tx_descriptors"),
+        options=("mtu", "napi"),
         nic_drivers=("kernel",),
     )
 

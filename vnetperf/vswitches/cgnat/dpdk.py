@@ -33,7 +33,13 @@ from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.testpmd import phy_device
 
-ENGINE = DpdkProgram("cgnat", Path(__file__).with_name("engine"))
+#: What the tester's engine has of the sockets behind DPDK's af_packet driver.
+_AF_PACKET = Path(__file__).parents[2] / "traffic/loadgen/engine"
+ENGINE = DpdkProgram(
+    "cgnat",
+    Path(__file__).with_name("engine"),
+    shared=(_AF_PACKET / "afpacket.c", _AF_PACKET / "afpacket.h"),
+)
 PROTOCOL = 1
 FILE_PREFIX = "cgnat"
 STAGES = ("rx", "val", "nat", "ct", "tx")
@@ -137,9 +143,8 @@ class DpdkNat(NatSwitch):
         """Memory of its buffers and tables."""
         nat = scenario.nat or Nat()
         room = _room(scenario, nat)
-        descriptors = sum(_descriptors(scenario))
         threads = len(groups_of(scenario))
-        buffers = 2 * descriptors + (threads - 1) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
+        buffers = 4 * dpdk.RING_SIZE + (threads - 1) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
         tables = (
             room * (MAPPING_OCTETS + SESSION_OCTETS)
             + 2 * _places(room) * PLACE_OCTETS
@@ -369,7 +374,6 @@ def nat_arguments(plan: Plan) -> list[str]:
     scenario = plan.scenario
     options, nat = scenario.options.own(DpdkNatOptions), scenario.nat or Nat()
     graph, room = scenario.deployment, _room(scenario, nat)
-    receive, transmit = _descriptors(scenario)
     turns = any(plan.placement.takes_turns(demand.role) for demand in DpdkNat.roles(scenario))
     values = {
         "inside": nat.first_inside,
@@ -394,8 +398,8 @@ def nat_arguments(plan: Plan) -> list[str]:
         "next-hop": ",".join(port_mac(graph, port, 0) for port in (INSIDE, OUTSIDE)),
         "stages": "/".join(groups_of(scenario)),
         "lcores-of-stages": ",".join(_lcores_of_groups(plan)),
-        "rx-desc": receive,
-        "tx-desc": transmit,
+        "rx-desc": dpdk.RING_SIZE,
+        "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
         "sleep-us": SLEEP_US if turns else 0,
     }
@@ -412,11 +416,6 @@ def _places(records: int) -> int:
     while places * 4 < records:
         places *= 2
     return places + places // 8 + 2
-
-
-def _descriptors(scenario: Scenario) -> tuple[int, int]:
-    options = scenario.options
-    return options.rx_descriptors or dpdk.RING_SIZE, options.tx_descriptors or dpdk.RING_SIZE
 
 
 def _main_and_workers(plan: Plan) -> tuple[int, tuple[int, ...]]:
