@@ -23,7 +23,7 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import CableConfig, HostConfig, MachineFacts, Testbed
 from vnetperf.pytest_plugin.terminal import describe
 from vnetperf.runner.calibration_cache import CalibrationCache
-from vnetperf.runner.scenarios import make_scenario, scenario_ids
+from vnetperf.runner.scenarios import make_scenario, scenario_ids, session_scenario
 
 if TYPE_CHECKING:
     from vnetperf.host.machine import Machine
@@ -206,6 +206,20 @@ def test_a_tester_that_cannot_be_on_two_hosts_is_refused(
 ) -> None:
     with pytest.raises(CapabilityError, match=says):
         plan_of("p2c2p_dpdk", **settings)
+
+
+def test_sessions_of_a_nat_on_another_host_are_not_tested() -> None:
+    there = machine()
+    hosts = {
+        host: part.model_copy(update={"programs": {**part.programs, "nft": "/usr/sbin/nft"}})
+        for host, part in there.hosts.items()
+    }
+    configuration = loaded()
+    scenario = make_scenario("phy2phy_cgnat", configuration)
+    facts_with_nft = there.model_copy(update={"hosts": hosts})
+    assert make_plan(scenario, configuration.testbed, facts_with_nft).hosts
+    with pytest.raises(CapabilityError, match="neither counted nor ended"):
+        make_plan(session_scenario(scenario), configuration.testbed, facts_with_nft)
 
 
 def test_with_a_third_host_the_tester_is_there() -> None:

@@ -23,6 +23,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import TrialSpec
 from vnetperf.vswitches.cgnat import kernel as module
+from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat, restore_lines, ruleset
 from vnetperf.vswitches.cgnat.switch import Cgnat
 
@@ -58,6 +59,8 @@ def test_blocks_are_disjoint_and_within_their_address(block: int) -> None:
         ({"subscribers": 255, "inside": "10.0.0.0/24"}, "no addresses for 255"),
         ({"pool": "100.64.1.0/24"}, "in common"),
         ({"subscribers": 1 << 20}, "at most"),
+        ({"pool": "198.19.0.0/24"}, "pool 198.19.0.0/24 has addresses of the servers'"),
+        ({"inside": "198.16.0.0/14", "pool": "192.0.2.0/24"}, "inside .* of the servers'"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_numbers(given: dict[str, object], why: str) -> None:
@@ -148,10 +151,52 @@ def test_a_table_that_cannot_be_raised_is_refused_with_both_numbers(
     assert "nf_conntrack_max to 64512" in str(error.value)
 
 
-def test_a_table_can_be_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_can_be_made_small_where_nobody_else_has_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = Machine()
+    monkeypatch.setattr(module, "held_by_namespaces", lambda: 0)
     started(monkeypatch, machine, Nat(), max_sessions=5000)
     assert machine.written == {module.MAX: 5000}
+
+
+@pytest.mark.parametrize(("held", "named"), [(37, "hold 37 sessions"), (None, "unknown number")])
+def test_the_machines_table_is_not_lowered_below_what_others_use(
+    held: int | None, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine()
+    monkeypatch.setattr(module, "held_by_namespaces", lambda: held)
+    with pytest.raises(DutError, match=named) as error:
+        started(monkeypatch, machine, Nat(), max_sessions=5000)
+    assert "nf_conntrack_max from 262144" in str(error.value)
+    assert machine.written == {}
+    started(monkeypatch, machine, Nat(), max_sessions=300_000)  # lowers nothing
+    assert machine.written[module.MAX] == 300_000
+
+
+def test_sessions_of_each_namespace_count_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid, namespace, held in (("1", "net:[1]", 3), ("2", "net:[2]", 16), ("3", "net:[1]", 3)):
+        (tmp_path / pid / "net/stat").mkdir(parents=True)
+        (tmp_path / pid / "ns").mkdir()
+        (tmp_path / pid / "ns/net").symlink_to(namespace)
+        (tmp_path / pid / "net/stat/nf_conntrack").write_text(f"entries  found\n{held:08x}  0\n")
+    (tmp_path / "4").mkdir()  # has ended
+    (tmp_path / "self").symlink_to("1")
+    monkeypatch.setattr(module, "PROC", tmp_path)
+    monkeypatch.setattr(module, "NAMED", tmp_path / "none")
+    assert module.held_by_namespaces() == 19
+    (tmp_path / "1/net/stat/nf_conntrack").unlink()
+    (tmp_path / "3/net/stat/nf_conntrack").unlink()
+    assert module.held_by_namespaces() is None
+
+
+def test_timers_of_established_and_of_other_connections() -> None:
+    found = module.timeouts(NatOptions(tcp_timeout=9, tcp_transitory_timeout=4))
+    timers = {k.removeprefix("nf_conntrack_tcp_timeout_"): v for k, v in found.items()}
+    assert (timers["established"], timers["max_retrans"], timers["unacknowledged"]) == (9, 9, 9)
+    assert {timers[k] for k in ("close", "syn_sent", "time_wait", "last_ack")} == {4}
 
 
 def test_the_plan_shows_the_rule_and_what_is_missing_is_named() -> None:

@@ -22,6 +22,7 @@ from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed
 from vnetperf.vnfs.base import UserPlane, Vnf
@@ -280,6 +281,7 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
     shares = share_out(scenario, testbed)
     testers = [share for share in shares if "tester" in share.parts]
     _require_apart(scenario, testers)
+    _require_sessions_here(scenario, testers)
     _require_cable_wire(scenario, testbed, facts, shares)
     own = {share.host: scenario for share in shares}
     for share in shares:
@@ -321,6 +323,16 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         refusal_is_loss=plans[0].refusal_is_loss,
         clock_bound_s=bound_s,
     )
+
+
+def _require_sessions_here(scenario: Scenario, testers: Sequence[HostShare]) -> None:
+    """Refuse tests of sessions where the NAT's table is on another host than the tester."""
+    if NEW_SESSIONS in scenario.variant.split(",") and not any("dut" in s.parts for s in testers):
+        raise CapabilityError(
+            "sessions of a NAT on another host are neither counted nor ended between trials",
+            where=scenario.id,
+            cure="measure on a testbed with tester and NAT on one host",
+        )
 
 
 def _clock_bound_s(

@@ -258,8 +258,11 @@ def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCou
     if before is None:
         return after
     fields = ("rx", "tx", "rx_dropped", "tx_dropped")
+    causes = {name: n - before.causes.get(name, 0) for name, n in after.causes.items()}
     return HopCounters(
-        port=after.port, **{f: getattr(after, f) - getattr(before, f) for f in fields}
+        port=after.port,
+        causes={name: n for name, n in causes.items() if n},
+        **{f: getattr(after, f) - getattr(before, f) for f in fields},
     )
 
 

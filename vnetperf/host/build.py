@@ -63,10 +63,12 @@ class DpdkProgram:
     Attributes:
         name: What it is called: its executable, and what is built of it in the cache.
         sources: Directory of the Makefile, whose first target is the executable in `OUT`.
+        shared: Files of other programs that it is compiled from.
     """
 
     name: str
     sources: Path
+    shared: tuple[Path, ...] = ()
 
     def identity(self, variant: BuildVariant | None = None) -> str:
         """What makes a build another one: DPDK, compiler, processor flags, sources."""
@@ -115,7 +117,7 @@ class DpdkProgram:
         processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
         for part in (_dpdk_version(), compiler, version.stdout, platform.machine(), processor):
             digest.update(part.encode() + b"\0")
-        for file in sorted(self.sources.iterdir()):
+        for file in (*sorted(self.sources.iterdir()), *self.shared):
             if file.suffix in {".c", ".h"} or file.name == "Makefile":
                 digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
         return f"{variant.value}-{digest.hexdigest()[:20]}"

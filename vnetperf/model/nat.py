@@ -17,10 +17,16 @@ from pydantic import Field, model_validator
 from vnetperf.model.base import Frozen
 from vnetperf.model.profile import MOST_FLOWS
 
-#: Ports below are never given out (RFC 6056 section 3.2, RFC 6888 REQ-10).
+#: Ports below are never given out (RFC 6056 section 3.2).
 FIRST_PORT = 1024
 #: Ports of a public address that can be given out: 63 for each of 1024 subscribers, as CSIT has it.
 PORTS_OF_ADDRESS = (1 << 16) - FIRST_PORT
+#: Network of the servers, behind phy1 (RFC 2544 appendix C.2.2): frames go to its first address.
+SERVERS = IPv4Network("198.19.0.0/16")
+
+
+#: Variant of a scenario whose trials begin without sessions and make them.
+NEW_SESSIONS = "new sessions"
 
 
 class PortBlock(NamedTuple):
@@ -77,6 +83,12 @@ class Nat(Frozen):
             raise ValueError(f"{self.inside} has no addresses for {self.subscribers} subscribers")
         if self.pool.overlaps(self.inside):
             raise ValueError(f"pool {self.pool} and inside {self.inside} have addresses in common")
+        for name, network in (("pool", self.pool), ("inside", self.inside)):
+            if network.overlaps(SERVERS):
+                raise ValueError(
+                    f"{name} {network} has addresses of the servers' network {SERVERS}; choose one "
+                    "apart from it"
+                )
         if self.sessions > MOST_FLOWS:
             raise ValueError(f"{self.sessions} sessions; {MOST_FLOWS} at most")
         return self

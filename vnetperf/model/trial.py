@@ -337,6 +337,7 @@ class HopCounters(Frozen):
         tx: Frames the vSwitch put out to this port.
         rx_dropped: Frames dropped coming in.
         tx_dropped: Frames dropped going out.
+        causes: Cause of a drop -> frames of those two, where the vSwitch tells; without zeros.
     """
 
     port: str
@@ -344,6 +345,7 @@ class HopCounters(Frozen):
     tx: int = 0
     rx_dropped: int = 0
     tx_dropped: int = 0
+    causes: dict[str, int] = Field(default_factory=dict)
 
 
 class ThreadLoad(Frozen):

@@ -8,6 +8,7 @@ from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import OF_VSWITCHES, PODS, make_deployment
 from vnetperf.model.errors import ConfigError, NoResultError, VnetperfError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
+from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
@@ -141,9 +142,6 @@ ADDRESSES_VARIANT = "addresses"
 _FIRST_MAC = "02:ad:d2:00:00"
 
 
-SESSIONS_VARIANT = "new sessions"
-
-
 def _also(scenario: Scenario, variant: str) -> str:
     return ",".join(part for part in (scenario.variant, variant) if part)
 
@@ -158,7 +156,7 @@ def session_scenario(scenario: Scenario) -> Scenario:
         )
     traffic = scenario.traffic.model_copy(update={"bidirectional": False, "loads": (1.0, 1.0)})
     return scenario.model_copy(
-        update={"traffic": traffic, "variant": _also(scenario, SESSIONS_VARIANT)}
+        update={"traffic": traffic, "variant": _also(scenario, NEW_SESSIONS)}
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.vswitches.cgnat.reference import (
     ACK,
     FIRST_PORT,
+    ICMP,
     INSIDE,
     NEXT_HOP,
     OUTSIDE,
@@ -64,12 +65,15 @@ class Core:
         )
 
     def burst(
-        self, second: int, frames: list[tuple[int, bytes]]
+        self, second: int, frames: list[tuple[int, bytes]], head: int = 1 << 16
     ) -> tuple[list[tuple[str, int, bytes]], list[Event]]:
-        """Verdict, side and octets of each frame; then what became of blocks."""
+        """Verdict, side and octets (of the first buffer) of each frame; what became of blocks."""
         assert self.process.stdin is not None
         parts = [struct.pack("<IB", second, len(frames))]
-        parts += [struct.pack("<BH", side, len(frame)) + frame for side, frame in frames]
+        parts += [
+            struct.pack("<BHH", side, len(frame), min(len(frame), head)) + frame[:head]
+            for side, frame in frames
+        ]
         self.process.stdin.write(b"".join(parts))
         self.process.stdin.flush()
         found = []
@@ -194,6 +198,23 @@ def test_each_trial_finds_the_blocks_in_their_order(
             assert ports == [port for _, port in ends]
             events = core.end_all(second, looked_at)
             assert len(events) == (c.subscribers if blocks == "dynamic" else 0)
+
+
+def test_no_header_is_read_beyond_the_first_buffer(unit: Path) -> None:
+    whole = Config().inside, SERVER
+    packets = {
+        14 + 20 + 8: Packet(*whole, UDP, sport=1024, dport=7),
+        14 + 20 + 12: Packet(*whole, UDP, sport=1024, dport=7, payload=bytes(4)),
+        14 + 20 + 20: Packet(*whole, TCP, sport=1024, dport=7, payload=bytes(100)),
+        14 + 24 + 8: Packet(*whole, ICMP, sport=1024, options=b"\x01" * 4),
+    }
+    with Core(unit, Config()) as core:
+        for needed, packet in packets.items():
+            for head in range(62):  # AddressSanitizer ends the core that reads on
+                [(verdict, _, _)], _ = core.burst(
+                    1, [(INSIDE, packet.frame(OWN[INSIDE], TESTER))], head
+                )
+                assert (verdict == "passed") == (head >= needed), (packet, head)
 
 
 INSIDE_END, STRANGER = (Config.inside, 1030), 0xCB007109

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import facts
 from vnetperf.deployment.planner import make_plan
-from vnetperf.model.deployment import PHY_PORTS, dut_mac, make_deployment, port_mac
+from vnetperf.deployment.trial import counter_difference
+from vnetperf.host.build import BuildVariant
+from vnetperf.model.deployment import PHY_PORTS, WireEnd, dut_mac, make_deployment, port_mac
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.vswitches.cgnat.dpdk import DpdkNat, nat_arguments
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, nat_arguments
 
 
-def scenario(nat: Nat | None = None, wire: str = "", **options: Any) -> Scenario:
+def scenario(
+    nat: Nat | None = None, wire: str = "", traffic: TrafficProfile | None = None, **options: Any
+) -> Scenario:
     return Scenario(
         deployment=make_deployment("phy2phy"),
         vswitch="cgnat",
-        traffic=TrafficProfile(),
+        traffic=traffic or TrafficProfile(),
         options=SwitchOptions(**options),
         forwarding="l3",
         nat=nat or Nat(),
@@ -92,6 +100,87 @@ def test_the_engine_has_the_subscribers_of_the_scenario() -> None:
 def test_a_machine_without_compiler_is_refused_with_the_cure() -> None:
     bare = facts(programs={k: v for k, v in facts().programs.items() if k != "gcc"})
     assert "gcc" in DpdkNat.missing(bare, scenario(mode="rtc"))
+
+
+def test_options_that_would_do_nothing_are_refused() -> None:
+    for option in ("rx_descriptors", "tx_descriptors"):
+        with pytest.raises(CapabilityError, match=option):
+            planned(mode="rtc", **{option: 512})
+    for mode in ("rtc", "pipeline"):
+        with pytest.raises(CapabilityError, match="napi is of modes nft and iptables"):
+            planned(mode=mode, wire="veth", napi="threaded")
+
+
+def test_the_build_is_another_one_with_what_it_shares(tmp_path: Path) -> None:
+    shared = tmp_path / "shared.c"
+    shared.write_text("int a;")
+    program = replace(ENGINE, shared=(shared,))
+    before = program._key("cc", BuildVariant.PORTABLE)
+    shared.write_text("int b;")
+    assert program._key("cc", BuildVariant.PORTABLE) != before
+    assert all(file.is_file() for file in ENGINE.shared)
+
+
+def test_strict_tcp_is_refused_for_segments_that_open_no_connection() -> None:
+    tcp = TrafficProfile(headers=("ethernet", "ipv4", "tcp"))
+    assert planned(mode="rtc", traffic=tcp).scenario.traffic == tcp
+    assert planned(mode="rtc", tcp="strict")
+    with pytest.raises(CapabilityError, match=r"tcp=strict refuses .*without --traffic tcp"):
+        planned(mode="rtc", tcp="strict", traffic=tcp)
+
+
+class Told:
+    """Telemetry of an engine that says what is asked of it."""
+
+    def __init__(self, down: int = 0) -> None:
+        self.down, self.asked = down, list[str]()
+
+    def ask(self, command: str) -> dict[str, int]:
+        self.asked.append(command)
+        if command.startswith("/cgnat/drops,"):
+            return {"no_mapping": 3, "fragment": 0, "transmit_ring_full": 2}
+        return {"rx": 10, "tx": 5} if "port" in command else {}
+
+    def link_up(self, _: int) -> bool:
+        self.asked.append("link")
+        self.down -= 1
+        return self.down < 0
+
+    def counters(self, _: int, port: str) -> HopCounters:
+        return HopCounters(port=port, rx_dropped=1)
+
+
+def running(told: Told) -> DpdkNat:
+    machine = SimpleNamespace(subdir=Path)
+    switch = DpdkNat(cast("Any", machine), planned(mode="rtc"))
+    switch._telemetry = cast("Any", told)
+    switch.process = cast("Any", SimpleNamespace(running=True))
+    cast("Any", switch).check_alive = lambda: None
+    return switch
+
+
+def test_a_trial_has_its_own_drops_by_cause() -> None:
+    before, _ = running(Told()).counters()
+    assert before.causes == {"no mapping": 3, "transmit ring full": 2}
+    assert (before.rx_dropped, before.tx_dropped) == (4, 2)
+    more = before.model_copy(update={"causes": {"no mapping": 8, "filtered": 1}, "rx_dropped": 10})
+    assert counter_difference(before, more).causes == {
+        "no mapping": 5,
+        "filtered": 1,
+    }
+    assert counter_difference(before, before).causes == {}
+
+
+def test_frames_are_forwarded_when_the_peers_are_there_also_after_a_port_went() -> None:
+    told = Told(down=3)
+    switch = running(told)
+    switch.ends = dict.fromkeys(PHY_PORTS, WireEnd(kind="memif", wire=0, side="dut"))
+    cast("Any", switch)._end = lambda: None
+    cast("Any", switch)._launch = lambda: None
+    switch.remove_port(PHY_PORTS[1])
+    assert told.asked[-2:] == ["link", "/cgnat/forward"]
+    assert told.asked.count("link") == 4
+    assert switch._device(1, PHY_PORTS[1]) == "--vdev=net_null1,no-rx=1"
 
 
 def test_a_table_is_as_large_as_requested() -> None:

@@ -33,13 +33,21 @@ from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.testpmd import phy_device
 
-ENGINE = DpdkProgram("cgnat", Path(__file__).with_name("engine"))
+#: What the tester's engine has of the sockets behind DPDK's af_packet driver.
+_AF_PACKET = Path(__file__).parents[2] / "traffic/loadgen/engine"
+ENGINE = DpdkProgram(
+    "cgnat",
+    Path(__file__).with_name("engine"),
+    shared=(_AF_PACKET / "afpacket.c", _AF_PACKET / "afpacket.h"),
+)
 PROTOCOL = 1
 FILE_PREFIX = "cgnat"
 STAGES = ("rx", "val", "nat", "ct", "tx")
 #: What runs where, by mode: stages with + between them are one thread's.
 RUN_TO_COMPLETION, PIPELINE = "+".join(STAGES), "rx+val/nat/ct+tx"
 START_S, PEERS_S, FORGET_S = 30.0, 5.0, 20.0
+#: The cause of what its ports did not take: the others are of packets that came in.
+TX_FULL = "transmit ring full"
 #: Longest sleep of an idle thread on shared processors, microseconds.
 SLEEP_US = 50
 #: Room of tables beyond the sessions of the scenario.
@@ -115,6 +123,11 @@ class DpdkNat(NatSwitch):
         options = scenario.options.own(DpdkNatOptions)
         if options.stages is not None and scenario.options.mode != "pipeline":
             return "stages are those of a pipeline; --set mode=pipeline, or leave them out"
+        if options.tcp == "strict" and "tcp" in scenario.traffic.headers:
+            return (
+                "tcp=strict refuses the tester's TCP segments, which open no connections; leave it "
+                "out, or measure UDP (without --traffic tcp)"
+            )
         return super().missing(facts, scenario)
 
     @classmethod
@@ -130,9 +143,8 @@ class DpdkNat(NatSwitch):
         """Memory of its buffers and tables."""
         nat = scenario.nat or Nat()
         room = _room(scenario, nat)
-        descriptors = sum(_descriptors(scenario))
         threads = len(groups_of(scenario))
-        buffers = 2 * descriptors + (threads - 1) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
+        buffers = 4 * dpdk.RING_SIZE + (threads - 1) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
         tables = (
             room * (MAPPING_OCTETS + SESSION_OCTETS)
             + 2 * _places(room) * PLACE_OCTETS
@@ -212,6 +224,9 @@ class DpdkNat(NatSwitch):
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Forward, now that both sides of memif are there: see `TestpmdSwitch.connect`."""
         del streams
+        self._forward()
+
+    def _forward(self) -> None:
         self.check_alive()
         wait_at_most(lambda: not self.links_down(), PEERS_S, "memif ports to be connected")
         self._ask("forward")
@@ -229,7 +244,7 @@ class DpdkNat(NatSwitch):
         self._end()
         self.removed.add(port)
         self._launch()
-        self._ask("forward")
+        self._forward()
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side has not connected."""
@@ -258,18 +273,24 @@ class DpdkNat(NatSwitch):
             if port in self.removed:
                 continue
             driver = self._telemetry.counters(number, str(port))
-            drops = self._ask(f"drops,{number}")
-            refused = drops.pop("transmit_ring_full")
+            drops = self._drops(number)
+            refused = drops.get(TX_FULL, 0)
             found.append(
                 driver.model_copy(
                     update={
                         **self._ask(f"port,{number}"),
-                        "rx_dropped": driver.rx_dropped + sum(drops.values()),
+                        "rx_dropped": driver.rx_dropped + sum(drops.values()) - refused,
                         "tx_dropped": refused,
+                        "causes": drops,
                     }
                 )
             )
         return tuple(found)
+
+    def _drops(self, number: int) -> dict[str, int]:
+        """Packets of a port that were dropped so far, by cause."""
+        told = self._ask(f"drops,{number}")
+        return {cause.replace("_", " "): n for cause, n in told.items() if n}
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """What each thread did, stage by stage."""
@@ -314,10 +335,8 @@ class DpdkNat(NatSwitch):
     def facts(self) -> dict[str, Any]:
         """Version, launch line, tables, and drops by their causes."""
         info, tables = self._ask("info"), self._ask("tables")
-        drops = {}
-        for number, port in enumerate((INSIDE, OUTSIDE)):
-            told = {k.replace("_", " "): n for k, n in self._ask(f"drops,{number}").items() if n}
-            drops[str(port)] = told or "none"
+        ports = enumerate((INSIDE, OUTSIDE))
+        drops = {str(port): self._drops(number) or "none" for number, port in ports}
         return {
             "backend": self.name,
             "version": info["dpdk"],
@@ -355,7 +374,6 @@ def nat_arguments(plan: Plan) -> list[str]:
     scenario = plan.scenario
     options, nat = scenario.options.own(DpdkNatOptions), scenario.nat or Nat()
     graph, room = scenario.deployment, _room(scenario, nat)
-    receive, transmit = _descriptors(scenario)
     turns = any(plan.placement.takes_turns(demand.role) for demand in DpdkNat.roles(scenario))
     values = {
         "inside": nat.first_inside,
@@ -380,8 +398,8 @@ def nat_arguments(plan: Plan) -> list[str]:
         "next-hop": ",".join(port_mac(graph, port, 0) for port in (INSIDE, OUTSIDE)),
         "stages": "/".join(groups_of(scenario)),
         "lcores-of-stages": ",".join(_lcores_of_groups(plan)),
-        "rx-desc": receive,
-        "tx-desc": transmit,
+        "rx-desc": dpdk.RING_SIZE,
+        "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
         "sleep-us": SLEEP_US if turns else 0,
     }
@@ -398,11 +416,6 @@ def _places(records: int) -> int:
     while places * 4 < records:
         places *= 2
     return places + places // 8 + 2
-
-
-def _descriptors(scenario: Scenario) -> tuple[int, int]:
-    options = scenario.options
-    return options.rx_descriptors or dpdk.RING_SIZE, options.tx_descriptors or dpdk.RING_SIZE
 
 
 def _main_and_workers(plan: Plan) -> tuple[int, tuple[int, ...]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import kernel
-from vnetperf.host.linux import PROC
+from vnetperf.host.linux import PROC, run_in
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.nat import Nat
+from vnetperf.model.nat import SERVERS, Nat
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
@@ -43,8 +43,8 @@ SETTINGS = PROC / "sys/net/netfilter"
 #: share: the machine's own, which no other namespace can write.
 MAX, BUCKETS = "nf_conntrack_max", "nf_conntrack_buckets"
 COUNT = "nf_conntrack_count"
-#: Where servers are: behind phy1 (RFC 2544 appendix C.2.2).
-OUTSIDE_NETWORK = "198.19.0.0/16"
+#: Namespaces that have names and need no process.
+NAMED = Path("/run/netns")
 PROTOCOLS = ("udp", "tcp", "icmp")
 TABLE = "cgnat"
 #: Longest wait for the table of connections to be empty, seconds.
@@ -88,13 +88,21 @@ def restore_lines(nat: Nat) -> Iterator[str]:
 
 def timeouts(options: NatOptions) -> dict[str, int]:
     """Settings of the namespace by the options, seconds."""
-    transitory = ("syn_sent", "syn_recv", "fin_wait", "close_wait", "last_ack", "time_wait")
+    transitory = (
+        "syn_sent",
+        "syn_recv",
+        "fin_wait",
+        "close_wait",
+        "last_ack",
+        "time_wait",
+        "close",
+    )
+    established = ("established", "unacknowledged", "max_retrans")
     return {
         "nf_conntrack_udp_timeout": options.udp_timeout,
         "nf_conntrack_udp_timeout_stream": options.udp_timeout,
         "nf_conntrack_icmp_timeout": options.icmp_timeout,
-        "nf_conntrack_tcp_timeout_established": options.tcp_timeout,
-        "nf_conntrack_tcp_timeout_unacknowledged": options.tcp_timeout,
+        **{f"nf_conntrack_tcp_timeout_{s}": options.tcp_timeout for s in established},
         **{f"nf_conntrack_tcp_timeout_{s}": options.tcp_transitory_timeout for s in transitory},
     }
 
@@ -137,10 +145,25 @@ class KernelNat(KernelSwitch, NatSwitch):
         self.machine.in_netns(lambda: write_settings(SETTINGS, values))
 
     def _make_room(self, sessions: int) -> None:
-        """Raise what the machine's kernel has room for; it comes back with the run's end."""
+        """Raise what the machine's kernel has room for; it comes back with the run's end.
+
+        It is lowered, for a table that is to be full, only where nobody else has sessions: every
+        namespace has that room.
+        """
         now = int(kernel.read_value(SETTINGS / MAX))
-        exact = self.options.max_sessions is not None
-        wanted = {MAX: sessions} if exact or now < sessions else {}
+        wanted = {MAX: sessions} if now < sessions else {}
+        if self.options.max_sessions is not None and sessions < now:
+            held = held_by_namespaces()
+            if held != 0:
+                others = "an unknown number of" if held is None else held
+                raise DutError(
+                    f"max_sessions={sessions} would lower {MAX} from {now} for all network "
+                    f"namespaces of the machine, which hold {others} sessions",
+                    where=self.name,
+                    cure="leave max_sessions out, choose a machine without other sessions, or "
+                    "--set mode=rtc, whose table is its own",
+                )
+            wanted = {MAX: sessions}
         if int(kernel.read_value(SETTINGS / BUCKETS)) * 4 < sessions:
             wanted[BUCKETS] = 1 << (sessions // 2 - 1).bit_length()
         for name, value in wanted.items():
@@ -189,7 +212,7 @@ class KernelNat(KernelSwitch, NatSwitch):
     def _route(self) -> None:
         """Subscribers behind phy0, servers behind phy1; public addresses are nobody's."""
         graph, nat = self.plan.scenario.deployment, self.nat
-        ways = {INSIDE: str(nat.inside), OUTSIDE: OUTSIDE_NETWORK}
+        ways = {INSIDE: str(nat.inside), OUTSIDE: str(SERVERS)}
         with netlink("install routes", self.name) as (route, indexes):
             (IPV4_SETTINGS / "all/rp_filter").write_text("0\n")
             for port, network in ways.items():
@@ -231,7 +254,11 @@ class KernelNat(KernelSwitch, NatSwitch):
         """Rules, room of the table, timers."""
         program = NFT if self.mode == "nft" else IPTABLES
         found = self.machine.in_netns(
-            lambda: {name: kernel.read_text(SETTINGS / name) for name in (MAX, BUCKETS)}
+            lambda: {
+                name: kernel.read_text(SETTINGS / name)
+                for name in (MAX, BUCKETS, *timeouts(self.options))
+                if (SETTINGS / name).exists()
+            }
         )
         return {
             **super().facts(),
@@ -241,7 +268,7 @@ class KernelNat(KernelSwitch, NatSwitch):
             "room for sessions": found[MAX],
             "buckets of its hash": found[BUCKETS],
             "changed for the run": self._raised,
-            "timeouts": timeouts(self.options),
+            "timeouts": {k: v for k, v in found.items() if k not in (MAX, BUCKETS)},
         }
 
     def stop(self) -> None:
@@ -257,6 +284,27 @@ class KernelNat(KernelSwitch, NatSwitch):
             self.machine.in_netns(clear)
             self._load("flush ruleset\n" if self.mode == "nft" else "*nat\nCOMMIT\n")
         self.netdevs = {}
+
+
+def held_by_namespaces() -> int | None:
+    """Sessions that all network namespaces hold; None where the kernel does not tell."""
+    found = dict[str, int]()
+    for process in PROC.glob("[0-9]*"):
+        try:
+            namespace = str((process / "ns/net").readlink())
+            if namespace not in found:
+                lines = (process / "net/stat/nf_conntrack").read_text().splitlines()
+                found[namespace] = int(lines[1].split()[0], 16)
+        except (OSError, IndexError):
+            continue  # it has ended, or is nobody's
+    if str((PROC / "self/ns/net").readlink()) not in found:
+        return None
+    named = NAMED.glob("*") if NAMED.is_dir() else ()
+    try:
+        more = (run_in(path, lambda: int(kernel.read_value(SETTINGS / COUNT))) for path in named)
+        return sum(found.values()) + sum(more)
+    except HostError:
+        return None
 
 
 def write_settings(directory: Path, values: dict[str, int]) -> None:

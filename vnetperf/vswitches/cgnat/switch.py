@@ -42,6 +42,8 @@ class Cgnat(NatSwitch):
         for name in scenario.options.given():
             if name in cls.Options.model_fields and name not in mode.Options.model_fields:
                 return f"the mode has no option {name}; leave it out, or choose another mode"
+        if scenario.options.napi and not issubclass(mode, KernelNat):
+            return "napi is of modes nft and iptables: on DPDK the NAT's own threads receive"
         return mode.missing(facts, scenario)
 
     @classmethod

@@ -2,9 +2,11 @@
  * The NAT without its I/O: bursts of frames come in by standard input, verdicts and translated
  * frames go out. A reference model in Python makes the same decisions, or one of the two is wrong.
  *
- *   in   second (4 octets), number of frames (1), each: side (1), length (2), octets
- *   out  each: verdict (1), side (1), length (2), octets; number of block events (2), each: second,
- *        inside address, public address (4 each), first and last port (2 each), given (1)
+ *   in   second (4 octets), number of frames (1), each: side (1), length (2), of that in the first
+ *        buffer (2), octets of that
+ *   out  each: verdict (1), side (1), length of the first buffer (2), its octets; number of block
+ * events (2), each: second, inside address, public address (4 each), first and last port (2 each),
+ * given (1)
  *
  * 255 for the number of frames ends all sessions and mappings, after so many mappings (4 octets)
  * have been looked at: the sweep may be anywhere.
@@ -110,8 +112,8 @@ static void answer(struct core *core, uint32_t n)
 
 		put(&p->verdict, 1);
 		put(&p->to, 1);
-		put(&p->length, 2);
-		put(p->frame, p->length);
+		put(&p->head, 2);
+		put(p->frame, p->head);
 	}
 	put(&core->n_events, 2);
 	for (uint32_t i = 0; i < core->n_events; i++) {
@@ -150,18 +152,19 @@ static bool burst(struct core *core)
 	for (uint32_t i = 0; i < n; i++) {
 		struct packet *p = &core->packets[i];
 		uint8_t from;
-		uint16_t length;
+		uint16_t length, head;
 
 		get(&from, 1);
 		get(&length, 2);
-		if (length > LONGEST)
+		get(&head, 2);
+		if (head > length || head > LONGEST)
 			abort();
 		/* At the end of its memory: AddressSanitizer then sees who reads on. */
-		*p = (struct packet){.frame = core->frames[i] + LONGEST - length,
+		*p = (struct packet){.frame = core->frames[i] + LONGEST - head,
 				     .from = from,
 				     .length = length,
-				     .head = length};
-		get(p->frame, length);
+				     .head = head};
+		get(p->frame, head);
 	}
 	if (second != core->mapper.second)
 		look_at_all(core, second);

@@ -24,8 +24,8 @@ bool blocklog_open(const char *path, struct problem *why)
 {
 	if (*path == '\0')
 		return true;
-	began = time(NULL);
-	file = fopen(path, "we");
+	began = time(NULL) - 1; /* the first second is 1 */
+	file = fopen(path, "ae");
 	if (file == NULL)
 		return problem_set(why, "a file that can be written", "%.90s: %s", path,
 				   strerror(errno));
@@ -33,7 +33,9 @@ bool blocklog_open(const char *path, struct problem *why)
 				    RING_F_SP_ENQ | RING_F_SC_DEQ);
 	if (ring == NULL)
 		return problem_set(why, "more memory", "no memory for the record of blocks");
-	fprintf(file, "# time event inside public first-port last-port\n");
+	/* One that was started again goes on with the record. */
+	if (fseek(file, 0, SEEK_END) == 0 && ftell(file) == 0)
+		fprintf(file, "# time event inside public first-port last-port\n");
 	return true;
 }
 

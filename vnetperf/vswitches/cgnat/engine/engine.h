@@ -8,6 +8,7 @@
 #include <rte_ethdev.h>
 #include <rte_ring.h>
 
+#include "afpacket.h"
 #include "args.h"
 #include "tracker.h"
 
@@ -23,6 +24,7 @@ struct worker {
 	pid_t tid;
 	struct rte_ring *in; /* from the group before; NULL for the first */
 	struct rte_ring *out;
+	bool unflushed;	 /* sent since the transmit rings were seen to be empty */
 	uint64_t swept;	 /* cycles until which tables were looked through */
 	uint32_t forgot; /* what was done of `forget` */
 	uint64_t turns, empty;
@@ -40,6 +42,7 @@ struct engine {
 	struct worker workers[STAGES];
 	uint32_t n_workers;
 	struct rte_mempool *pool;
+	struct afpacket afpacket[SIDES];
 	uint64_t hz, start; /* cycles */
 	atomic_bool forwarding, quit;
 	_Atomic uint32_t forget; /* how often all sessions were to end */

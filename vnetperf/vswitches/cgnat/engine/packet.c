@@ -157,7 +157,7 @@ static enum verdict check_ipv4(struct packet *p)
 	p->l4 = (uint16_t)(p->l3 + header);
 	there = (uint16_t)(total - header);
 	/* No header that is read lies across two buffers. */
-	if (there > TCP_LEN && p->l4 + TCP_LEN > p->head)
+	if (p->l4 + (there < TCP_LEN ? there : TCP_LEN) > p->head)
 		return BAD_HEADER;
 	p->src = ip->src;
 	p->dst = ip->dst;

@@ -67,6 +67,7 @@ static bool port_start(uint16_t port, struct problem *why)
 	error = rte_eth_dev_start(port);
 	if (error)
 		return failed(why, port, "start", error);
+	afpacket_find(&engine.afpacket[port], info.driver_name, info.if_index);
 	/* Validation drops what is not addressed to it. Drivers without this take every frame. */
 	rte_eth_promiscuous_enable(port);
 	return true;

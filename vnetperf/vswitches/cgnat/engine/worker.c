@@ -128,6 +128,7 @@ static void transmit_side(struct worker *w, uint16_t side, struct rte_mbuf *buff
 	const uint16_t sent = n ? rte_eth_tx_burst(side, 0, buffers, n) : 0;
 
 	w->tx[side] += sent;
+	w->unflushed = w->unflushed || sent;
 	w->verdicts[side][TX_FULL] += n - sent;
 	if (sent < n)
 		rte_pktmbuf_free_bulk(buffers + sent, n - sent);
@@ -258,16 +259,22 @@ static void forget(struct worker *w, uint32_t wanted)
 		w->forgot = wanted;
 }
 
-static void look_through(struct worker *w, uint64_t now)
+static void set_clocks(const struct worker *w, uint64_t now)
 {
 	const uint32_t second = (uint32_t)((now - engine.start) / engine.hz) + 1;
-	const uint64_t since = now - w->swept;
 
-	w->swept = now;
 	if (has(w, STAGE_CT))
 		engine.tracker.second = second;
 	if (has(w, STAGE_NAT))
 		engine.mapper.second = second;
+}
+
+static void look_through(struct worker *w, uint64_t now)
+{
+	const uint64_t since = now - w->swept;
+
+	w->swept = now;
+	set_clocks(w, now);
 	/* No part of a table is looked through meanwhile: the last mapping is to go where that is
 	 * seen. */
 	if (UNLIKELY(w->forgot != atomic_load(&engine.forget))) {
@@ -278,6 +285,16 @@ static void look_through(struct worker *w, uint64_t now)
 		tracker_sweep(&engine.tracker, due(engine.options.nat.sessions, since));
 	if (has(w, STAGE_NAT))
 		mapper_sweep(&engine.mapper, due(engine.options.nat.mappings, since));
+}
+
+/* What the kernel has left in the rings of af_packet goes out before the next packets come. */
+static void flush(struct worker *w)
+{
+	bool empty = true;
+
+	for (uint32_t side = 0; side < SIDES; side++)
+		empty = afpacket_flush(&engine.afpacket[side]) && empty;
+	w->unflushed = !empty;
 }
 
 static void nap(void)
@@ -313,6 +330,7 @@ int worker_main(void *unused)
 	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
 		usleep(1000);
 	before = w->swept = rte_rdtsc();
+	set_clocks(w, before); /* before the first packets */
 	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t n = w->in ? from_ring(w) : from_ports(w);
 
@@ -325,6 +343,8 @@ int worker_main(void *unused)
 		} else {
 			w->idle += now - before;
 			w->empty++;
+			if (UNLIKELY(w->unflushed))
+				flush(w);
 			if (engine.options.sleep_us)
 				nap();
 		}
