@@ -491,7 +491,8 @@ class EnergyCollector(Collector[EnergyUse]):
     """Energy of each part of the machine that a meter has, over one trial.
 
     RAPL counts by package, and often by cores and memory; a power meter of the platform (ACPI,
-    mostly the management controller's) tells its mean power, taken at the start and at the end.
+    mostly the management controller's) tells its mean power over an interval of its own: what it
+    says at the end counts where all of that interval was within the trial.
     """
 
     name: ClassVar[str] = "energy"
@@ -500,34 +501,36 @@ class EnergyCollector(Collector[EnergyUse]):
         super().__init__(pollers)
         self._root = root
         self._before: dict[Path, int] = {}
-        self._watts: dict[Path, float] = {}
         self._began = 0.0
 
     def start(self) -> None:
         """Take the first sample."""
-        self._before, self._watts = self._counted(), self._metered()
+        self._before = self._counted()
         self._began = time.monotonic()
-        if not self._before and not self._watts:
+        if not self._before and not self._metered():
             self.why = "not measured: " + self._why_none()
 
     def stop(self) -> tuple[EnergyUse, ...]:
         """Take the second sample."""
-        wall, now, watts = time.monotonic() - self._began, self._counted(), self._metered()
-        found, over = [], {"watched_s": round(wall, 6)}
+        wall, now = time.monotonic() - self._began, self._counted()
+        found, too_slow, over = [], [], {"watched_s": round(wall, 6)}
         for zone, before in self._before.items():
             if zone not in now:
                 continue
             # The counter begins anew at its range.
             joules = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32) / 1e6
             found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
-        for meter, first in self._watts.items():
-            if meter in watts:
-                joules = wall * (first + watts[meter]) / 2
-                part = f"whole machine, {meter.parent.name}"
-                found.append(EnergyUse(part=part, joules=joules, source="power meter", **over))
+        for part, (watts, interval_s) in self._metered().items():
+            if interval_s is None or interval_s > wall:
+                mean = "unknown" if interval_s is None else f"{interval_s:g} s"
+                too_slow.append(f"{part}: its mean is over {mean}, the trial was of {wall:.3g} s")
+                continue
+            found.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
         moved = [one for one in found if one.joules > 0]
         if found and not moved:
             self.why = "not measured: its meters stand still, as those of a virtual machine do"
+        elif too_slow:
+            self.why = f"not measured: {'; '.join(too_slow)}"
         return tuple(moved)
 
     def _counted(self) -> dict[Path, int]:
@@ -535,12 +538,21 @@ class EnergyCollector(Collector[EnergyUse]):
         found = {zone: self._number(zone / "energy_uj") for zone in zones}
         return {zone: number for zone, number in found.items() if number is not None}
 
-    def _metered(self) -> dict[Path, float]:
-        found = {}
-        for path in sorted((self._root / _HWMON).glob("hwmon*/power1_average")):
-            microwatts = self._number(path)
-            if _text(path.parent / "name").strip() == "power_meter" and microwatts is not None:
-                found[path] = microwatts / 1e6
+    def _metered(self) -> dict[str, tuple[float, float | None]]:
+        """Power meters by what they are of: their mean power, and the seconds that it is over."""
+        found: dict[str, tuple[float, float | None]] = {}
+        every = (self._root / _HWMON).glob("hwmon*")
+        # The driver's files are those of the ACPI device on most kernels.
+        for folder in sorted(place for one in every for place in (one, one / "device")):
+            microwatts = self._number(folder / "power1_average")
+            if _text(folder / "name").strip() != "power_meter" or microwatts is None:
+                continue
+            interval_ms = self._number(folder / "power1_average_interval")
+            hwmon = folder.parent if folder.name == "device" else folder
+            part = f"{_text(folder / 'power1_oem_info').strip() or 'power meter'}, {hwmon.name}"
+            found.setdefault(
+                part, (microwatts / 1e6, None if interval_ms is None else interval_ms / 1000)
+            )
         return found
 
     def _number(self, path: Path) -> int | None:

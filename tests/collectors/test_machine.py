@@ -198,7 +198,15 @@ def test_the_scheduler_tells_what_a_thread_ran() -> None:
     assert all(one.wait_s is not None and one.wait_s >= 0 for one in mine)
 
 
-def meters(root: Path, *, package: int, dram: int, microwatts: int) -> None:
+def meters(
+    root: Path,
+    *,
+    package: int,
+    dram: int,
+    microwatts: int,
+    device: str = "",
+    interval: str = "1000",
+) -> None:
     zone = "sys/class/powercap/intel-rapl:0"
     write(root, f"{zone}/name", "package-0\n")
     write(root, f"{zone}/energy_uj", f"{package}\n")
@@ -206,22 +214,44 @@ def meters(root: Path, *, package: int, dram: int, microwatts: int) -> None:
     write(root, "sys/class/powercap/intel-rapl:0:1/name", "dram\n")
     write(root, "sys/class/powercap/intel-rapl:0:1/energy_uj", f"{dram}\n")
     for number, name in ((0, "coretemp"), (1, "power_meter")):
-        write(root, f"sys/class/hwmon/hwmon{number}/name", f"{name}\n")
-        write(root, f"sys/class/hwmon/hwmon{number}/power1_average", f"{microwatts}\n")
+        folder = f"sys/class/hwmon/hwmon{number}{device}"
+        write(root, f"{folder}/name", f"{name}\n")
+        write(root, f"{folder}/power1_average", f"{microwatts}\n")
+        write(root, f"{folder}/power1_oem_info", "Chassis\n")
+        write(root, f"{folder}/power1_average_interval", f"{interval}\n")
 
 
-def test_energy_is_that_of_every_meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("device", ["", "/device"])
+def test_energy_is_that_of_every_meter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
     clock = iter([100.0, 102.0])
     monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
-    meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000)
+    meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000, device=device)
     collector = EnergyCollector((), tmp_path)
     collector.start()
-    meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000)
+    # What it told at the start was of the time before.
+    meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000, device=device)
     assert collector.stop() == (  # the memory's meter stands still
         EnergyUse(part="package-0", joules=0.2, source="RAPL", watched_s=2.0),
-        EnergyUse(part="whole machine, hwmon1", joules=300.0, source="power meter", watched_s=2.0),
+        EnergyUse(part="Chassis, hwmon1", joules=400.0, source="power meter", watched_s=2.0),
     )
     assert collector.why == ""
+
+
+@pytest.mark.parametrize(("interval", "says"), [("5000", "over 5 s"), ("", "over unknown")])
+def test_a_mean_of_more_than_the_trial_is_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: str, says: str
+) -> None:
+    clock = iter([100.0, 102.0])
+    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    meters(tmp_path, package=1, dram=5, microwatts=100_000_000, interval=interval)
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    meters(tmp_path, package=1_000_000, dram=5, microwatts=200_000_000, interval=interval)
+    assert [one.part for one in collector.stop()] == ["package-0"]
+    assert collector.why.startswith("not measured: Chassis, hwmon1: ")
+    assert says in collector.why
 
 
 def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:

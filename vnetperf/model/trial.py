@@ -420,7 +420,8 @@ class EnergyUse(Frozen):
     """Energy that a part of a machine took over one trial.
 
     Attributes:
-        part: What is metered: "package-0", "dram" of a package, "whole machine".
+        part: What is metered: "package-0", "dram of package-0"; of a power meter what it calls
+            itself and its place, "Server, hwmon1": a machine or a part of it.
         joules: Energy.
         source: Who meters it: "RAPL", "power meter".
         watched_s: Time over which it is, seconds; None: not recorded.
