@@ -22,6 +22,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from vnetperf.backend import Requirements
 from vnetperf.host import threads
+from vnetperf.host.cpu import parse_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
@@ -160,12 +161,14 @@ class CpuCollector(Collector[ThreadLoad]):
         super().__init__(pollers)
         self._threads: dict[int, tuple[str, Thread]] = {}
         self._before: dict[int, _Sample] = {}
+        self._tickless = frozenset[int]()
         self._began = 0.0
 
     def start(self) -> None:
         """Find the threads, which are looked for in each trial anew, and take the first sample."""
         pollers = ((poller.role, thread) for poller, thread in busy_threads(self.pollers))
         of_kernel = ((KERNEL, thread) for thread in kernel_threads(self.pollers))
+        self._tickless = tickless_processors()
         self._threads = {thread.tid: (role, thread) for role, thread in (*pollers, *of_kernel)}
         self._before = self._samples()
         self._began = time.monotonic()
@@ -181,7 +184,7 @@ class CpuCollector(Collector[ThreadLoad]):
             before = self._before.get(tid)
             if before is None or before.started != now.started:
                 continue  # another thread, with the number of one that has ended
-            run_ns = counted_since(before.run_ns, now.run_ns)
+            run_ns = _ran_ns(before, now, self._tickless)
             wait_ns = counted_since(before.wait_ns, now.wait_ns)
             if now.role == KERNEL and not run_ns:
                 continue
@@ -209,6 +212,38 @@ class CpuCollector(Collector[ThreadLoad]):
                 task = Path(f"/proc/{thread.tid}/task/{thread.tid}")
                 samples[thread.tid] = _sample(task, thread.name, role)
         return samples
+
+
+#: The first kernel that brings a running thread's times up to date where they are read, also on a
+#: processor without ticks ("sched/cputime: Fix getrusage(RUSAGE_THREAD) with nohz_full").
+_READ_UP_TO_DATE = (5, 16)
+
+
+def tickless_processors(root: Path = Path("/")) -> frozenset[int]:
+    """Find the processors without a timer tick while one thread runs.
+
+    Args:
+        root: Where /sys is.
+
+    Returns:
+        Their numbers, of the kernel's option nohz_full.
+    """
+    text = _text(root / "sys/devices/system/cpu/nohz_full").strip()
+    return frozenset(parse_cpus(text)) if text[:1].isdecimal() else frozenset()
+
+
+def _ran_ns(before: _Sample, now: _Sample, tickless: frozenset[int]) -> int | None:
+    """What a thread ran between samples; None: not known.
+
+    The scheduler's count of a running thread is as old as the last tick, which is up to a second
+    on a processor without them. Its times in /proc/TID/stat are of now, in 10 ms.
+    """
+    if not {before.cpu, now.cpu} & tickless:
+        return counted_since(before.run_ns, now.run_ns)
+    if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < _READ_UP_TO_DATE:
+        return None
+    then, later = before.user_ticks + before.system_ticks, now.user_ticks + now.system_ticks
+    return round((later - then) * 1e9 / os.sysconf("SC_CLK_TCK"))
 
 
 def _sample(task: Path, name: str, role: str) -> _Sample:

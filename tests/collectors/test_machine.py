@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from vnetperf import collectors
 from vnetperf.collectors import (
     CpuCollector,
     EnergyCollector,
     MachineSampler,
     interrupts_apart,
     kernel_threads,
+    tickless_processors,
 )
+from vnetperf.host.threads import Thread
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import EnergyUse, MachineLoad
 
@@ -185,6 +190,47 @@ def test_threads_of_the_kernel_are_those_that_work_for_frames_here(
     assert found() == [(1, "ksoftirqd/1"), (3, "vhost-77"), (5, "napi/x-3")]
     process(tmp_path, 2, "napi/x-9")  # a number that was another's
     assert found() == [(1, "ksoftirqd/1"), (2, "napi/x-9"), (3, "vhost-77"), (5, "napi/x-3")]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("3-5,7\n", {3, 4, 5, 7}), ("  (null)\n", set()), ("\n", set()), (None, set())],
+)
+def test_processors_without_ticks_are_the_kernels(
+    tmp_path: Path, text: str | None, found: set[int]
+) -> None:
+    if text is not None:
+        write(tmp_path, "sys/devices/system/cpu/nohz_full", text)
+    assert tickless_processors(tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("cpu", "release", "run_s"),
+    [(0, "6.1.0-9-amd64", 0.2), (1, "6.1.0-9-amd64", 1.0), (1, "5.15.0", None), (1, "5.16", 1.0)],
+)
+def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_taken(
+    cpu: int, release: str, run_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that ran for a second, whose count of the scheduler is 0.8 s old."""
+    monkeypatch.setattr(collectors, "tickless_processors", lambda: frozenset({1}))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    monkeypatch.setattr(collectors, "kernel_threads", lambda _: ())
+    mine = Thread(os.getpid(), "poller", frozenset())
+    poller = Pollers(role="pmd", pid=os.getpid(), thread_prefix="")
+    monkeypatch.setattr(collectors, "busy_threads", lambda _: [(poller, mine)])
+    about: dict[str, Any] = {"name": "poller", "role": "pmd", "started": 5, "cpu": cpu}
+    about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "wait_ns": 0}
+    samples = iter(
+        [
+            collectors._Sample(**about, user_ticks=0, run_ns=0),
+            collectors._Sample(**about, user_ticks=TICKS, run_ns=200_000_000),
+        ]
+    )
+    monkeypatch.setattr(collectors, "_sample", lambda *_: next(samples))
+    collector = CpuCollector((poller,))
+    collector.start()
+    (load,) = collector.stop()
+    assert load.run_s == run_s
 
 
 def test_the_scheduler_tells_what_a_thread_ran() -> None:

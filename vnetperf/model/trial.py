@@ -359,7 +359,8 @@ class ThreadLoad(Frozen):
             (proc(5)); None: not recorded.
         involuntary_switches: Times it was descheduled against its will.
         run_s: Time that it ran, as the scheduler counts it in nanoseconds (/proc/TID/schedstat; of
-            one that is running known to a tick of the kernel), seconds; None: not recorded.
+            one that is running known to a tick of the kernel; on a processor of nohz_full to 10 ms,
+            by /proc/TID/stat), seconds; None: not recorded.
         wait_s: Time that it could run and had no processor, seconds, from there too.
         watched_s: Time between the two samples that these are of, seconds; None: not recorded, and
             about `TrialResult.collected_s`.
