@@ -22,6 +22,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from vnetperf.backend import Requirements
 from vnetperf.host import threads
+from vnetperf.host.cpu import parse_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
@@ -160,12 +161,14 @@ class CpuCollector(Collector[ThreadLoad]):
         super().__init__(pollers)
         self._threads: dict[int, tuple[str, Thread]] = {}
         self._before: dict[int, _Sample] = {}
+        self._tickless = frozenset[int]()
         self._began = 0.0
 
     def start(self) -> None:
         """Find the threads, which are looked for in each trial anew, and take the first sample."""
         pollers = ((poller.role, thread) for poller, thread in busy_threads(self.pollers))
         of_kernel = ((KERNEL, thread) for thread in kernel_threads(self.pollers))
+        self._tickless = tickless_processors()
         self._threads = {thread.tid: (role, thread) for role, thread in (*pollers, *of_kernel)}
         self._before = self._samples()
         self._began = time.monotonic()
@@ -181,7 +184,7 @@ class CpuCollector(Collector[ThreadLoad]):
             before = self._before.get(tid)
             if before is None or before.started != now.started:
                 continue  # another thread, with the number of one that has ended
-            run_ns = counted_since(before.run_ns, now.run_ns)
+            run_ns = _ran_ns(before, now, self._tickless)
             wait_ns = counted_since(before.wait_ns, now.wait_ns)
             if now.role == KERNEL and not run_ns:
                 continue
@@ -209,6 +212,38 @@ class CpuCollector(Collector[ThreadLoad]):
                 task = Path(f"/proc/{thread.tid}/task/{thread.tid}")
                 samples[thread.tid] = _sample(task, thread.name, role)
         return samples
+
+
+#: The first kernel that brings a running thread's times up to date where they are read, also on a
+#: processor without ticks ("sched/cputime: Fix getrusage(RUSAGE_THREAD) with nohz_full").
+_READ_UP_TO_DATE = (5, 16)
+
+
+def tickless_processors(root: Path = Path("/")) -> frozenset[int]:
+    """Find the processors without a timer tick while one thread runs.
+
+    Args:
+        root: Where /sys is.
+
+    Returns:
+        Their numbers, of the kernel's option nohz_full.
+    """
+    text = _text(root / "sys/devices/system/cpu/nohz_full").strip()
+    return frozenset(parse_cpus(text)) if text[:1].isdecimal() else frozenset()
+
+
+def _ran_ns(before: _Sample, now: _Sample, tickless: frozenset[int]) -> int | None:
+    """What a thread ran between samples; None: not known.
+
+    The scheduler's count of a running thread is as old as the last tick, which is up to a second
+    on a processor without them. Its times in /proc/TID/stat are of now, in 10 ms.
+    """
+    if not {before.cpu, now.cpu} & tickless:
+        return counted_since(before.run_ns, now.run_ns)
+    if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < _READ_UP_TO_DATE:
+        return None
+    then, later = before.user_ticks + before.system_ticks, now.user_ticks + now.system_ticks
+    return round((later - then) * 1e9 / os.sysconf("SC_CLK_TCK"))
 
 
 def _sample(task: Path, name: str, role: str) -> _Sample:
@@ -491,7 +526,8 @@ class EnergyCollector(Collector[EnergyUse]):
     """Energy of each part of the machine that a meter has, over one trial.
 
     RAPL counts by package, and often by cores and memory; a power meter of the platform (ACPI,
-    mostly the management controller's) tells its mean power, taken at the start and at the end.
+    mostly the management controller's) tells its mean power over an interval of its own: what it
+    says at the end counts where all of that interval was within the trial.
     """
 
     name: ClassVar[str] = "energy"
@@ -500,34 +536,36 @@ class EnergyCollector(Collector[EnergyUse]):
         super().__init__(pollers)
         self._root = root
         self._before: dict[Path, int] = {}
-        self._watts: dict[Path, float] = {}
         self._began = 0.0
 
     def start(self) -> None:
         """Take the first sample."""
-        self._before, self._watts = self._counted(), self._metered()
+        self._before = self._counted()
         self._began = time.monotonic()
-        if not self._before and not self._watts:
+        if not self._before and not self._metered():
             self.why = "not measured: " + self._why_none()
 
     def stop(self) -> tuple[EnergyUse, ...]:
         """Take the second sample."""
-        wall, now, watts = time.monotonic() - self._began, self._counted(), self._metered()
-        found, over = [], {"watched_s": round(wall, 6)}
+        wall, now = time.monotonic() - self._began, self._counted()
+        found, too_slow, over = [], [], {"watched_s": round(wall, 6)}
         for zone, before in self._before.items():
             if zone not in now:
                 continue
             # The counter begins anew at its range.
             joules = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32) / 1e6
             found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
-        for meter, first in self._watts.items():
-            if meter in watts:
-                joules = wall * (first + watts[meter]) / 2
-                part = f"whole machine, {meter.parent.name}"
-                found.append(EnergyUse(part=part, joules=joules, source="power meter", **over))
+        for part, (watts, interval_s) in self._metered().items():
+            if interval_s is None or interval_s > wall:
+                mean = "unknown" if interval_s is None else f"{interval_s:g} s"
+                too_slow.append(f"{part}: its mean is over {mean}, the trial was of {wall:.3g} s")
+                continue
+            found.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
         moved = [one for one in found if one.joules > 0]
         if found and not moved:
             self.why = "not measured: its meters stand still, as those of a virtual machine do"
+        elif too_slow:
+            self.why = f"not measured: {'; '.join(too_slow)}"
         return tuple(moved)
 
     def _counted(self) -> dict[Path, int]:
@@ -535,12 +573,21 @@ class EnergyCollector(Collector[EnergyUse]):
         found = {zone: self._number(zone / "energy_uj") for zone in zones}
         return {zone: number for zone, number in found.items() if number is not None}
 
-    def _metered(self) -> dict[Path, float]:
-        found = {}
-        for path in sorted((self._root / _HWMON).glob("hwmon*/power1_average")):
-            microwatts = self._number(path)
-            if _text(path.parent / "name").strip() == "power_meter" and microwatts is not None:
-                found[path] = microwatts / 1e6
+    def _metered(self) -> dict[str, tuple[float, float | None]]:
+        """Power meters by what they are of: their mean power, and the seconds that it is over."""
+        found: dict[str, tuple[float, float | None]] = {}
+        every = (self._root / _HWMON).glob("hwmon*")
+        # The driver's files are those of the ACPI device on most kernels.
+        for folder in sorted(place for one in every for place in (one, one / "device")):
+            microwatts = self._number(folder / "power1_average")
+            if _text(folder / "name").strip() != "power_meter" or microwatts is None:
+                continue
+            interval_ms = self._number(folder / "power1_average_interval")
+            hwmon = folder.parent if folder.name == "device" else folder
+            part = f"{_text(folder / 'power1_oem_info').strip() or 'power meter'}, {hwmon.name}"
+            found.setdefault(
+                part, (microwatts / 1e6, None if interval_ms is None else interval_ms / 1000)
+            )
         return found
 
     def _number(self, path: Path) -> int | None:

@@ -809,6 +809,26 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
     assert [use.role for use in cpu_by_role(both)] == ["east:pmd", "east:machine"]
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_meter_of_a_machine_that_two_hosts_are_of_counts_once(
+    hosts: HostsClient, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = FakeHost.inventory
+    monkeypatch.setattr(
+        FakeHost,
+        "inventory",
+        lambda self: seen(self).model_copy(update={"boot": "one" if same else self.name}),
+    )
+    hosts.deploy(plan(hosts))
+    hosts.inventory()
+    meter = EnergyUse(part="package-0", joules=5.0, source="RAPL")
+    of = TrialResult(directions=(), energy=(meter,))
+    FakeHost.answers["east", "run_trial"] = of
+    FakeHost.answers["west", "end_watch"] = of.model_dump(mode="json")
+    parts = [one.part for one in hosts.run_trial(SPEC).energy]
+    assert parts == (["package-0"] if same else ["package-0", "west: package-0"])
+
+
 def test_each_host_is_watched_over_a_time_of_its_own() -> None:
     def of(seconds: float) -> TrialResult:
         shares = {"user": 1.0, "system": 0.0, "irq": 0.0, "softirq": 0.0}

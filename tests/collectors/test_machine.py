@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from vnetperf import collectors
 from vnetperf.collectors import (
     CpuCollector,
     EnergyCollector,
     MachineSampler,
     interrupts_apart,
     kernel_threads,
+    tickless_processors,
 )
+from vnetperf.host.threads import Thread
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import EnergyUse, MachineLoad
 
@@ -187,6 +192,47 @@ def test_threads_of_the_kernel_are_those_that_work_for_frames_here(
     assert found() == [(1, "ksoftirqd/1"), (2, "napi/x-9"), (3, "vhost-77"), (5, "napi/x-3")]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("3-5,7\n", {3, 4, 5, 7}), ("  (null)\n", set()), ("\n", set()), (None, set())],
+)
+def test_processors_without_ticks_are_the_kernels(
+    tmp_path: Path, text: str | None, found: set[int]
+) -> None:
+    if text is not None:
+        write(tmp_path, "sys/devices/system/cpu/nohz_full", text)
+    assert tickless_processors(tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("cpu", "release", "run_s"),
+    [(0, "6.1.0-9-amd64", 0.2), (1, "6.1.0-9-amd64", 1.0), (1, "5.15.0", None), (1, "5.16", 1.0)],
+)
+def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_taken(
+    cpu: int, release: str, run_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that ran for a second, whose count of the scheduler is 0.8 s old."""
+    monkeypatch.setattr(collectors, "tickless_processors", lambda: frozenset({1}))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    monkeypatch.setattr(collectors, "kernel_threads", lambda _: ())
+    mine = Thread(os.getpid(), "poller", frozenset())
+    poller = Pollers(role="pmd", pid=os.getpid(), thread_prefix="")
+    monkeypatch.setattr(collectors, "busy_threads", lambda _: [(poller, mine)])
+    about: dict[str, Any] = {"name": "poller", "role": "pmd", "started": 5, "cpu": cpu}
+    about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "wait_ns": 0}
+    samples = iter(
+        [
+            collectors._Sample(**about, user_ticks=0, run_ns=0),
+            collectors._Sample(**about, user_ticks=TICKS, run_ns=200_000_000),
+        ]
+    )
+    monkeypatch.setattr(collectors, "_sample", lambda *_: next(samples))
+    collector = CpuCollector((poller,))
+    collector.start()
+    (load,) = collector.stop()
+    assert load.run_s == run_s
+
+
 def test_the_scheduler_tells_what_a_thread_ran() -> None:
     collector = CpuCollector((Pollers(role="tester", pid=os.getpid(), thread_prefix=""),))
     collector.start()
@@ -198,7 +244,15 @@ def test_the_scheduler_tells_what_a_thread_ran() -> None:
     assert all(one.wait_s is not None and one.wait_s >= 0 for one in mine)
 
 
-def meters(root: Path, *, package: int, dram: int, microwatts: int) -> None:
+def meters(
+    root: Path,
+    *,
+    package: int,
+    dram: int,
+    microwatts: int,
+    device: str = "",
+    interval: str = "1000",
+) -> None:
     zone = "sys/class/powercap/intel-rapl:0"
     write(root, f"{zone}/name", "package-0\n")
     write(root, f"{zone}/energy_uj", f"{package}\n")
@@ -206,22 +260,44 @@ def meters(root: Path, *, package: int, dram: int, microwatts: int) -> None:
     write(root, "sys/class/powercap/intel-rapl:0:1/name", "dram\n")
     write(root, "sys/class/powercap/intel-rapl:0:1/energy_uj", f"{dram}\n")
     for number, name in ((0, "coretemp"), (1, "power_meter")):
-        write(root, f"sys/class/hwmon/hwmon{number}/name", f"{name}\n")
-        write(root, f"sys/class/hwmon/hwmon{number}/power1_average", f"{microwatts}\n")
+        folder = f"sys/class/hwmon/hwmon{number}{device}"
+        write(root, f"{folder}/name", f"{name}\n")
+        write(root, f"{folder}/power1_average", f"{microwatts}\n")
+        write(root, f"{folder}/power1_oem_info", "Chassis\n")
+        write(root, f"{folder}/power1_average_interval", f"{interval}\n")
 
 
-def test_energy_is_that_of_every_meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("device", ["", "/device"])
+def test_energy_is_that_of_every_meter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
     clock = iter([100.0, 102.0])
     monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
-    meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000)
+    meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000, device=device)
     collector = EnergyCollector((), tmp_path)
     collector.start()
-    meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000)
+    # What it told at the start was of the time before.
+    meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000, device=device)
     assert collector.stop() == (  # the memory's meter stands still
         EnergyUse(part="package-0", joules=0.2, source="RAPL", watched_s=2.0),
-        EnergyUse(part="whole machine, hwmon1", joules=300.0, source="power meter", watched_s=2.0),
+        EnergyUse(part="Chassis, hwmon1", joules=400.0, source="power meter", watched_s=2.0),
     )
     assert collector.why == ""
+
+
+@pytest.mark.parametrize(("interval", "says"), [("5000", "over 5 s"), ("", "over unknown")])
+def test_a_mean_of_more_than_the_trial_is_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: str, says: str
+) -> None:
+    clock = iter([100.0, 102.0])
+    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    meters(tmp_path, package=1, dram=5, microwatts=100_000_000, interval=interval)
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    meters(tmp_path, package=1_000_000, dram=5, microwatts=200_000_000, interval=interval)
+    assert [one.part for one in collector.stop()] == ["package-0"]
+    assert collector.why.startswith("not measured: Chassis, hwmon1: ")
+    assert says in collector.why
 
 
 def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class HostsClient:
         self, testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
     ) -> None:
         self.testbed = testbed
+        self._boots: dict[str, str] = {}
         self.clients = {
             name: agent.AgentClient(testbed.of_host(name), on_event, read_only=read_only)
             for name in testbed.host_names
@@ -193,6 +194,7 @@ class HostsClient:
         # All agents first: a host that is not there is one message before anything else is done.
         self._all({name: client.require_fit for name, client in self.clients.items()})
         found = self._all({name: client.inventory for name, client in self.clients.items()})
+        self._boots = {name: facts.boot for name, facts in found.items()}
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
         main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
         others = {name: facts.record for name, facts in found.items() if name != main}
@@ -348,13 +350,25 @@ class HostsClient:
             {host: partial(self.clients[host].call, "end_watch") for host in watchers}
         )
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
-        merged = merge_counts(result, counted)
+        merged = merge_counts(result, self._each_meter_once(counted, plan.of_tester().host))
         if merged.event is not None and not merged.failed:
             event = self._with_way_through(plan, merged.event)
             merged = merged.model_copy(update={"event": event})
         if spec.event is None and (silent := silent_directions(merged)):
             merged = self._unless_dead(plan, merged, silent)
         return merged if not spec.profile else _without_stacks(merged)
+
+    def _each_meter_once(
+        self, counted: Mapping[str, TrialResult], *others: str
+    ) -> dict[str, TrialResult]:
+        """What hosts counted, without energy that one before, or another, has of the machine."""
+        seen = {self._boots.get(host, "") for host in others} - {""}
+        found = {}
+        for host, one in counted.items():
+            boot = self._boots.get(host, "")
+            found[host] = one.model_copy(update={"energy": ()}) if boot in seen else one
+            seen |= {boot} - {""}
+        return found
 
     def _begin_watch(self, hosts: Sequence[str], wait_s: float) -> str:
         """Have hosts read counters, and look at threads from `wait_s` on; what has died."""
@@ -424,7 +438,7 @@ class HostsClient:
                 "collected_s": counted[testers[0]].collected_s,
             }
             merged = merged.model_copy(update=update)
-        merged = merge_counts(merged, counted)
+        merged = merge_counts(merged, self._each_meter_once(counted))
         wall_s = round(time.monotonic() - began, 4)
         return merged.model_copy(update={"wall_s": wall_s}), "" if merged.failed else late
 

@@ -611,7 +611,8 @@ class RoleUse(Frozen):
         processors: Their numbers.
         shared_with: Other roles on one of them, to which softirq and steal belong as well.
         busy: Its own work: the time that its threads ran, less the interrupts that came upon them,
-            which are the kernel's. Those of all roles add up to the machine's.
+            which are the kernel's. Those of all roles add up to the machine's: of "others" it is
+            what is left of that, below 0 where the kernel's own counts disagree.
         waiting: Time that its threads could run and had no processor.
         backlog_dropped: Of "machine": frames that found the kernel's queues between interfaces
             full, of all namespaces.

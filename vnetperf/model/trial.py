@@ -361,7 +361,8 @@ class ThreadLoad(Frozen):
             (proc(5)); None: not recorded.
         involuntary_switches: Times it was descheduled against its will.
         run_s: Time that it ran, as the scheduler counts it in nanoseconds (/proc/TID/schedstat; of
-            one that is running known to a tick of the kernel), seconds; None: not recorded.
+            one that is running known to a tick of the kernel; on a processor of nohz_full to 10 ms,
+            by /proc/TID/stat), seconds; None: not recorded.
         wait_s: Time that it could run and had no processor, seconds, from there too.
         watched_s: Time between the two samples that these are of, seconds; None: not recorded, and
             about `TrialResult.collected_s`.
@@ -422,7 +423,8 @@ class EnergyUse(Frozen):
     """Energy that a part of a machine took over one trial.
 
     Attributes:
-        part: What is metered: "package-0", "dram" of a package, "whole machine".
+        part: What is metered: "package-0", "dram of package-0"; of a power meter what it calls
+            itself and its place, "Server, hwmon1": a machine or a part of it.
         joules: Energy.
         source: Who meters it: "RAPL", "power meter".
         watched_s: Time over which it is, seconds; None: not recorded.
