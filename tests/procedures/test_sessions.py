@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tests.procedures.support import CEILING, drive, inputs, spec_of
+from vnetperf.analysis.compliance import rfc9693
+from vnetperf.analysis.compliance.clause import ClauseContext
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.nat import Nat
@@ -122,6 +126,11 @@ def test_a_median_is_at_least_where_the_generator_limited_a_search_that_moves_it
 def test_a_rate_of_few_sessions_is_qualified() -> None:
     few, _ = drive(connection_rate(inputs(NatTest(searches=1), sessions=16_128)), Translator(50e3))
     assert "rings of the wires" in few.note
+    looked = cast("ClauseContext", SimpleNamespace(result=SimpleNamespace(sessions=few)))
+    (search,) = (
+        one for one in rfc9693.connection_rate(looked) if "binary search" in one.requirement
+    )
+    assert (search.status, search.reason) == ("deviated", few.note)
 
 
 def test_a_nat_that_makes_no_sessions_has_no_rate() -> None:

@@ -78,6 +78,14 @@ class DpdkProgram:
         self._need(compiler, "gcc")
         return self._key(compiler, variant or default_variant())
 
+    def problem(self) -> str:
+        """Why it cannot be built on this machine, with the cure; "" when nothing is missing."""
+        try:
+            self.identity()
+        except HostError as error:
+            return "; ".join(part for part in (error.what, error.cure) if part)
+        return ""
+
     def executable(self, variant: BuildVariant | None = None, *, cache: Path | None = None) -> Path:
         """Return the executable, building it unless this very one has been built before.
 

@@ -23,6 +23,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, nat_arguments
+from vnetperf.vswitches.cgnat.switch import Cgnat
 
 
 def scenario(
@@ -181,6 +182,21 @@ def test_frames_are_forwarded_when_the_peers_are_there_also_after_a_port_went() 
     assert told.asked[-2:] == ["link", "/cgnat/forward"]
     assert told.asked.count("link") == 4
     assert switch._device(1, PHY_PORTS[1]) == "--vdev=net_null1,no-rx=1"
+
+
+def test_a_host_without_dpdks_headers_is_refused_by_its_own_inventory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pkg-config").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "pkg-config").chmod(0o755)
+    with monkeypatch.context() as there:  # on that host
+        there.setenv("PATH", str(tmp_path), prepend=":")
+        seen = Cgnat.look(Testbed())
+    assert "libdpdk-dev" in seen
+    host = facts().model_copy(update={"seen": {"cgnat": seen}})
+    monkeypatch.setenv("PATH", str(tmp_path))  # where it is planned, nothing is looked for
+    assert Cgnat.missing(host, scenario(mode="rtc")) == seen
+    assert Cgnat.missing(facts(), scenario(mode="rtc")) == ""
 
 
 def test_a_table_is_as_large_as_requested() -> None:

@@ -120,6 +120,8 @@ class DpdkNat(NatSwitch):
         for program in BUILD_PROGRAMS:
             if trouble := facts.missing_program(program):
                 return trouble
+        if unbuilt := facts.seen.get(cls.name):
+            return str(unbuilt)
         options = scenario.options.own(DpdkNatOptions)
         if options.stages is not None and scenario.options.mode != "pipeline":
             return "stages are those of a pipeline; --set mode=pipeline, or leave them out"

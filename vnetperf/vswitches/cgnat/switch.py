@@ -6,10 +6,10 @@ from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
-from vnetperf.vswitches.cgnat.dpdk import DpdkNat, DpdkNatOptions
+from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat
 
 #: Mode -> its class; the first is the default. A new one is a line here, its name in `modes` of
@@ -34,6 +34,12 @@ class Cgnat(NatSwitch):
     def __new__(cls, machine: Machine, plan: Plan) -> Any:
         """The mode that a plan requests."""
         return mode_of(plan.scenario)(machine, plan)
+
+    @classmethod
+    def look(cls, testbed: Testbed) -> str:
+        """Why the modes on DPDK cannot be built on a machine; "" when they can."""
+        del testbed
+        return ENGINE.problem()
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
