@@ -263,6 +263,7 @@ class KernelNat(KernelSwitch, NatSwitch):
         return {
             **super().facts(),
             "mode": self.mode,
+            "MTU": {str(at): self.machine.link(name).mtu for at, name in self.netdevs.items()},
             "rules by": self.machine.facts.versions.get(program.name, "").partition("\n")[0],
             "nat": str(self.nat),
             "room for sessions": found[MAX],
