@@ -25,6 +25,8 @@ from vnetperf.report.schema import results_schema
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 HOSTS = ("east", "west")
+#: Runs at most until the machine lets the tester send in time.
+DISTURBED_RUNS = 3
 #: The kernel forwards in the VNF, so that two cores are left to the tester and everything else.
 TWO_HOSTS = (
     *("--testbed=two-hosts", "--frame-sizes=64"),
@@ -93,11 +95,15 @@ def test_vm_to_vm_over_two_hosts(start: Start, unchanged: Unchanged) -> None:
 
 
 def test_a_tester_has_a_port_on_each_of_two_hosts(start: Start, unchanged: Unchanged) -> None:
-    run = start(
-        *("-k", "p2c2p_bridge and (test_throughput or test_latency)", *TWO_HOSTS[:2]),
-        "--tests=throughput,latency",
-    )
-    assert run.finish(300) == 0, run.output
+    for _ in range(DISTURBED_RUNS):
+        run = start(
+            *("-k", "p2c2p_bridge and (test_throughput or test_latency)", *TWO_HOSTS[:2]),
+            "--tests=throughput,latency",
+        )
+        # Latency is at the whole throughput, of a tester that shares both its processors.
+        if run.finish(300) == 0 or "GENERATOR_LIMITED" not in run.output:
+            break
+    assert run.process.returncode == 0, run.output
     assert unchanged() == ()
     assert left() == []
     found = {result["test"]: result for result in run.json()["results"]}

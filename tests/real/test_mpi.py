@@ -94,20 +94,31 @@ def _ranks() -> list[int]:
     return found
 
 
-def test_a_lost_rank_is_one_message_and_the_next_case_runs(
+def _works(pid: int) -> bool:
+    """Whether a rank has had 0.15 s of a processor: messages are exchanged without pause."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return int(fields[11]) + int(fields[12]) >= 0.15 * os.sysconf("SC_CLK_TCK")
+
+
+def test_a_lost_rank_is_one_message_and_the_other_case_runs(
     start: Start, unchanged: Unchanged
 ) -> None:
     sized = ("--pods=3", "--ranks=1", "--message-sizes=1K")
     run = begin(start, "bmp2bmp_bridge and (ALLTOALL or barrier)", *sized)
     deadline = time.monotonic() + 60
-    while not (ranks := _ranks()) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    # One that is still being joined to the others is lost in words of Open MPI's own.
+    while not (ranks := list(filter(_works, _ranks()))) and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert ranks, run.finish() and run.output
     os.kill(max(ranks), signal.SIGKILL)
     assert run.finish() == 1, run.output
     assert "was lost: it ended by SIGKILL" in run.output
     (found,) = run.json()["transfers"]
-    assert [one["spec"]["kind"] for one in found["transfers"]] == ["MPI_BARRIER"]
+    (kept,) = [one["spec"]["kind"] for one in found["transfers"]]
+    assert kept in ("MPI_BARRIER", "MPI_ALLTOALL")
     assert unchanged() == ()
 
 
