@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import (
@@ -18,12 +18,9 @@ from vnetperf.model.outcomes import (
     CpuAt,
     CpuFit,
     CpuLoad,
-    DelayVariation,
     ForwardingRate,
-    LatencyAt,
     LossStep,
     NatSessions,
-    OverTrials,
     Recovery,
     Reset,
     RoleCost,
@@ -35,42 +32,18 @@ from vnetperf.model.outcomes import (
     Spread,
 )
 from vnetperf.model.result import MACHINE, FrameFaults, RepeatedNumber, Result
-from vnetperf.model.trial import Latency
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
-from vnetperf.report import goal_text, text
-from vnetperf.report.summary import Group
+from vnetperf.report import latency, text
+from vnetperf.report.summary import Entry, Group, of_medium
 from vnetperf.report.table import Column, Table, group_sentences
 from vnetperf.report.text import ValueKind, single
-from vnetperf.results.metrics import latency_directions
-
-LATENCY_LOAD = "latency_load"
-
-Found = TypeVar("Found")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[Found]):
-    """What was found of something in one result, which a row shows."""
-
-    result: Result
-    found: Found
-    of: str = ""
-
-
-def _entries(group: Group, find: Callable[[Result], Iterable[Found | None]]) -> list[Entry[Found]]:
-    return [Entry(r, one) for r in group.measured for one in find(r) if one is not None]
-
 
 _SIZE: Column[Entry[Any]] = Column("size", lambda e: e.result.size_name, words=True)
 
 
-def _if_known(value: float | None, kind: ValueKind) -> str | None:
-    return None if value is None else single(value, kind)
-
-
-def _remarks(known: Iterable[tuple[str, Spread]], kind: ValueKind) -> Iterator[str]:
-    for about, found in known:
-        yield from (f"{about}: {remark}." for remark in text.remarks(found, kind))
+def _notes(known: Iterable[Entry[Any]]) -> Iterator[str]:
+    """The note of each result, once for all results that have the same."""
+    return group_sentences((e.result.size_text, e.found.note) for e in known)
 
 
 def _spread_columns(
@@ -193,256 +166,6 @@ def _repetition_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Deployments", _REPETITIONS, every, notes)
 
 
-# Latency.
-
-
-@dataclass(frozen=True, slots=True)
-class _Direction:
-    """Latency of one direction at one load."""
-
-    result: Result
-    at: LatencyAt
-    name: str
-
-    @property
-    def mean(self) -> Spread | None:
-        return self.at.mean_ns.get(self.name)
-
-    @property
-    def latency(self) -> Latency | None:
-        return self.at.latency.get(self.name)
-
-    @property
-    def variation(self) -> DelayVariation | None:
-        return self.at.variation.get(self.name)
-
-    def varied(self, part: str) -> str | None:
-        return _if_known(getattr(self.variation, part), "ns")
-
-    def extreme(self, part: str) -> str | None:
-        return _if_known(getattr(self.latency, part), "ns") if self.latency else None
-
-    def percentile(self, level: str) -> str | None:
-        return _if_known(self.latency.percentiles.get(level) if self.latency else None, "ns")
-
-
-def _of_medium(load_fps: float, result: Result) -> str | None:
-    return percent(load_fps / result.media_max_fps, 3) if result.media_max_fps else None
-
-
-_LATENCY: tuple[Column[_Direction], ...] = (
-    Column("size", lambda d: d.result.size_name, words=True),
-    Column("load", lambda d: d.at.of, words=True),
-    Column("direction", lambda d: d.name, words=True),
-    Column(
-        "latency, mean of the trials",
-        lambda d: text.mean_with_n(d.mean, "ns") if d.mean else None,
-        bold=True,
-    ),
-    Column("least", lambda d: d.extreme("min_ns"), brief=False),
-    Column("median", lambda d: d.percentile("50")),
-    Column("99 %", lambda d: d.percentile("99")),
-    Column("99.9 %", lambda d: d.percentile("99.9"), brief=False),
-    Column("largest", lambda d: d.extreme("max_ns")),
-    Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.at.gaps), brief=False),
-    Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
-    Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
-    Column("of the medium", lambda d: _of_medium(d.at.load_fps, d.result), brief=False),
-)
-
-
-def _load_text(entry: _Direction) -> str:
-    """What became of a load that is the same for every DUT."""
-    at = entry.at
-    if not at.trials:
-        return "not measured"
-    lost = "carried" if at.loss_ratio <= 0 else f"not carried: {percent(at.loss_ratio, 3)} lost"
-    bad = f"; irregular: {at.discarded} trials discarded" if at.is_selection else ""
-    bound = goal_text.tester_bound_text(at.gaps, entry.latency)
-    return f"{lost}{bad}" + (f"; {goal_text.TESTER_BOUND} at {bound}" if bound else "")
-
-
-#: The latency curve: a row for each load, whether it could be measured or not.
-_CURVE: tuple[Column[_Direction], ...] = (
-    Column("size", lambda d: d.result.size_name, words=True),
-    Column("load", lambda d: d.at.of, words=True),
-    Column("direction", lambda d: d.name or None, words=True),
-    Column("median", lambda d: d.percentile("50")),
-    Column("99 %", lambda d: d.percentile("99"), bold=True),
-    Column("99.9 %", lambda d: d.percentile("99.9")),
-    Column("largest", lambda d: d.extreme("max_ns"), brief=False),
-    Column("tester's poll gap, 99 %", lambda d: _curve_gap(d.at), brief=False),
-    Column("loss", lambda d: percent(d.at.loss_ratio) if d.at.trials else None),
-    Column("forwarded, aggregate", lambda d: _if_known(d.at.forwarded_fps, "fps"), brief=False),
-    Column("trials", lambda d: _curve_trials(d.at), brief=False),
-    Column("the load", _load_text, words=True),
-)
-
-
-def _curve_gap(at: LatencyAt) -> str | None:
-    if not at.trials:
-        return None
-    known = at.gaps.poll.percentiles.get("99") if at.gaps is not None else None
-    return "not recorded" if known is None else nanoseconds(known * 1e9)
-
-
-def _curve_trials(at: LatencyAt) -> str:
-    return f"{len(at.trials)}" + (f", {at.discarded} discarded" if at.discarded else "")
-
-
-def _curve_notes(every: list[_Direction]) -> Iterator[str]:
-    yield (
-        "The loads are absolute, the same for every DUT: at one of them switches can be compared. "
-        "Percentiles are of all frames of its trials; frames that were lost are in none."
-    )
-    for definition in dict.fromkeys(d.at.definition for d in every):
-        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices."
-    yield from group_sentences((f"{d.result.size_name} at {d.at.of}", d.at.note) for d in every)
-    tags = sorted({d.at.tag_at_s for d in every} - {0.0})
-    if tags:
-        yield f"Frames of the first {' or '.join(map(seconds, tags))} of a trial are not in it."
-    for d in every:
-        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
-            yield f"{d.result.size_name} at {d.at.of}, {d.name}: {untimed}."
-
-
-def _median_of_trials(found: OverTrials | None) -> str | None:
-    return None if found is None else f"{single(found.median_ns, 'ns')} (n {found.n})"
-
-
-def _ends_of_trials(found: OverTrials | None) -> str | None:
-    if found is None:
-        return None
-    return f"{single(found.p1_ns, 'ns')} to {single(found.p99_ns, 'ns')}"
-
-
-_RFC8219: tuple[Column[_Direction], ...] = (
-    *_LATENCY[:3],
-    Column("typical latency", lambda d: _median_of_trials(d.at.typical.get(d.name)), bold=True),
-    Column("1st to 99th %", lambda d: _ends_of_trials(d.at.typical.get(d.name)), brief=False),
-    Column("worst-case latency", lambda d: _median_of_trials(d.at.worst_case.get(d.name))),
-    Column(
-        "its 1st to 99th %", lambda d: _ends_of_trials(d.at.worst_case.get(d.name)), brief=False
-    ),
-    Column("PDV", lambda d: _median_of_trials(d.variation.pdv if d.variation else None)),
-    Column(
-        "PDV, 1st to 99th %",
-        lambda d: _ends_of_trials(d.variation.pdv if d.variation else None),
-        brief=False,
-    ),
-)
-#: Trials from which on RFC 8219 has a median of them.
-_RFC8219_TRIALS = 20
-_VARIATION: tuple[Column[_Direction], ...] = (
-    *_LATENCY[:3],
-    Column("PDV, D(99.9) - Dmin", lambda d: d.varied("pdv_ns")),
-    Column("IPDV least", lambda d: d.varied("ipdv_min_ns"), brief=False),
-    Column("IPDV median", lambda d: d.varied("ipdv_median_ns")),
-    Column("IPDV largest", lambda d: d.varied("ipdv_max_ns"), brief=False),
-    Column("IPDV resolution", lambda d: d.varied("ipdv_resolution_ns"), brief=False),
-    Column(
-        "frames with a shared stamp",
-        lambda d: _if_known(d.variation.shared_stamps if d.variation else None, "ratio"),
-        brief=False,
-    ),
-)
-
-
-def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
-    loads = _entries(group, lambda r: r.latency_at)
-    yield text.interval_note([s for e in loads for s in e.found.mean_ns.values()])
-    for definition in dict.fromkeys(e.found.definition for e in loads):
-        ends = {"store-and-forward": "last bit in to first bit out"}
-        how = ends.get(definition, "first bit in to first bit out")
-        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices: {how}."
-    tags = sorted({e.found.tag_at_s for e in loads})
-    if any(tags):
-        shown = " or ".join(seconds(tag) for tag in tags)
-        yield f"Frames of the first {shown} of a trial are not in it; every later one is."
-    means = ((f"{d.result.size_text}, {d.at.of}, {d.name}", d.mean) for d in every if d.mean)
-    yield from _remarks(means, "ns")
-    yield from group_sentences(
-        (f"{e.result.size_text} at {e.found.of}", e.found.note) for e in loads
-    )
-    for d in every:
-        about = f"{d.result.size_name} at {d.at.of}, {d.name}"
-        if bound := goal_text.tester_bound_text(d.at.gaps, d.latency):
-            gaps = goal_text.gaps_text(d.at.gaps)
-            yield f"{about}: {goal_text.TESTER_BOUND} at {bound}: the tester's gaps are {gaps}."
-        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
-            yield f"{about}: {untimed}."
-    lossy = {f"{e.result.size_name} at {e.found.of}" for e in loads if e.found.loss_ratio > 0}
-    if lossy:
-        yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."
-
-
-def _with_typical(every: list[_Direction]) -> list[_Direction]:
-    return [d for d in every if d.name in d.at.typical]
-
-
-def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
-    yield (
-        "Typical latency is the median of a trial's frames, worst-case latency their 99.9th "
-        "percentile, PDV that less the smallest; of each the median over the trials, and the 1st "
-        "and 99th percentile of the trials."
-    )
-    fewest = min((d.at.typical[d.name].n for d in _with_typical(every)), default=0)
-    if fewest < _RFC8219_TRIALS:
-        yield f"RFC 8219 requires {_RFC8219_TRIALS} trials or more; here are {fewest}."
-
-
-def _latency_tables(group: Group) -> Iterator[Table]:
-    loads = _entries(group, lambda r: r.latency_at)
-    every = [
-        _Direction(e.result, e.found, name) for e in loads for name in latency_directions(e.found)
-    ]
-    if group.test == LATENCY_LOAD:
-        rows = [
-            _Direction(e.result, e.found, name)
-            for e in loads
-            for name in latency_directions(e.found) or ("",)
-        ]
-        yield Table.of("Latency by load", _CURVE, rows, _curve_notes(rows))
-    else:
-        yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
-    yield Table.of("Latency (RFC 8219)", _RFC8219, _with_typical(every), _rfc8219_notes(every))
-    varied = [(d, d.variation) for d in every if d.variation is not None]
-    why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
-    notes = [
-        "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2, of "
-        "frames that have a stamp of departure of their own; its resolution is the mean time "
-        "between polls that found frames.",
-        *group_sentences(why),
-    ]
-    yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)
-
-
-def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
-    """The latency at the largest load up to which none was lost, which is no throughput."""
-    tried = sorted((at for at in loads if at.trials and at.latency), key=lambda at: at.load_fps)
-    clean = list(takewhile(lambda at: at.loss_ratio <= 0, tried))
-    if not clean:
-        return "not measured", "no load was carried without loss"
-    at = clean[-1]
-    worst = [
-        max((each.percentiles.get(level, 0.0) for each in at.latency.values()), default=0.0)
-        for level in ("50", "99")
-    ]
-    return f"99 %: {nanoseconds(worst[1])}", f"median {nanoseconds(worst[0])}, at {at.of}"
-
-
-def _latency_headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
-    if result.test == LATENCY_LOAD:
-        return _curve_headline(loads)
-    at = loads[0]
-    slowest = max(at.mean_ns.values(), key=lambda s: s.mean, default=None)
-    if slowest is None:
-        return "not measured", at.note or f"no frame arrived at {at.of}"
-    worst = max((v.percentiles.get("99", 0.0) for v in at.latency.values()), default=0.0)
-    tail = f"99 %: {nanoseconds(worst)}, " if worst else ""
-    return text.mean_with_n(slowest, "ns"), f"{tail}at {at.of}"
-
-
 # Frame loss rate.
 
 
@@ -450,7 +173,7 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield _SIZE
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
     yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
-    yield Column("of the medium", lambda e: _of_medium(e.found.load_fps, e.result), brief=False)
+    yield Column("of the medium", lambda e: of_medium(e.found.load_fps, e.result), brief=False)
     yield Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
@@ -483,7 +206,7 @@ _WHOLE_MEDIUM = 0.9999
 
 
 def _loss_tables(group: Group) -> Iterator[Table]:
-    steps = _entries(group, lambda r: r.loss_steps)
+    steps = group.entries(lambda r: r.loss_steps)
     names = dict.fromkeys(name for e in steps for name in e.found.per_direction)
     note = (
         "Input rate: share of the largest load that was offered. Loss: (input - output) / input, "
@@ -550,35 +273,35 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         "std. dev.",
         lambda e: None if e.found.is_limit else text.stdev(e.found.frames, "frames"),
     ),
-    Column("corrected buffer time", lambda e: _if_known(e.found.corrected_s, "s")),
+    Column("corrected buffer time", lambda e: text.if_known(e.found.corrected_s, "s")),
     Column("N", lambda e: _searches(e.found)),
     Column("step size, frames", lambda e: str(e.found.step_frames)),
-    Column("implied buffer time", lambda e: _if_known(e.found.implied_s, "s"), brief=False),
+    Column("implied buffer time", lambda e: text.if_known(e.found.implied_s, "s"), brief=False),
     Column(
-        "throughput, aggregate", lambda e: _if_known(e.found.throughput_fps, "fps"), brief=False
+        "throughput, aggregate", lambda e: text.if_known(e.found.throughput_fps, "fps"), brief=False
     ),
     Column(
         "theoretical rate, per interface",
-        lambda e: _if_known(e.found.max_rate_fps, "fps"),
+        lambda e: text.if_known(e.found.max_rate_fps, "fps"),
         brief=False,
     ),
-    Column("mean gap", lambda e: _if_known(e.found.gap_ns, "ns"), brief=False),
-    Column("calibrated gap", lambda e: _if_known(e.found.calibrated_gap_ns, "ns"), brief=False),
+    Column("mean gap", lambda e: text.if_known(e.found.gap_ns, "ns"), brief=False),
+    Column("calibrated gap", lambda e: text.if_known(e.found.calibrated_gap_ns, "ns"), brief=False),
     Column("slow bursts, not counted", lambda e: _slow_bursts(e.found), brief=False),
     Column("longest tried, frames", lambda e: frames(e.found.max_burst_frames), brief=False),
 )
 
 
 def _back_to_back_tables(group: Group) -> Iterator[Table]:
-    known = _entries(group, lambda r: [r.back_to_back])
+    known = group.entries(lambda r: [r.back_to_back])
     decided = [e for e in known if not e.found.is_limit]
     notes = [
         text.interval_note([e.found.frames for e in decided]),
         "Implied buffer time: mean frames / theoretical rate; corrected: implied x (1 - throughput "
         "/ theoretical rate). Frames are those of one interface.",
         *group_sentences((e.result.size_text, _capped_text(e.found)) for e in known),
-        *group_sentences((e.result.size_text, e.found.note) for e in known),
-        *_remarks(((e.result.size_text, e.found.frames) for e in decided), "frames"),
+        *_notes(known),
+        *text.remarks_of(((e.result.size_text, e.found.frames) for e in decided), "frames"),
     ]
     yield Table.of("Back-to-back frames", _BACK_TO_BACK, known, notes)
 
@@ -631,15 +354,15 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
 
 
 def _recovery_tables(group: Group) -> Iterator[Table]:
-    known = _entries(group, lambda r: [r.recovery])
+    known = group.entries(lambda r: [r.recovery])
     timed = [(e.result.size_text, e.found.seconds) for e in known if e.found.seconds]
     notes = [
         text.interval_note([found for _, found in timed]),
         "From the drop of the load to the last frame that was lost, of trials whose last bins "
         "before it show an overload. Rates are sums.",
         *group_sentences((e.result.size_text, e.found.why) for e in known),
-        *group_sentences((e.result.size_text, e.found.note) for e in known),
-        *_remarks(timed, "s"),
+        *_notes(known),
+        *text.remarks_of(timed, "s"),
     ]
     yield Table.of("System recovery", _RECOVERY, known, notes)
 
@@ -701,11 +424,13 @@ def _reset_notes(every: list[Entry[Reset]]) -> Iterator[str]:
     ]
     yield from group_sentences((name, found.why) for name, found in named)
     yield from group_sentences((name, found.note) for name, found in named)
-    yield from _remarks(((f"{e.result.size_text}, {e.found.what}", s) for s, e in methods), "s")
+    yield from text.remarks_of(
+        ((f"{e.result.size_text}, {e.found.what}", s) for s, e in methods), "s"
+    )
 
 
 def _reset_tables(group: Group) -> Iterator[Table]:
-    every = _entries(group, lambda r: r.resets)
+    every = group.entries(lambda r: r.resets)
     yield Table.of("Reset", _RESET, every, _reset_notes(every))
 
 
@@ -733,7 +458,7 @@ _RATES: tuple[Column[Entry[ForwardingRate]], ...] = (
     Column("loss, worse direction, mean", lambda e: percent(e.found.loss_ratio.mean)),
     Column(
         "of the medium",
-        lambda e: _of_medium(e.found.forwarded_fps.mean, e.result) or "not measured",
+        lambda e: of_medium(e.found.forwarded_fps.mean, e.result) or "not measured",
         brief=False,
     ),
     Column("load, aggregate", lambda e: units.fps(e.found.load_fps)),
@@ -741,14 +466,14 @@ _RATES: tuple[Column[Entry[ForwardingRate]], ...] = (
 
 
 def _rate_tables(group: Group) -> Iterator[Table]:
-    every = _entries(group, lambda r: r.rates)
+    every = group.entries(lambda r: r.rates)
     named = ((f"{e.result.size_text}, {e.found.of}", e.found.forwarded_fps) for e in every)
     notes = [
         text.interval_note([e.found.forwarded_fps for e in every]),
         "Maximum offered load: the largest that this generator offered on this machine, as the "
         "column of loads has it. It is no property of the DUT; a rate under another overload is "
         "another number.",
-        *_remarks(named, "fps"),
+        *text.remarks_of(named, "fps"),
     ]
     yield Table.of("Forwarding rate", _RATES, every, notes)
 
@@ -834,13 +559,13 @@ _SOAK: tuple[Column[Entry[Soak]], ...] = (
 
 
 def _soak_tables(group: Group) -> Iterator[Table]:
-    known = _entries(group, lambda r: [r.soak])
+    known = group.entries(lambda r: [r.soak])
     varied = [(e.result.size_text, v.why) for e in known for v in e.found.variation.values()]
     notes = [
         "Interval of the loss ratio: its unit is the trial, as losses come in events (gamma "
         "interval of Fay and Feuer; Student's t where each of many trials lost frames). Without "
         "loss it has no upper end: nothing shows how many frames an event takes.",
-        *group_sentences((e.result.size_text, e.found.note) for e in known),
+        *_notes(known),
         *group_sentences(varied),
     ]
     yield Table.of("Soak", _SOAK, known, notes)
@@ -864,16 +589,20 @@ _TRIED: tuple[Column[tuple[Result, tuple[int, float, bool, int]]], ...] = (
 )
 
 
-def _address_texts(test: str, found: AddressTable) -> tuple[str, str]:
-    """Addresses and rate; the one that was searched carries the qualifier."""
-    count, rate = frames(found.addresses), units.fps(found.learning_fps)
-    if not found.capped:
+def _searched(count: str, rate: str, capped: bool, by_rate: bool) -> tuple[str, str]:
+    """Entries of a table and their rate; where the search met no limit its own is a bound."""
+    if not capped:
         return count, rate
-    return (count, f"at least {rate}") if test == _LEARNING_TEST else (f"at least {count}", rate)
+    return (count, f"at least {rate}") if by_rate else (f"at least {count}", rate)
+
+
+def _address_texts(test: str, found: AddressTable) -> tuple[str, str]:
+    rate = units.fps(found.learning_fps)
+    return _searched(frames(found.addresses), rate, found.capped, test == _LEARNING_TEST)
 
 
 def _address_tables(group: Group) -> Iterator[Table]:
-    known, learning = _entries(group, lambda r: [r.addresses]), group.test == _LEARNING_TEST
+    known, learning = group.entries(lambda r: [r.addresses]), group.test == _LEARNING_TEST
     columns: tuple[Column[Entry[AddressTable]], ...] = (
         _SIZE,
         Column(
@@ -891,7 +620,7 @@ def _address_tables(group: Group) -> Iterator[Table]:
     capped = "the most that was tried was no limit."
     notes = [
         *group_sentences((e.result.size_text, capped if e.found.capped else "") for e in known),
-        *group_sentences((e.result.size_text, e.found.note) for e in known),
+        *_notes(known),
     ]
     yield Table.of("Addresses", columns, known, notes)
     tried = [(e.result, one) for e in known for one in e.found.tried]
@@ -911,15 +640,12 @@ _SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
 
 
 def _session_texts(test: str, found: NatSessions) -> tuple[str, str]:
-    """Sessions and rate; the one that was searched carries the qualifier."""
-    count, rate = frames(found.sessions), units.short_fps(found.rate_per_s)
-    if not found.capped:
-        return count, rate
-    return (count, f"at least {rate}") if test == _RATE_TEST else (f"at least {count}", rate)
+    rate = units.short_fps(found.rate_per_s)
+    return _searched(frames(found.sessions), rate, found.capped, test == _RATE_TEST)
 
 
 def _session_tables(group: Group) -> Iterator[Table]:
-    known, rate = _entries(group, lambda r: [r.sessions]), group.test == _RATE_TEST
+    known, rate = group.entries(lambda r: [r.sessions]), group.test == _RATE_TEST
     columns: tuple[Column[Entry[NatSessions]], ...] = (
         _SIZE,
         Column(
@@ -981,10 +707,10 @@ _SERVICE: tuple[Column[_Flow], ...] = (
     Column("direction", lambda f: f.flow.direction, words=True),
     Column("Gbit/s", lambda f: units.gigabits(f.flow.rate_bps)),
     Column("FLR", lambda f: percent(f.flow.loss_ratio)),
-    Column("FTD, mean", lambda f: _if_known(f.flow.delay_mean_ns, "ns")),
-    Column("FTD, least", lambda f: _if_known(f.flow.delay_min_ns, "ns"), brief=False),
-    Column("FTD, largest", lambda f: _if_known(f.flow.delay_max_ns, "ns"), brief=False),
-    Column("FDV", lambda f: _if_known(f.flow.variation_ns, "ns")),
+    Column("FTD, mean", lambda f: text.if_known(f.flow.delay_mean_ns, "ns")),
+    Column("FTD, least", lambda f: text.if_known(f.flow.delay_min_ns, "ns"), brief=False),
+    Column("FTD, largest", lambda f: text.if_known(f.flow.delay_max_ns, "ns"), brief=False),
+    Column("FDV", lambda f: text.if_known(f.flow.variation_ns, "ns")),
     Column("seconds", lambda f: f"{f.step.seconds:g}", brief=False),
     Column("limits", lambda f: service_verdict(f.step.met), words=True, bold=True),
 )
@@ -1001,7 +727,7 @@ def service_limits(found: Service) -> str:
 
 
 def _service_tables(group: Group) -> Iterator[Table]:
-    known = _entries(group, lambda r: [r.service])
+    known = group.entries(lambda r: [r.service])
     rows = [
         _Flow(e.result, step, flow)
         for e in known
@@ -1027,7 +753,7 @@ def _service_tables(group: Group) -> Iterator[Table]:
             for step in e.found.every_step
             if step.why
         ),
-        *group_sentences((e.result.size_text, e.found.note) for e in known),
+        *_notes(known),
     ]
     yield Table.of("Service activation", _SERVICE, rows, notes)
 
@@ -1229,7 +955,7 @@ def _fault_tables(group: Group) -> Iterator[Table]:
 #: Tables of each kind of test, in the order of a report.
 _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _repetition_tables,
-    _latency_tables,
+    latency.tables,
     _loss_tables,
     _back_to_back_tables,
     _recovery_tables,
@@ -1244,7 +970,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
 )
 #: Where a result has what a test found -> the answer in few words.
 _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
-    "latency_at": _latency_headline,
+    "latency_at": latency.headline,
     "loss_steps": _loss_headline,
     "back_to_back": _back_to_back_headline,
     "recovery": _recovery_headline,

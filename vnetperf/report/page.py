@@ -17,7 +17,7 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, mpi, outcomes, plots, run_tables, summary, transfers
+from vnetperf.report import goal_text, latency, mpi, outcomes, plots, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     VariantResults,
     comparison_notes,
@@ -194,7 +194,7 @@ def _latency_strips(group: Group) -> Strips:
     every = [(r, at) for r in group.measured for at in r.latency_at]
     if not every:
         return
-    if group.test == outcomes.LATENCY_LOAD:
+    if group.test == latency.LATENCY_LOAD:
         yield _strip("Latency against load", [plots.latency_load_plot(r) for r in group.measured])
         return
     names = tuple(dict.fromkeys(at.of for _, at in every))
@@ -434,7 +434,7 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
 
 def _latency_plots(found: Sequence[Group]) -> Iterator[Plot]:
     """Latency of several scenarios or variants at the same loads, by size and percentile."""
-    curves = [r for g in found if g.test == outcomes.LATENCY_LOAD for r in g.measured]
+    curves = [r for g in found if g.test == latency.LATENCY_LOAD for r in g.measured]
     for size in sorted({r.frame_size for r in curves}):
         mine = [r for r in curves if r.frame_size == size]
         for level in ("50", "99") if len(mine) > 1 else ():

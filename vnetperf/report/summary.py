@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from vnetperf.model.result import (
     GoalResult,
@@ -17,10 +17,21 @@ from vnetperf.model.result import (
     ScenarioFacts,
     TrialPoint,
 )
+from vnetperf.model.units import percent
 from vnetperf.results.checklist import Item, missing_items
 
 #: Scenario, test and frame size: what one search is about.
 Case = tuple[str, str, int]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[Found]):
+    """What was found of something in one result, which a row of a table shows."""
+
+    result: Result
+    found: Found
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +64,19 @@ class Group:
         """The results that carry numbers."""
         return tuple(r for r in self.results if r.status == "measured")
 
+    def entries(self, find: Callable[[Result], Iterable[Found | None]]) -> list[Entry[Found]]:
+        """What `find` finds in each result that carries numbers."""
+        return [Entry(r, one) for r in self.measured for one in find(r) if one is not None]
+
     @property
     def goal_names(self) -> tuple[str, ...]:
         """Names of the goals in order of first appearance."""
         return tuple(dict.fromkeys(g.name for r in self.results for g in r.goals))
+
+
+def of_medium(load_fps: float, result: Result) -> str | None:
+    """A rate (frames/s) as a share of the medium's maximum; None where that is not known."""
+    return percent(load_fps / result.media_max_fps, 3) if result.media_max_fps else None
 
 
 def case_of(item: Result | TrialPoint) -> Case:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from vnetperf.model.outcomes import Spread
@@ -60,6 +60,11 @@ def single(value: float, kind: ValueKind) -> str:
     if value == round(value):
         return frames(round(value))
     return f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def if_known(value: float | None, kind: ValueKind) -> str | None:
+    """A single value with its unit; None of None."""
+    return None if value is None else single(value, kind)
 
 
 def tick_label(value: float, kind: ValueKind) -> str:
@@ -149,6 +154,12 @@ def remarks(spread: Spread, kind: ValueKind) -> tuple[str, ...]:
         count = f"{len(known)} of {spread.n} lie far from the others"
         notes.append(f"{count} and are in all figures: {shown}")
     return tuple(notes)
+
+
+def remarks_of(known: Iterable[tuple[str, Spread]], kind: ValueKind) -> Iterator[str]:
+    """Remarks on several means, each after what it is of."""
+    for about, found in known:
+        yield from (f"{about}: {remark}." for remark in remarks(found, kind))
 
 
 def interval_note(spreads: Sequence[Spread]) -> str:

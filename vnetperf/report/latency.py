@@ -1,0 +1,265 @@
+"""Tables of latency: at the loads of a throughput, over absolute loads, by RFC 8219."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from vnetperf.model import units
+from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials, Spread
+from vnetperf.model.result import Result
+from vnetperf.model.trial import Latency
+from vnetperf.model.units import nanoseconds, percent, seconds
+from vnetperf.report import goal_text, text
+from vnetperf.report.summary import Group, of_medium
+from vnetperf.report.table import Column, Table, group_sentences
+from vnetperf.report.text import single
+from vnetperf.results.metrics import latency_directions
+
+LATENCY_LOAD = "latency_load"
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """Latency of one direction at one load."""
+
+    result: Result
+    at: LatencyAt
+    name: str
+
+    @property
+    def mean(self) -> Spread | None:
+        return self.at.mean_ns.get(self.name)
+
+    @property
+    def latency(self) -> Latency | None:
+        return self.at.latency.get(self.name)
+
+    @property
+    def variation(self) -> DelayVariation | None:
+        return self.at.variation.get(self.name)
+
+    def varied(self, part: str) -> str | None:
+        return text.if_known(getattr(self.variation, part), "ns")
+
+    def extreme(self, part: str) -> str | None:
+        return text.if_known(getattr(self.latency, part), "ns") if self.latency else None
+
+    def percentile(self, level: str) -> str | None:
+        return text.if_known(self.latency.percentiles.get(level) if self.latency else None, "ns")
+
+
+_LATENCY: tuple[Column[_Direction], ...] = (
+    Column("size", lambda d: d.result.size_name, words=True),
+    Column("load", lambda d: d.at.of, words=True),
+    Column("direction", lambda d: d.name, words=True),
+    Column(
+        "latency, mean of the trials",
+        lambda d: text.mean_with_n(d.mean, "ns") if d.mean else None,
+        bold=True,
+    ),
+    Column("least", lambda d: d.extreme("min_ns"), brief=False),
+    Column("median", lambda d: d.percentile("50")),
+    Column("99 %", lambda d: d.percentile("99")),
+    Column("99.9 %", lambda d: d.percentile("99.9"), brief=False),
+    Column("largest", lambda d: d.extreme("max_ns")),
+    Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.at.gaps), brief=False),
+    Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
+    Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
+    Column("of the medium", lambda d: of_medium(d.at.load_fps, d.result), brief=False),
+)
+
+
+def _load_text(entry: _Direction) -> str:
+    """What became of a load that is the same for every DUT."""
+    at = entry.at
+    if not at.trials:
+        return "not measured"
+    lost = "carried" if at.loss_ratio <= 0 else f"not carried: {percent(at.loss_ratio, 3)} lost"
+    bad = f"; irregular: {at.discarded} trials discarded" if at.is_selection else ""
+    bound = goal_text.tester_bound_text(at.gaps, entry.latency)
+    return f"{lost}{bad}" + (f"; {goal_text.TESTER_BOUND} at {bound}" if bound else "")
+
+
+#: The latency curve: a row for each load, whether it could be measured or not.
+_CURVE: tuple[Column[_Direction], ...] = (
+    Column("size", lambda d: d.result.size_name, words=True),
+    Column("load", lambda d: d.at.of, words=True),
+    Column("direction", lambda d: d.name or None, words=True),
+    Column("median", lambda d: d.percentile("50")),
+    Column("99 %", lambda d: d.percentile("99"), bold=True),
+    Column("99.9 %", lambda d: d.percentile("99.9")),
+    Column("largest", lambda d: d.extreme("max_ns"), brief=False),
+    Column("tester's poll gap, 99 %", lambda d: _curve_gap(d.at), brief=False),
+    Column("loss", lambda d: percent(d.at.loss_ratio) if d.at.trials else None),
+    Column("forwarded, aggregate", lambda d: text.if_known(d.at.forwarded_fps, "fps"), brief=False),
+    Column("trials", lambda d: _curve_trials(d.at), brief=False),
+    Column("the load", _load_text, words=True),
+)
+
+
+def _curve_gap(at: LatencyAt) -> str | None:
+    if not at.trials:
+        return None
+    known = at.gaps.poll.percentiles.get("99") if at.gaps is not None else None
+    return "not recorded" if known is None else nanoseconds(known * 1e9)
+
+
+def _curve_trials(at: LatencyAt) -> str:
+    return f"{len(at.trials)}" + (f", {at.discarded} discarded" if at.discarded else "")
+
+
+def _curve_notes(every: list[_Direction]) -> Iterator[str]:
+    yield (
+        "The loads are absolute, the same for every DUT: at one of them switches can be compared. "
+        "Percentiles are of all frames of its trials; frames that were lost are in none."
+    )
+    for definition in dict.fromkeys(d.at.definition for d in every):
+        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices."
+    yield from group_sentences((f"{d.result.size_name} at {d.at.of}", d.at.note) for d in every)
+    tags = sorted({d.at.tag_at_s for d in every} - {0.0})
+    if tags:
+        yield f"Frames of the first {' or '.join(map(seconds, tags))} of a trial are not in it."
+    for d in every:
+        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
+            yield f"{d.result.size_name} at {d.at.of}, {d.name}: {untimed}."
+
+
+def _median_of_trials(found: OverTrials | None) -> str | None:
+    return None if found is None else f"{single(found.median_ns, 'ns')} (n {found.n})"
+
+
+def _ends_of_trials(found: OverTrials | None) -> str | None:
+    if found is None:
+        return None
+    return f"{single(found.p1_ns, 'ns')} to {single(found.p99_ns, 'ns')}"
+
+
+_RFC8219: tuple[Column[_Direction], ...] = (
+    *_LATENCY[:3],
+    Column("typical latency", lambda d: _median_of_trials(d.at.typical.get(d.name)), bold=True),
+    Column("1st to 99th %", lambda d: _ends_of_trials(d.at.typical.get(d.name)), brief=False),
+    Column("worst-case latency", lambda d: _median_of_trials(d.at.worst_case.get(d.name))),
+    Column(
+        "its 1st to 99th %", lambda d: _ends_of_trials(d.at.worst_case.get(d.name)), brief=False
+    ),
+    Column("PDV", lambda d: _median_of_trials(d.variation.pdv if d.variation else None)),
+    Column(
+        "PDV, 1st to 99th %",
+        lambda d: _ends_of_trials(d.variation.pdv if d.variation else None),
+        brief=False,
+    ),
+)
+#: Trials from which on RFC 8219 has a median of them.
+_RFC8219_TRIALS = 20
+_VARIATION: tuple[Column[_Direction], ...] = (
+    *_LATENCY[:3],
+    Column("PDV, D(99.9) - Dmin", lambda d: d.varied("pdv_ns")),
+    Column("IPDV least", lambda d: d.varied("ipdv_min_ns"), brief=False),
+    Column("IPDV median", lambda d: d.varied("ipdv_median_ns")),
+    Column("IPDV largest", lambda d: d.varied("ipdv_max_ns"), brief=False),
+    Column("IPDV resolution", lambda d: d.varied("ipdv_resolution_ns"), brief=False),
+    Column(
+        "frames with a shared stamp",
+        lambda d: text.if_known(d.variation.shared_stamps if d.variation else None, "ratio"),
+        brief=False,
+    ),
+)
+
+
+def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
+    loads = group.entries(lambda r: r.latency_at)
+    yield text.interval_note([s for e in loads for s in e.found.mean_ns.values()])
+    for definition in dict.fromkeys(e.found.definition for e in loads):
+        ends = {"store-and-forward": "last bit in to first bit out"}
+        how = ends.get(definition, "first bit in to first bit out")
+        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices: {how}."
+    tags = sorted({e.found.tag_at_s for e in loads})
+    if any(tags):
+        shown = " or ".join(seconds(tag) for tag in tags)
+        yield f"Frames of the first {shown} of a trial are not in it; every later one is."
+    means = ((f"{d.result.size_text}, {d.at.of}, {d.name}", d.mean) for d in every if d.mean)
+    yield from text.remarks_of(means, "ns")
+    yield from group_sentences(
+        (f"{e.result.size_text} at {e.found.of}", e.found.note) for e in loads
+    )
+    for d in every:
+        about = f"{d.result.size_name} at {d.at.of}, {d.name}"
+        if bound := goal_text.tester_bound_text(d.at.gaps, d.latency):
+            gaps = goal_text.gaps_text(d.at.gaps)
+            yield f"{about}: {goal_text.TESTER_BOUND} at {bound}: the tester's gaps are {gaps}."
+        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
+            yield f"{about}: {untimed}."
+    lossy = {f"{e.result.size_name} at {e.found.of}" for e in loads if e.found.loss_ratio > 0}
+    if lossy:
+        yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."
+
+
+def _with_typical(every: list[_Direction]) -> list[_Direction]:
+    return [d for d in every if d.name in d.at.typical]
+
+
+def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
+    yield (
+        "Typical latency is the median of a trial's frames, worst-case latency their 99.9th "
+        "percentile, PDV that less the smallest; of each the median over the trials, and the 1st "
+        "and 99th percentile of the trials."
+    )
+    fewest = min((d.at.typical[d.name].n for d in _with_typical(every)), default=0)
+    if fewest < _RFC8219_TRIALS:
+        yield f"RFC 8219 requires {_RFC8219_TRIALS} trials or more; here are {fewest}."
+
+
+def tables(group: Group) -> Iterator[Table]:
+    """Latency by load and direction, RFC 8219's figures, and delay variation."""
+    loads = group.entries(lambda r: r.latency_at)
+    every = [
+        _Direction(e.result, e.found, name) for e in loads for name in latency_directions(e.found)
+    ]
+    if group.test == LATENCY_LOAD:
+        rows = [
+            _Direction(e.result, e.found, name)
+            for e in loads
+            for name in latency_directions(e.found) or ("",)
+        ]
+        yield Table.of("Latency by load", _CURVE, rows, _curve_notes(rows))
+    else:
+        yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
+    yield Table.of("Latency (RFC 8219)", _RFC8219, _with_typical(every), _rfc8219_notes(every))
+    varied = [(d, d.variation) for d in every if d.variation is not None]
+    why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
+    notes = [
+        "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2, of "
+        "frames that have a stamp of departure of their own; its resolution is the mean time "
+        "between polls that found frames.",
+        *group_sentences(why),
+    ]
+    yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)
+
+
+def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
+    """The latency at the largest load up to which none was lost, which is no throughput."""
+    tried = sorted((at for at in loads if at.trials and at.latency), key=lambda at: at.load_fps)
+    clean = list(takewhile(lambda at: at.loss_ratio <= 0, tried))
+    if not clean:
+        return "not measured", "no load was carried without loss"
+    at = clean[-1]
+    worst = [
+        max((each.percentiles.get(level, 0.0) for each in at.latency.values()), default=0.0)
+        for level in ("50", "99")
+    ]
+    return f"99 %: {nanoseconds(worst[1])}", f"median {nanoseconds(worst[0])}, at {at.of}"
+
+
+def headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
+    """The answer in few words, and what it was found with."""
+    if result.test == LATENCY_LOAD:
+        return _curve_headline(loads)
+    at = loads[0]
+    slowest = max(at.mean_ns.values(), key=lambda s: s.mean, default=None)
+    if slowest is None:
+        return "not measured", at.note or f"no frame arrived at {at.of}"
+    worst = max((v.percentiles.get("99", 0.0) for v in at.latency.values()), default=0.0)
+    tail = f"99 %: {nanoseconds(worst)}, " if worst else ""
+    return text.mean_with_n(slowest, "ns"), f"{tail}at {at.of}"
