@@ -71,7 +71,7 @@ check: deps-test $(VENV)/.dev-stamp
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
 	$(MAKE) --no-print-directory -C vnetperf/vswitches/cgnat/engine lint
-	clang-format --style=file:vnetperf/traffic/loadgen/engine/.clang-format --dry-run --Werror \
+	clang-format --style=file:vnetperf/host/engine/.clang-format --dry-run --Werror \
 		vnetperf/host/*.h vnetperf/vswitches/xdp/*.[ch] vnetperf/vnfs/vloop/*.c vnetperf/mpi/*.c \
 		benchmarks/*.c
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from vnetperf.host import build
 from vnetperf.host.build import BuildVariant, DpdkProgram
 from vnetperf.host.paths import cache_directory
 from vnetperf.model.errors import HostError
@@ -72,8 +74,14 @@ def test_the_key_follows_sources_and_compiler(
     assert copy.identity(BuildVariant.PLAIN) == before
     (sources / "hdr.h").write_text("/* changed */")
     assert copy.identity(BuildVariant.PLAIN) != before
+    monkeypatch.setattr(build, "COMMON", shutil.copytree(build.COMMON, tmp_path / "common"))
+    assert ENGINE.identity(BuildVariant.PLAIN) == before
+    with (tmp_path / "common/engine.mk").open("a") as makefile:
+        makefile.write("# changed\n")
+    changed = ENGINE.identity(BuildVariant.PLAIN)
+    assert changed != before
     monkeypatch.setenv("CC", "clang")
-    assert ENGINE.identity(BuildVariant.PLAIN) != before
+    assert ENGINE.identity(BuildVariant.PLAIN) != changed
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Program
 
+#: What every engine is compiled from besides its own: its Makefile includes engine.mk.
+COMMON = Path(__file__).with_name("engine")
 _BUILD_TIMEOUT_S = 600
 _TAIL_LINES = 20
 #: DPDK requires at least this (SSE4.2).
@@ -63,12 +65,10 @@ class DpdkProgram:
     Attributes:
         name: What it is called: its executable, and what is built of it in the cache.
         sources: Directory of the Makefile, whose first target is the executable in `OUT`.
-        shared: Files of other programs that it is compiled from.
     """
 
     name: str
     sources: Path
-    shared: tuple[Path, ...] = ()
 
     def identity(self, variant: BuildVariant | None = None) -> str:
         """What makes a build another one: DPDK, compiler, processor flags, sources."""
@@ -125,8 +125,8 @@ class DpdkProgram:
         processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
         for part in (_dpdk_version(), compiler, version.stdout, platform.machine(), processor):
             digest.update(part.encode() + b"\0")
-        for file in (*sorted(self.sources.iterdir()), *self.shared):
-            if file.suffix in {".c", ".h"} or file.name == "Makefile":
+        for file in (*sorted(self.sources.iterdir()), *sorted(COMMON.iterdir())):
+            if file.suffix in {".c", ".h", ".mk"} or file.name == "Makefile":
                 digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
         return f"{variant.value}-{digest.hexdigest()[:20]}"
 

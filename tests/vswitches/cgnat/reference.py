@@ -20,6 +20,7 @@ OWN = (bytes.fromhex("020000000010"), bytes.fromhex("020000000011"))
 NEXT_HOP = (bytes.fromhex("020000000020"), bytes.fromhex("020000000021"))
 QUERIES, ERRORS = {8, 0, 13, 14}, {3, 11, 12}
 FIRST_PORT = 1024
+SERVER = 0xC6130001
 
 
 @dataclass(frozen=True)

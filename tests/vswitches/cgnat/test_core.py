@@ -21,6 +21,7 @@ from tests.vswitches.cgnat.reference import (
     NEXT_HOP,
     OUTSIDE,
     OWN,
+    SERVER,
     SYN,
     TCP,
     UDP,
@@ -34,7 +35,6 @@ from tests.vswitches.cgnat.reference import (
 
 UNIT = Path(__file__).with_name("unit")
 ENGINE = Path("vnetperf/vswitches/cgnat/engine")
-SERVER = 0xC6130001
 TESTER = bytes.fromhex("020000000099")
 BURST, END_ALL = 32, 255
 

@@ -16,19 +16,7 @@ from typing import Any
 import pytest
 
 from tests.engine.conftest import run_dir, spawn
-from tests.vswitches.cgnat.reference import (
-    ACK,
-    INSIDE,
-    NEXT_HOP,
-    OUTSIDE,
-    OWN,
-    SYN,
-    TCP,
-    UDP,
-    Config,
-    Packet,
-    Reference,
-)
+from tests.vswitches.cgnat import reference as ref
 from vnetperf.host.build import BuildVariant
 from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.wait import wait_for
@@ -39,7 +27,6 @@ __all__ = ["run_dir", "spawn"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
-SERVER = 0xC6130001
 PCAP = struct.Struct("<IHHiIII")
 RECORD = struct.Struct("<IIII")
 STAGES = {"rtc": RUN_TO_COMPLETION, "pipeline": PIPELINE, "five threads": "rx/val/nat/ct/tx"}
@@ -62,13 +49,13 @@ def read_pcap(path: Path) -> list[bytes]:
 class Running:
     """An engine between four files."""
 
-    def __init__(self, directory: Path, spawn: Spawn, config: Config, stages: str) -> None:
+    def __init__(self, directory: Path, spawn: Spawn, config: ref.Config, stages: str) -> None:
         self.directory = directory
         threads = stages.count("/") + 1
         lcores = ",".join(f"{n}@(0-1)" for n in range(threads + 1))
         devices = [
             f"--vdev=net_pcap{n},rx_pcap={directory}/in{n},tx_pcap={directory}/out{n}"
-            for n in (INSIDE, OUTSIDE)
+            for n in (ref.INSIDE, ref.OUTSIDE)
         ]
         argv = [
             *(str(ENGINE.executable(BuildVariant.SANITIZED)), f"--lcores={lcores}"),
@@ -96,7 +83,7 @@ class Running:
         self.ask("forward")
 
         def all_there() -> bool:
-            out = sum(self.ask(f"port,{n}")["tx"] for n in (INSIDE, OUTSIDE))
+            out = sum(self.ask(f"port,{n}")["tx"] for n in (ref.INSIDE, ref.OUTSIDE))
             return out + sum(sum(self.ask(f"drops,{n}").values()) for n in (0, 1)) >= frames
 
         wait_for(all_there, 60, "frames")
@@ -109,24 +96,24 @@ class Running:
         return read_pcap(self.directory / "out0"), read_pcap(self.directory / "out1")
 
 
-def traffic(config: Config, n: int) -> tuple[list[Packet], list[Packet], Reference]:
+def traffic(config: ref.Config, n: int) -> tuple[list[ref.Packet], list[ref.Packet], ref.Reference]:
     """Packets of subscribers, and the answers to what the reference makes of them."""
-    reference = Reference(config)
+    reference = ref.Reference(config)
     up = [
-        Packet(
+        ref.Packet(
             config.inside + i % config.subscribers,
-            SERVER,
-            (UDP, TCP)[i % 2],
+            ref.SERVER,
+            (ref.UDP, ref.TCP)[i % 2],
             sport=1024 + i,
             dport=53,
-            flags=SYN,
+            flags=ref.SYN,
             payload=bytes(18),
         )
         for i in range(n)
     ]
-    sent = [reference.translate(INSIDE, packet)[1] for packet in up]
+    sent = [reference.translate(ref.INSIDE, packet)[1] for packet in up]
     down = [
-        replace(p, src=p.dst, dst=p.src, sport=p.dport, dport=p.sport, flags=SYN | ACK)
+        replace(p, src=p.dst, dst=p.src, sport=p.dport, dport=p.sport, flags=ref.SYN | ref.ACK)
         for p in sent
     ]
     return up, down, reference
@@ -134,12 +121,15 @@ def traffic(config: Config, n: int) -> tuple[list[Packet], list[Packet], Referen
 
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str) -> None:
-    config = Config(subscribers=4, block=63, addresses=1)
+    config = ref.Config(subscribers=4, block=63, addresses=1)
     # One burst: what comes from outside is looked at after it.
     up, down, reference = traffic(config, 30)
     stray = replace(down[0], dport=60000)
-    write_pcap(run_dir / "in0", [p.frame(OWN[INSIDE], OWN[OUTSIDE]) for p in up])
-    write_pcap(run_dir / "in1", [p.frame(OWN[OUTSIDE], OWN[INSIDE]) for p in (*down, stray)])
+    write_pcap(run_dir / "in0", [p.frame(ref.OWN[ref.INSIDE], ref.OWN[ref.OUTSIDE]) for p in up])
+    write_pcap(
+        run_dir / "in1",
+        [p.frame(ref.OWN[ref.OUTSIDE], ref.OWN[ref.INSIDE]) for p in (*down, stray)],
+    )
     engine = Running(run_dir, spawn, config, stages)
     engine.forward(61)
     assert engine.ask("drops,1")["no_mapping"] == 1
@@ -157,24 +147,24 @@ def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str
     wait_for(lambda: engine.ask("tables")["mappings"] == 0, 20, "mappings to end")
     assert engine.ask("tables")["sessions"] == engine.ask("tables")["blocks"] == 0
     inside, outside = engine.stop()
-    expected = [replace(p, ttl=63).frame(NEXT_HOP[1], OWN[1]) for p in _swapped(down)]
+    expected = [replace(p, ttl=63).frame(ref.NEXT_HOP[1], ref.OWN[1]) for p in _swapped(down)]
     assert sorted(outside) == sorted(expected)
-    back = [reference.translate(OUTSIDE, p)[1].frame(NEXT_HOP[0], OWN[0]) for p in down]
+    back = [reference.translate(ref.OUTSIDE, p)[1].frame(ref.NEXT_HOP[0], ref.OWN[0]) for p in down]
     assert sorted(inside) == sorted(back)
 
 
-def _swapped(down: list[Packet]) -> Iterator[Packet]:
+def _swapped(down: list[ref.Packet]) -> Iterator[ref.Packet]:
     """The packets that were answered."""
     for p in down:
-        yield replace(p, src=p.dst, dst=p.src, sport=p.dport, dport=p.sport, flags=SYN)
+        yield replace(p, src=p.dst, dst=p.src, sport=p.dport, dport=p.sport, flags=ref.SYN)
 
 
 def test_blocks_are_recorded(run_dir: Path, spawn: Spawn) -> None:
-    config = Config(subscribers=3, block=16, addresses=1, blocks="dynamic", most_blocks=2)
+    config = ref.Config(subscribers=3, block=16, addresses=1, blocks="dynamic", most_blocks=2)
     earlier = "# time event inside public first-port last-port"
     (run_dir / "blocks").write_text(f"{earlier}\n")  # of the engine before a port was removed
     up, _, _ = traffic(config, 60)
-    write_pcap(run_dir / "in0", [p.frame(OWN[INSIDE], OWN[OUTSIDE]) for p in up])
+    write_pcap(run_dir / "in0", [p.frame(ref.OWN[ref.INSIDE], ref.OWN[ref.OUTSIDE]) for p in up])
     write_pcap(run_dir / "in1", [])
     began = datetime.now(UTC).replace(microsecond=0)
     engine = Running(run_dir, spawn, config, RUN_TO_COMPLETION)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +12,6 @@ from pydantic import ValidationError
 from tests.fakes.machine import facts
 from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import counter_difference
-from vnetperf.host.build import BuildVariant
 from vnetperf.model.deployment import PHY_PORTS, WireEnd, dut_mac, make_deployment, port_mac
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.nat import Nat
@@ -22,7 +20,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, nat_arguments
+from vnetperf.vswitches.cgnat.dpdk import DpdkNat, nat_arguments
 from vnetperf.vswitches.cgnat.switch import Cgnat
 
 
@@ -110,16 +108,6 @@ def test_options_that_would_do_nothing_are_refused() -> None:
     for mode in ("rtc", "pipeline"):
         with pytest.raises(CapabilityError, match="napi is of modes nft and iptables"):
             planned(mode=mode, wire="veth", napi="threaded")
-
-
-def test_the_build_is_another_one_with_what_it_shares(tmp_path: Path) -> None:
-    shared = tmp_path / "shared.c"
-    shared.write_text("int a;")
-    program = replace(ENGINE, shared=(shared,))
-    before = program._key("cc", BuildVariant.PORTABLE)
-    shared.write_text("int b;")
-    assert program._key("cc", BuildVariant.PORTABLE) != before
-    assert all(file.is_file() for file in ENGINE.shared)
 
 
 def test_strict_tcp_is_refused_for_segments_that_open_no_connection() -> None:

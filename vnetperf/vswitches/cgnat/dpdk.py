@@ -33,13 +33,7 @@ from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.testpmd import phy_device
 
-#: What the tester's engine has of the sockets behind DPDK's af_packet driver.
-_AF_PACKET = Path(__file__).parents[2] / "traffic/loadgen/engine"
-ENGINE = DpdkProgram(
-    "cgnat",
-    Path(__file__).with_name("engine"),
-    shared=(_AF_PACKET / "afpacket.c", _AF_PACKET / "afpacket.h"),
-)
+ENGINE = DpdkProgram("cgnat", Path(__file__).with_name("engine"))
 PROTOCOL = 1
 FILE_PREFIX = "cgnat"
 STAGES = ("rx", "val", "nat", "ct", "tx")

@@ -18,21 +18,16 @@ from vnetperf.model.traffic import Stream
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.kernelports import IPV4_SETTINGS, KernelSwitch, add_way, netlink
 
-NFT = Program(
-    name="nft",
-    package="nftables",
-    version_args=("--version",),
-    software="nftables",
-    by_make=True,
-    optional=True,
-)
-IPTABLES = Program(
-    name="iptables-restore",
-    package="iptables",
-    version_args=("--version",),
-    software="iptables",
-    by_make=True,
-    optional=True,
+NFT, IPTABLES = (
+    Program(
+        name=name,
+        package=package,
+        version_args=("--version",),
+        software=package,
+        by_make=True,
+        optional=True,
+    )
+    for name, package in (("nft", "nftables"), ("iptables-restore", "iptables"))
 )
 TRACKING = KernelModule(
     name="nf_conntrack", purpose="connection tracking", symbol="nf_conntrack_in"

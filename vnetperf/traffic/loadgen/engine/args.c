@@ -1,8 +1,9 @@
 #include "args.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "words.h"
 
 /* NOLINTNEXTLINE(cert-err34-c): %n tells whether the whole item was read */
 #define MAP_FORMAT "%2[rtx]%hu.%hu@%hu%n"
@@ -36,21 +37,6 @@ const char *args_usage(void)
 	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
 	       "                  (default: in turn over all lcores)\n"
 	       "  --help\n";
-}
-
-static bool number(const char *name, const char *text, unsigned long min, unsigned long max,
-		   unsigned long *out, struct problem *why)
-{
-	char accepted[64], *end;
-
-	errno = 0;
-	*out = strtoul(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || *out < min ||
-	    *out > max) {
-		snprintf(accepted, sizeof(accepted), "a whole number %lu..%lu", min, max);
-		return problem_set(why, accepted, "%s %.60s", name, text);
-	}
-	return true;
 }
 
 static bool map_item(struct options *o, const char *text, struct problem *why)
@@ -92,7 +78,7 @@ static bool queue_list(uint16_t *queues, const char *name, const char *text, str
 	while (ok && (token = strsep(&rest, ",")) != NULL) {
 		if (port == LG_MAX_PORTS)
 			ok = problem_set(why, "at most 16 numbers", "%s %.60s", name, text);
-		else if ((ok = number(name, token, 1, LG_MAX_QUEUES, &n, why)))
+		else if ((ok = words_number(name, token, 1, LG_MAX_QUEUES, &n, why)))
 			queues[port++] = (uint16_t)n;
 	}
 	for (; ok && port < LG_MAX_PORTS; port++)
@@ -140,13 +126,11 @@ static void store(struct options *o, unsigned int which, unsigned long value)
 	}
 }
 
-/* One option with its value; the value may follow an equals sign or be the next word. */
-static bool option(struct options *o, const char *name, const char *value, struct problem *why)
+static bool option(void *to, const char *name, const char *value, struct problem *why)
 {
+	struct options *o = to;
 	unsigned long n = 0;
 
-	if (value == NULL)
-		return problem_set(why, "a value after it", "%.60s without a value", name);
 	if (strcmp(name, "--map") == 0)
 		return map_list(o, value, why);
 	if (strcmp(name, "--rx-queues") == 0)
@@ -156,7 +140,7 @@ static bool option(struct options *o, const char *name, const char *value, struc
 	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		if (strcmp(name, numbers[i].name) != 0)
 			continue;
-		if (!number(name, value, numbers[i].min, numbers[i].max, &n, why))
+		if (!words_number(name, value, numbers[i].min, numbers[i].max, &n, why))
 			return false;
 		store(o, i, n);
 		return true;
@@ -169,26 +153,5 @@ static bool option(struct options *o, const char *name, const char *value, struc
 
 bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why)
 {
-	for (int i = 1; i < argc; i++) {
-		char name[64];
-		const char *equals = strchr(argv[i], '=');
-		const char *value = NULL;
-
-		if (strcmp(argv[i], "--help") == 0) {
-			o->help = true;
-			return true;
-		}
-		if (equals) {
-			snprintf(name, sizeof(name), "%.*s", (int)(equals - argv[i]), argv[i]);
-			value = equals + 1;
-		} else {
-			snprintf(name, sizeof(name), "%s", argv[i]);
-			value = i + 1 < argc ? argv[i + 1] : NULL;
-		}
-		if (!option(o, name, value, why))
-			return false;
-		if (!equals)
-			i++;
-	}
-	return true;
+	return words_take(argc, argv, option, o, &o->help, why);
 }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "problem.h"
+
 #define LG_VERSION  "1.0"
 #define LG_PROTOCOL 1
 
@@ -26,16 +28,5 @@
 
 #define LG_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define LG_UNLIKELY(x) __builtin_expect(!!(x), 0)
-
-/* A refusal told to the user: what is wrong and what would be accepted.  Each text fits one
- * string of a telemetry dictionary (128 octets with its terminator). */
-struct problem {
-	char what[128];
-	char accepted[128];
-};
-
-/* Always returns false, so that a check can `return problem_set(...)`. */
-bool problem_set(struct problem *p, const char *accepted, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "program.h"
 #include "common.h"
 #include "gaps.h"
 #include "hdr.h"

@@ -1,9 +1,4 @@
 /* Start up, run the workers, shut down. */
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <rte_eal.h>
 #include <rte_launch.h>
 
 #include "answer.h"
@@ -13,59 +8,47 @@
 
 struct engine engine = {.control = PTHREAD_MUTEX_INITIALIZER};
 
-static void on_signal(int number)
-{
-	(void)number;
-	atomic_store(&engine.quit, true);
-}
-
-static int give_up(const struct problem *why)
-{
-	fprintf(stderr, "loadgen: %s; accepted: %s\n", why->what, why->accepted);
-	return EXIT_FAILURE;
-}
-
-/* EAL prints its own usage for --help; ours is asked for behind "--". */
-static bool start(int argc, char **argv, struct problem *why)
+static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
 	args_defaults(&engine.options);
 	if (!args_parse(&engine.options, argc, argv, why))
 		return false;
-	if (engine.options.help) {
-		fputs(args_usage(), stdout);
-		atomic_store(&engine.quit, true);
-		return true;
-	}
-	engine.hz = rte_get_tsc_hz();
-	engine.ns_mult = (uint64_t)(((unsigned __int128)LG_NS_PER_S << 32) / engine.hz);
-	return ports_start(why) && answers_create(why) && workers_create(why) &&
-	       telemetry_register(why);
+	*help = engine.options.help;
+	return true;
 }
 
-int main(int argc, char **argv)
+static bool start(struct problem *why)
 {
-	struct problem why = {"", ""};
-	const int used = rte_eal_init(argc, argv);
-	bool ok;
+	engine.hz = rte_get_tsc_hz();
+	engine.ns_mult = (uint64_t)(((unsigned __int128)LG_NS_PER_S << 32) / engine.hz);
+	if (!ports_start(why) || !answers_create(why) || !workers_create(why) ||
+	    !telemetry_register(why))
+		return false;
+	workers_compare_clocks();
+	return true;
+}
 
-	if (used < 0)
-		return EXIT_FAILURE; /* EAL has said why */
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
-	ok = start(argc - used, argv + used, &why);
-	if (ok && !atomic_load(&engine.quit)) {
-		workers_compare_clocks();
-		printf("ready\n");
-		fflush(stdout);
-		rte_eal_mp_remote_launch(worker_main, NULL, CALL_MAIN);
-		rte_eal_mp_wait_lcore();
-	}
+static void run(void)
+{
+	rte_eal_mp_remote_launch(worker_main, NULL, CALL_MAIN);
+	rte_eal_mp_wait_lcore();
+}
+
+static void stop(void)
+{
 	/* Never released: a command that comes now waits until the process is gone. */
 	pthread_mutex_lock(&engine.control);
 	answers_release();
 	workers_release();
 	capture_release(&capture);
 	ports_stop();
-	rte_eal_cleanup();
-	return ok ? EXIT_SUCCESS : give_up(&why);
+}
+
+int main(int argc, char **argv)
+{
+	const struct program loadgen = {
+		"loadgen", &engine.quit, parse, args_usage, start, run, stop,
+	};
+
+	return program_main(&loadgen, argc, argv);
 }

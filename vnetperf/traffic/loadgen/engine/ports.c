@@ -4,15 +4,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include <rte_alarm.h>
 #include <rte_malloc.h>
 #include <rte_mbuf_dyn.h>
 
 #define CACHE 256u
-/* Longest wait for the interrupt thread at the end. */
-#define INTERRUPTS_MS 500u
 
 static const struct rte_mbuf_dynfield tag_field = {
 	.name = "loadgen_tag",
@@ -96,12 +92,6 @@ static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte
 	return true;
 }
 
-static bool failed(struct problem *why, uint16_t port, const char *step, int error)
-{
-	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
-			   port, step, rte_strerror(-error));
-}
-
 static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct problem *why)
 {
 	const int socket = rte_eth_dev_socket_id(port);
@@ -142,7 +132,7 @@ static bool queues_setup(uint16_t port, uint16_t rx_desc, uint16_t tx_desc, stru
 	for (uint16_t i = 0; i < p->n_rxq; i++) {
 		error = rte_eth_rx_queue_setup(port, i, rx_desc, socket, NULL, p->rx_pool);
 		if (error)
-			return failed(why, port, "receive queue", error);
+			return program_port_failed(why, port, "receive queue", error);
 		p->rxq[i].port = port;
 		p->rxq[i].queue = i;
 		p->rxq[i].expected =
@@ -153,7 +143,7 @@ static bool queues_setup(uint16_t port, uint16_t rx_desc, uint16_t tx_desc, stru
 	for (uint16_t i = 0; i < p->n_txq; i++) {
 		error = rte_eth_tx_queue_setup(port, i, tx_desc, socket, NULL);
 		if (error)
-			return failed(why, port, "transmit queue", error);
+			return program_port_failed(why, port, "transmit queue", error);
 		if (!tx_queue_create(port, i, tx_desc, why))
 			return false;
 	}
@@ -185,28 +175,28 @@ static bool port_start(uint16_t port, struct problem *why)
 	p->n_txq = engine.options.tx_queues[port];
 	error = rte_eth_dev_info_get(port, &info);
 	if (error)
-		return failed(why, port, "device info", error);
+		return program_port_failed(why, port, "device info", error);
 	snprintf(p->driver, sizeof(p->driver), "%s", info.driver_name);
 	rte_eth_dev_get_name_by_port(port, p->name);
 	if (!conf_fill(port, &conf, &info, why))
 		return false;
 	error = rte_eth_dev_configure(port, p->n_rxq, p->n_txq, &conf);
 	if (error)
-		return failed(why, port, "configure", error);
+		return program_port_failed(why, port, "configure", error);
 	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_desc, &tx_desc);
 	if (error)
-		return failed(why, port, "descriptors", error);
+		return program_port_failed(why, port, "descriptors", error);
 	p->rx_desc = rx_desc;
 	if (!queues_setup(port, rx_desc, tx_desc, why))
 		return false;
 	if (engine.options.mtu_given && !takes_any_size(&info)) {
 		error = rte_eth_dev_set_mtu(port, engine.options.mtu);
 		if (error && error != -ENOTSUP) /* such drivers take any size */
-			return failed(why, port, "MTU", error);
+			return program_port_failed(why, port, "MTU", error);
 	}
 	error = rte_eth_dev_start(port);
 	if (error)
-		return failed(why, port, "start", error);
+		return program_port_failed(why, port, "start", error);
 	nic_time(port, &conf);
 	afpacket_find(&p->afpacket, p->driver, info.if_index);
 	/* Drivers without it (memif, ring) take every frame anyway. */
@@ -242,42 +232,13 @@ bool ports_start(struct problem *why)
 	return true;
 }
 
-static void set_flag(void *flag)
-{
-	atomic_store((atomic_bool *)flag, true);
-}
-
-/*
- * Waits until EAL's interrupt thread has handled what there is: alarms run in it, one event after
- * the other.
- */
-static void finish_interrupts(void)
-{
-	static atomic_bool finished; /* static: a late alarm finds it */
-
-	atomic_store(&finished, false);
-	if (rte_eal_alarm_set(1, set_flag, &finished) != 0)
-		return;
-	for (unsigned int ms = 0; ms < INTERRUPTS_MS && !atomic_load(&finished); ms++)
-		usleep(1000);
-}
-
-/*
- * A memif whose far end hangs up disconnects in the interrupt thread. With both ends in this
- * process the next port must not be stopped, nor any be closed, while that thread is at it.
- */
-static void port_stop(uint16_t i)
-{
-	rte_eth_dev_stop(i);
-	finish_interrupts();
-}
-
-/* The last wait is for rte_eal_cleanup(), which frees what interrupts are handled with. */
 void ports_stop(void)
 {
-	for (uint16_t i = 0; i < engine.n_ports; i++)
-		port_stop(i);
+	for (uint16_t i = 0; i < engine.n_ports; i++) {
+		rte_eth_dev_stop(i);
+		program_finish_interrupts();
+	}
 	for (uint16_t i = 0; i < engine.n_ports; i++)
 		rte_eth_dev_close(i);
-	finish_interrupts();
+	program_finish_interrupts();
 }

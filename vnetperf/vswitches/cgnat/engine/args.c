@@ -1,9 +1,10 @@
 #include "args.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "words.h"
 
 const char *const stage_names[STAGES] = {"rx", "val", "nat", "ct", "tx"};
 
@@ -106,21 +107,6 @@ const char *args_usage(void)
 	return text;
 }
 
-static bool number(const struct option *o, const char *text, unsigned long *out,
-		   struct problem *why)
-{
-	char accepted[64], *end;
-
-	errno = 0;
-	*out = strtoul(text, &end, 10);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || *out < o->min ||
-	    *out > o->max) {
-		snprintf(accepted, sizeof(accepted), "a whole number %lu..%lu", o->min, o->max);
-		return problem_set(why, accepted, "%s %.60s", o->name, text);
-	}
-	return true;
-}
-
 static bool store(const struct option *o, void *to, const char *text, struct problem *why)
 {
 	char accepted[64];
@@ -130,7 +116,7 @@ static bool store(const struct option *o, void *to, const char *text, struct pro
 	switch (o->form) {
 	case NUMBER32:
 	case NUMBER16:
-		if (!number(o, text, &n, why))
+		if (!words_number(o->name, text, o->min, o->max, &n, why))
 			return false;
 		if (o->form == NUMBER32)
 			*(uint32_t *)to = (uint32_t)n;
@@ -211,10 +197,10 @@ static bool lcore_list(struct options *o, const char *text, struct problem *why)
 	return problem_set(why, "numbers, as 1,2,3", "--lcores-of-stages is no list of lcores");
 }
 
-static bool option(struct options *o, const char *name, const char *value, struct problem *why)
+static bool option(void *to, const char *name, const char *value, struct problem *why)
 {
-	if (value == NULL)
-		return problem_set(why, "a value after it", "%.60s without a value", name);
+	struct options *o = to;
+
 	if (strcmp(name, "--own") == 0)
 		return mac_pair(name, value, o->macs.own, why);
 	if (strcmp(name, "--next-hop") == 0)
@@ -238,27 +224,8 @@ static bool option(struct options *o, const char *name, const char *value, struc
 
 bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why)
 {
-	for (int i = 1; i < argc; i++) {
-		char name[64];
-		const char *equals = strchr(argv[i], '=');
-		const char *value = NULL;
-
-		if (strcmp(argv[i], "--help") == 0) {
-			o->help = true;
-			return true;
-		}
-		if (equals) {
-			snprintf(name, sizeof(name), "%.*s", (int)(equals - argv[i]), argv[i]);
-			value = equals + 1;
-		} else {
-			snprintf(name, sizeof(name), "%s", argv[i]);
-			value = i + 1 < argc ? argv[i + 1] : NULL;
-		}
-		if (!option(o, name, value, why))
-			return false;
-		if (!equals)
-			i++;
-	}
+	if (!words_take(argc, argv, option, o, &o->help, why))
+		return false;
 	if (o->ring & (o->ring - 1))
 		return problem_set(why, "a power of two", "--ring %u", o->ring);
 	return config_check(&o->nat, why);

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "problem.h"
+
 #define CGNAT_PROTOCOL 1
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
@@ -65,16 +67,6 @@ enum verdict {
 #undef NAME
 		N_VERDICTS
 };
-
-/* A refusal told to the user: what is wrong and what would be accepted. */
-struct problem {
-	char what[128];
-	char accepted[128];
-};
-
-/* Always returns false, so that a check can `return problem_set(...)`. */
-bool problem_set(struct problem *p, const char *accepted, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
 
 /* Where tables get their memory: zeroed, aligned to cache lines; NULL when there is none. */
 struct memory {

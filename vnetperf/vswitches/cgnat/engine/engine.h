@@ -10,6 +10,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "program.h"
 #include "tracker.h"
 
 /* What a stage took: a turn without packets is not counted. */

@@ -1,22 +1,9 @@
 /* The two ports: started alike, with one queue each way. */
 #include "engine.h"
 
-#include <errno.h>
-#include <unistd.h>
-
-#include <rte_alarm.h>
-#include <rte_errno.h>
 #include <rte_mbuf.h>
 
 #define CACHE 256u
-/* Longest wait for the interrupt thread at the end. */
-#define INTERRUPTS_MS 500u
-
-static bool failed(struct problem *why, uint16_t port, const char *step, int error)
-{
-	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
-			   port, step, rte_strerror(-error));
-}
 
 /* Both ports have the buffers of one pool: what came in at one is sent by the other, and comes back
  * while it is still in a cache. */
@@ -48,25 +35,25 @@ static bool port_start(uint16_t port, struct problem *why)
 
 	error = rte_eth_dev_info_get(port, &info);
 	if (error)
-		return failed(why, port, "device info", error);
+		return program_port_failed(why, port, "device info", error);
 	memset(&conf, 0, sizeof(conf));
 	/* All buffers are of one pool, and nobody else has them: sent ones go back in bulk. */
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	error = rte_eth_dev_configure(port, 1, 1, &conf);
 	if (error)
-		return failed(why, port, "configure", error);
+		return program_port_failed(why, port, "configure", error);
 	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_desc, &tx_desc);
 	if (error)
-		return failed(why, port, "descriptors", error);
+		return program_port_failed(why, port, "descriptors", error);
 	error = rte_eth_rx_queue_setup(port, 0, rx_desc, socket, NULL, engine.pool);
 	if (error)
-		return failed(why, port, "receive queue", error);
+		return program_port_failed(why, port, "receive queue", error);
 	error = rte_eth_tx_queue_setup(port, 0, tx_desc, socket, NULL);
 	if (error)
-		return failed(why, port, "transmit queue", error);
+		return program_port_failed(why, port, "transmit queue", error);
 	error = rte_eth_dev_start(port);
 	if (error)
-		return failed(why, port, "start", error);
+		return program_port_failed(why, port, "start", error);
 	afpacket_find(&engine.afpacket[port], info.driver_name, info.if_index);
 	/* Validation drops what is not addressed to it. Drivers without this take every frame. */
 	rte_eth_promiscuous_enable(port);
@@ -81,24 +68,6 @@ bool ports_start(struct problem *why)
 	return pool_create(why) && port_start(INSIDE, why) && port_start(OUTSIDE, why);
 }
 
-static void set_flag(void *flag)
-{
-	atomic_store((atomic_bool *)flag, true);
-}
-
-/* A memif whose far end hangs up disconnects in EAL's interrupt thread, where alarms run too: the
- * alarm comes after what there is now. */
-static void finish_interrupts(void)
-{
-	static atomic_bool finished; /* static: a late alarm finds it */
-
-	atomic_store(&finished, false);
-	if (rte_eal_alarm_set(1, set_flag, &finished) != 0)
-		return;
-	for (unsigned int ms = 0; ms < INTERRUPTS_MS && !atomic_load(&finished); ms++)
-		usleep(1000);
-}
-
 void ports_stop(void)
 {
 	for (uint32_t side = 0; side < SIDES; side++) {
@@ -107,8 +76,8 @@ void ports_stop(void)
 		if (!rte_eth_dev_is_valid_port(port))
 			continue;
 		rte_eth_dev_stop(port);
-		finish_interrupts();
+		program_finish_interrupts();
 		rte_eth_dev_close(port);
 	}
-	finish_interrupts();
+	program_finish_interrupts();
 }

@@ -1,4 +1,4 @@
-#include "common.h"
+#include "problem.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Kernel interfaces behind DPDK's af_packet driver: what their packet sockets know and the driver
  * does not tell. */
-#ifndef LOADGEN_AFPACKET_H
-#define LOADGEN_AFPACKET_H
+#ifndef ENGINE_AFPACKET_H
+#define ENGINE_AFPACKET_H
 
 #include <stdbool.h>
 #include <stdint.h>

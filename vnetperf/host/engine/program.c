@@ -1,0 +1,74 @@
+#include "program.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <rte_alarm.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+/* Longest wait for the interrupt thread at the end. */
+#define INTERRUPTS_MS 500u
+
+static atomic_bool *quit;
+
+static void on_signal(int number)
+{
+	(void)number;
+	atomic_store(quit, true);
+}
+
+int program_main(const struct program *p, int argc, char **argv)
+{
+	struct problem why = {"", ""};
+	bool help = false, ok;
+	const int used = rte_eal_init(argc, argv);
+
+	if (used < 0)
+		return EXIT_FAILURE; /* EAL has said why */
+	quit = p->quit;
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	/* EAL prints its own usage for --help; ours is asked for behind "--". */
+	ok = p->parse(argc - used, argv + used, &help, &why);
+	if (ok && help)
+		fputs(p->usage(), stdout);
+	if (ok && !help)
+		ok = p->start(&why);
+	if (ok && !help && !atomic_load(quit)) {
+		printf("ready\n");
+		fflush(stdout);
+		p->run();
+	}
+	p->stop();
+	rte_eal_cleanup();
+	if (ok)
+		return EXIT_SUCCESS;
+	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, why.what, why.accepted);
+	return EXIT_FAILURE;
+}
+
+static void set_flag(void *flag)
+{
+	atomic_store((atomic_bool *)flag, true);
+}
+
+/* Alarms run in the interrupt thread, one event after the other: ours comes after what there is. */
+void program_finish_interrupts(void)
+{
+	static atomic_bool finished; /* static: a late alarm finds it */
+
+	atomic_store(&finished, false);
+	if (rte_eal_alarm_set(1, set_flag, &finished) != 0)
+		return;
+	for (unsigned int ms = 0; ms < INTERRUPTS_MS && !atomic_load(&finished); ms++)
+		usleep(1000);
+}
+
+bool program_port_failed(struct problem *why, uint16_t port, const char *step, int error)
+{
+	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
+			   port, step, rte_strerror(-error));
+}

@@ -1,0 +1,33 @@
+/* What every engine on DPDK does alike: starts, runs until it is to end, and lets go of its ports.
+ */
+#ifndef ENGINE_PROGRAM_H
+#define ENGINE_PROGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "problem.h"
+
+struct program {
+	const char *name;
+	atomic_bool *quit; /* set by SIGINT and SIGTERM */
+	/* Reads its own options; `help` when they ask for the usage. */
+	bool (*parse)(int argc, char *const argv[], bool *help, struct problem *why);
+	const char *(*usage)(void);
+	bool (*start)(struct problem *why);
+	void (*run)(void);  /* until `quit` */
+	void (*stop)(void); /* also after a start that failed */
+};
+
+/* Returns the exit status of the process. */
+int program_main(const struct program *p, int argc, char **argv);
+
+/* Waits until EAL's interrupt thread has handled what there is now. A memif whose far end hangs up
+ * disconnects in that thread: no port may be stopped or closed while it is at it, nor
+ * rte_eal_cleanup() free what interrupts are handled with. */
+void program_finish_interrupts(void);
+
+/* A step of setting up a port that its driver refused, with DPDK's (negative) number. */
+bool program_port_failed(struct problem *why, uint16_t port, const char *step, int error);
+
+#endif
