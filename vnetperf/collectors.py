@@ -107,12 +107,13 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
         with os.scandir(root / "proc") as entries:
             numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
     for number in sorted(numbers - own):
-        # Fields of proc(5): the name in parentheses is the 2nd; flags are the 9th.
-        before, _, after = _text(root / f"proc/{number}/stat").rpartition(")")
-        name, fields = before.partition("(")[2], after.split()
-        if not name.startswith(_KERNEL_THREADS) or len(fields) <= _STAT_FLAGS:
+        # Names alone first: of all threads' files `stat` would take most of the time of watching.
+        name = _text(f"{root}/proc/{number}/comm").rstrip("\n")
+        if not name.startswith(_KERNEL_THREADS):
             continue
-        if not int(fields[_STAT_FLAGS]) & _PF_KTHREAD:
+        # Fields of proc(5), behind the name in parentheses; flags are the 9th.
+        fields = _text(f"{root}/proc/{number}/stat").rpartition(")")[2].split()
+        if len(fields) <= _STAT_FLAGS or not int(fields[_STAT_FLAGS]) & _PF_KTHREAD:
             continue  # a program may have any name
         if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
             yield Thread(number, name, frozenset())
@@ -125,12 +126,28 @@ _STAT_FLAGS, _STAT_USER, _STAT_SYSTEM, _STAT_STARTED = 6, 11, 12, 19
 _STAT_CPU, _STAT_GUEST = 36, 40
 
 
-def _text(path: Path) -> str:
-    """The text of a file; "" where it cannot be read."""
+def _text(path: Path | str) -> str:
+    """The text of a file; "" where it cannot be read. Many are read around each trial."""
+    parts = []
     try:
-        return path.read_text(errors="replace")
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while part := os.read(fd, _READ_OCTETS):
+                parts.append(part)
+        finally:
+            os.close(fd)
     except OSError:
         return ""
+    return b"".join(parts).decode(errors="replace")
+
+
+_READ_OCTETS = 1 << 16
+
+
+@cache
+def _places(root: Path, pattern: str) -> tuple[Path, ...]:
+    """Files of processors by a pattern; they are looked for once."""
+    return tuple(root.glob(pattern))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +225,8 @@ class CpuCollector(Collector[ThreadLoad]):
         samples = {}
         for role, thread in self._threads.values():
             # The thread may end while it is read.
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                task = Path(f"/proc/{thread.tid}/task/{thread.tid}")
+            with contextlib.suppress(ValueError, IndexError):
+                task = f"/proc/{thread.tid}/task/{thread.tid}"
                 samples[thread.tid] = _sample(task, thread.name, role)
         return samples
 
@@ -246,12 +263,12 @@ def _ran_ns(before: _Sample, now: _Sample, tickless: frozenset[int]) -> int | No
     return round((later - then) * 1e9 / os.sysconf("SC_CLK_TCK"))
 
 
-def _sample(task: Path, name: str, role: str) -> _Sample:
-    fields = (task / "stat").read_text().rpartition(")")[2].split()
-    status = (task / "status").read_text()
+def _sample(task: str, name: str, role: str) -> _Sample:
+    fields = _text(f"{task}/stat").rpartition(")")[2].split()
+    status = _text(f"{task}/status")
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
     # Nanoseconds that it ran and that it waited for a processor.
-    ran = [int(word) for word in _text(task / "schedstat").split()]
+    ran = [int(word) for word in _text(f"{task}/schedstat").split()]
     return _Sample(
         name=name,
         role=role,
@@ -360,9 +377,9 @@ class MachineSampler:
 
     def _numbers(self, name: str, folders: str) -> list[int]:
         found = []
-        for path in self._root.glob(f"{folders}*/{name}"):
-            with contextlib.suppress(OSError, ValueError):
-                found.append(int(path.read_text()))
+        for path in _places(self._root, f"{folders}*/{name}"):
+            with contextlib.suppress(ValueError):
+                found.append(int(_text(path)))
         return found
 
     def _text(self, name: str) -> str:
@@ -451,9 +468,9 @@ def _processor_load(
 def _last_processor(pid: int, tid: int) -> int:
     """The processor that a thread last ran on; -1 when it has ended."""
     try:
-        stat = Path(f"/proc/{pid}/task/{tid}/stat").read_text()
+        stat = _text(f"/proc/{pid}/task/{tid}/stat")
         return int(stat.rpartition(")")[2].split()[_STAT_CPU])
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return -1
 
 

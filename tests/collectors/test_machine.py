@@ -169,6 +169,7 @@ KTHREAD, PROGRAM = 0x208040, 0x400100
 
 
 def process(root: Path, number: int, name: str, flags: int = KTHREAD) -> None:
+    write(root, f"proc/{number}/comm", f"{name}\n")
     write(root, f"proc/{number}/stat", f"{number} ({name}) S 2 0 0 0 -1 {flags} 0 0 0 0 0 0\n")
 
 

@@ -13,6 +13,7 @@ from vnetperf.model.outcomes import CpuLoad
 from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.trial import (
     DatapathWork,
+    EnergyUse,
     MachineLoad,
     ProcessorLoad,
     ThreadEvents,
@@ -264,11 +265,19 @@ def test_counters_of_processor_and_vswitch_stand_beside_it() -> None:
     )
     counts = {"cycles": 7_000_000, "instructions": 14_000_000, "cache misses": 1400}
     events = (ThreadEvents(role="pmd", thread="pmd", counts=counts),)
-    more = {"datapath": (work,), "events": events, "watched_cpu_s": 0.005}
+    energy = (
+        EnergyUse(part="package-0", joules=70.0, source="RAPL", watched_s=2.0),
+        EnergyUse(part="Server, hwmon1", joules=500.0, source="power meter"),
+    )
+    more = {"datapath": (work,), "events": events, "energy": energy, "watched_cpu_s": 0.005}
     found, _ = measured(Watched(Dut(), more=more), shares=(0.5,), repeats=1)
     (at,) = found.at
     assert (at.in_work, at.empty_polls) == (0.3, 0.9)
     assert at.watched_share == pytest.approx(0.002)
+    package, server = at.energy["package-0"], at.energy["Server, hwmon1"]
+    assert (package.watts.mean, server.watts.mean) == (35.0, 200.0)  # over 2.0 s, and over 2.5 s
+    assert package.nj_per_frame is not None
+    assert package.nj_per_frame.mean == pytest.approx(70e9 / 1.4e6, rel=1e-3)
     pmd, tester = at.roles["pmd"], at.roles["tester"]
     assert pmd.cycles_per_frame == pytest.approx(5.0)
     assert pmd.instructions_per_frame == pytest.approx(10.0)

@@ -17,6 +17,7 @@ from vnetperf.model.outcomes import (
     CpuLoad,
     Curve,
     DelayVariation,
+    EnergyCost,
     ForwardingRate,
     LatencyAt,
     LossStep,
@@ -494,6 +495,12 @@ def cpu_load(rng: random.Random, size: int) -> dict[str, Any]:
                 empty_polls=1 - 0.6 * share,
                 watched_share=0.0004,
                 watched_s={"": 10.1, "west": 12.1},
+                energy={
+                    "package-0": EnergyCost(
+                        watts=spread([41.0 + share, 42.0 + share]),
+                        nj_per_frame=spread([41e9 / rate, 42e9 / rate]),
+                    )
+                },
                 trials=(1, 2, 3, 4, 5),
                 disturbed=(5,) if share == 1 else (),
             )

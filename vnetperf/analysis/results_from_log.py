@@ -52,7 +52,7 @@ from vnetperf.model.scenario import (
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
-from vnetperf.procedures.cpu_load import cpu_by_role
+from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -569,6 +569,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         late=late,
         disturbed=result.disturbances,
         cpu=cpu_by_role(result),
+        watts=mean_power(result),
         search=trial.search,
     )
 

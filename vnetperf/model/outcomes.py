@@ -468,6 +468,18 @@ class RoleCost(Frozen):
     tlb_misses_per_frame: float | None = None
 
 
+class EnergyCost(Frozen):
+    """Energy that a part of the machine took in trials at one load, whatever ran on it.
+
+    Attributes:
+        watts: Its mean power.
+        nj_per_frame: Energy for each frame that came back, nanojoules; None where nothing came.
+    """
+
+    watts: Spread
+    nj_per_frame: Spread | None = None
+
+
 class CpuAt(Frozen):
     """Processors at one load.
 
@@ -486,6 +498,7 @@ class CpuAt(Frozen):
         watched_share: Processors that the watching itself took; None: not recorded.
         watched_s: Host -> time in which its threads were watched, mean of the trials, seconds: what
             processors are means over. "" for the tester's host. Empty: not recorded.
+        energy: Part of the machine -> what it took; empty: nothing meters it, or not recorded.
         trials: Numbers of the trials.
         disturbed: Of those the ones whose load the generator could not offer, or in which the
             tester stood still; they count.
@@ -502,6 +515,7 @@ class CpuAt(Frozen):
     empty_polls: float | None = None
     watched_share: float | None = None
     watched_s: dict[str, float] = Field(default_factory=dict)
+    energy: dict[str, EnergyCost] = Field(default_factory=dict)
     trials: tuple[int, ...] = ()
     disturbed: tuple[int, ...] = ()
 

@@ -660,6 +660,7 @@ class TrialPoint(Frozen):
             lost. None: there was no next trial in the log.
         disturbed: What disturbed the machine during the trial.
         cpu: Processor use by role; empty: not recorded.
+        watts: Part of the machine -> its mean power; empty: nothing meters it, or not recorded.
         search: Number of the search or other test that it belongs to; 0: not recorded.
     """
 
@@ -683,6 +684,7 @@ class TrialPoint(Frozen):
     late: int | None = None
     disturbed: tuple[str, ...] = ()
     cpu: tuple[RoleUse, ...] = ()
+    watts: dict[str, float] = Field(default_factory=dict)
     search: int = 0
 
 

@@ -8,7 +8,19 @@ from typing import Literal, TypeAlias
 
 #: What a number is in; "" for a yes or no.
 Unit: TypeAlias = Literal[
-    "fps", "frames", "trials", "ns", "s", "ratio", "addresses", "sessions", "bit/s", "1/s", ""
+    "fps",
+    "frames",
+    "trials",
+    "ns",
+    "s",
+    "ratio",
+    "addresses",
+    "sessions",
+    "bit/s",
+    "1/s",
+    "W",
+    "nJ",
+    "",
 ]
 
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))

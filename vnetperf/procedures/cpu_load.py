@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, isclose, sqrt
 from statistics import fmean
 
-from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, RoleCost
+from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse
 from vnetperf.model.trial import (
@@ -249,6 +249,7 @@ def _at(
         empty_polls=all_empty / all_polls if all_polls and all_empty is not None else None,
         watched_share=_watched(trials),
         watched_s=_watched_s(trials),
+        energy=_energy(trials),
         trials=tuple(one.number for one in trials),
         disturbed=tuple(one.number for one in bad),
     )
@@ -275,6 +276,34 @@ def _cost(
         cache_misses_per_frame=_events_per_frame(role, "cache misses", trials),
         tlb_misses_per_frame=_events_per_frame(role, "dTLB load misses", trials),
     )
+
+
+def mean_power(result: TrialResult) -> dict[str, float]:
+    """Mean power of each metered part of the machine over a trial, watts."""
+    return {
+        use.part: use.joules / seconds
+        for use in result.energy
+        if (seconds := use.watched_s or result.collected_s)
+    }
+
+
+def _energy(trials: Sequence[TrialOutcome]) -> dict[str, EnergyCost]:
+    """What each part took that was metered in all trials at one load."""
+    watts = [mean_power(one.result) for one in trials]
+    joules = [{use.part: use.joules for use in one.result.energy} for one in trials]
+    frames = [_frames(one) for one in trials]
+    return {
+        part: EnergyCost(
+            watts=spread([each[part] for each in watts]),
+            nj_per_frame=spread(
+                [each[part] * 1e9 / count for each, count in zip(joules, frames, strict=True)]
+            )
+            if all(frames)
+            else None,
+        )
+        for part in watts[0]
+        if all(part in each for each in watts)
+    }
 
 
 def _frames(outcome: TrialOutcome) -> int:

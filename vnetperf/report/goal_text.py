@@ -646,6 +646,14 @@ def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tabl
     ]
     counted = [column for column in _BACKLOG if any(map(column.cell, rows))]
     notes = [_CPU_NOTE, *([_BACKLOG_NOTE] if counted else [])]
+    notes += [
+        f"Power at {result.size_text}, {at}: "
+        + ", ".join(f"{part} {units.significant(each, 3)} W" for part, each in trial.watts.items())
+        + "."
+        for result in group.measured
+        for at, trial in _decisive_trials(result, shown_trials(result, trials))
+        if trial.watts
+    ]
     return Table.of("Processor use by role", (*_CPU, *counted), rows, notes)
 
 

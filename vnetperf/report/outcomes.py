@@ -18,6 +18,7 @@ from vnetperf.model.outcomes import (
     CpuAt,
     CpuFit,
     CpuLoad,
+    EnergyCost,
     ForwardingRate,
     LossStep,
     NatSessions,
@@ -812,6 +813,35 @@ _CPU_EVENTS: tuple[Column[_Role], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class _Energy:
+    """What a metered part of the machine took at one load."""
+
+    result: Result
+    at: CpuAt
+    part: str
+    cost: EnergyCost
+
+
+_ENERGY: tuple[Column[_Energy], ...] = (
+    Column("size", lambda e: e.result.size_name, words=True),
+    Column("load", lambda e: e.at.of, words=True),
+    Column("part", lambda e: e.part, words=True),
+    Column("mean power", lambda e: f"{units.significant(e.cost.watts.mean, 3)} W"),
+    Column(
+        "energy per frame",
+        lambda e: (
+            f"{units.significant(e.cost.nj_per_frame.mean, 3)} nJ" if e.cost.nj_per_frame else None
+        ),
+        bold=True,
+    ),
+)
+_ENERGY_NOTE = (
+    "All that the part of the machine took over the trials, with what it takes without frames, "
+    "for each frame that came back. RAPL meters processors and memory alone."
+)
+
+
+@dataclass(frozen=True, slots=True)
 class _Fit:
     """The line of one role over all loads."""
 
@@ -868,11 +898,25 @@ def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
         for host, seconds in at.watched_s.items()
         if seconds > _WATCHED_LONGER * at.duration_s
     )
-    watched = [at.watched_share for _, at in known if at.watched_share is not None]
-    if watched:
-        yield f"Watching itself took {percent(max(watched), 2)} of a processor at most."
+    yield from _watching_text([at for _, at in known])
     if rows and not any(row.cost.cycles_per_frame for row in rows):
         yield "Cycles and misses were not counted; the busy threads' notes have the reason."
+
+
+def _watching_text(known: Sequence[CpuAt]) -> Iterator[str]:
+    """What watching took: about the same in each trial, so the less of a longer one."""
+    watched = [(at.watched_share, at.watched_s.get("")) for at in known if at.watched_share]
+    if not watched:
+        return
+    share, seconds = max(watched)
+    if seconds is None:
+        yield f"Watching itself took {percent(share, 2)} of a processor at most."
+        return
+    yield (
+        f"Watching itself took at most {nanoseconds(share * seconds * 1e9)} of a processor in each "
+        f"trial, {percent(share, 2)} of {units.significant(seconds, 3)} s: it is before and after "
+        "the traffic, whatever the trial's length."
+    )
 
 
 def polls_text(at: CpuAt) -> str:
@@ -897,6 +941,13 @@ def _cpu_load_tables(group: Group) -> Iterator[Table]:
     ]
     events = [column for column in _CPU_EVENTS if any(column.cell(row) for row in rows)]
     yield Table.of("Processors by role", (*_CPU_LOAD, *events), rows, _cpu_notes(group, rows))
+    metered = [
+        _Energy(r, at, part, cost)
+        for r, found in known
+        for at in found.at
+        for part, cost in at.energy.items()
+    ]
+    yield Table.of("Energy by part of the machine", _ENERGY, metered, [_ENERGY_NOTE])
     fits = [_Fit(r, name, fit) for r, found in known for name, fit in found.fits.items()]
     note = "The straight line (least squares) of processors over frames that came back, all trials."
     yield Table.of("What a further frame takes", _CPU_FITS, fits, [note])

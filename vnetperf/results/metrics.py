@@ -671,6 +671,11 @@ def _of_cpu_load(make: _Make, result: Result) -> Iterator[Metric]:
         yield make("datapath_in_work", "ratio", at.in_work, at.of)
         yield make("datapath_empty_polls", "ratio", at.empty_polls, at.of)
         yield make("watching_processors", "", at.watched_share, at.of)
+        for part, energy in at.energy.items():
+            yield make("power", "W", energy.watts, at.of, part)
+            label = f"energy per frame of {part} at {at.of}"
+            about = {"less": label, "load_fps": at.load_fps}
+            yield make("energy_per_frame", "nJ", energy.nj_per_frame, at.of, part, **about)
         for role, cost in at.roles.items():
             of = (at.of, role)
             yield make("processors", "", cost.processors, *of)
