@@ -126,9 +126,10 @@ class Controller:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with suppress(ValueError):  # what a library printed
-                self._lines.put(json.loads(line))
+        with suppress(ValueError):  # it is closed, by `end`
+            for line in self._process.stdout:
+                with suppress(ValueError):  # what a library printed
+                    self._lines.put(json.loads(line))
         self._lines.put({"is": "end", "at": time.monotonic()})
 
     def next(self, kinds: str, timeout_s: float) -> dict[str, Any]:

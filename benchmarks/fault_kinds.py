@@ -31,8 +31,8 @@ DEPLOYMENTS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 #: Low, so that nothing is lost without a fault; and more than the rings hold of a short stall.
 LOAD_FPS, STALL_FPS, TRIAL_S = 5_000.0, 20_000.0, 2.0
-#: Longest times until a fault is named, seconds. The end of an agent or a controller counts when
-#: the machine is as it was; a controller is silent for 60 s until its agent takes that for its end.
+#: Longest times until a fault is named, seconds. The end of a controller counts when the
+#: machine is as it was; it is silent for 60 s until its agent takes that for its end.
 KILLED_S, STOPPED_S, SILENT_S = 1.0, 10.0, 75.0
 #: How long a ring is flooded, seconds, and what then stands beside a trial.
 FLOOD_S, DROPPED = 0.15, "the tester's ports dropped"
@@ -216,7 +216,7 @@ def faults_of(deployment: str) -> dict[str, Fault]:
 
     kill, stop = signal.SIGKILL, signal.SIGSTOP
     gone = ("the agent ended", "is stopped")
-    found["agent killed"] = Fault(to(kill, lambda c: c.agent), STOPPED_S, gone)
+    found["agent killed"] = Fault(to(kill, lambda c: c.agent), KILLED_S, gone)
     found["agent stopped"] = Fault(to(stop, lambda c: c.agent), STOPPED_S, gone)
     found["controller killed"] = Fault(to(kill, lambda c: c.pid), STOPPED_S, restored=True)
     found["controller paused"] = Fault(pause, harmless=True, lives=True)

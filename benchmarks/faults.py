@@ -25,6 +25,7 @@ import argparse
 import ctypes
 import faulthandler
 import json
+import logging
 import os
 import random
 import re
@@ -128,6 +129,14 @@ def plan_of(deployment: str, client: AgentClient) -> Plan:
     return make_plan(scenario, loaded.testbed, client.inventory())
 
 
+class Noticing(logging.Handler):
+    """Reports when the end of the agent was noticed, before another one restores the machine."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A record of the client's."""
+        report("noticed", words=record.getMessage())
+
+
 def report(kind: str, **values: object) -> None:
     """A line for whoever started this controller."""
     print(json.dumps({"is": kind, "at": time.monotonic(), **values}), flush=True)
@@ -145,6 +154,7 @@ def control(deployment: str) -> int:
             report("wait", holder=event["holder"])
 
     client = AgentClient(loaded.testbed, on_event)
+    logging.getLogger(AgentClient.__module__).addHandler(Noticing(logging.WARNING))
     when = datetime.now(UTC).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory() as folder:
         cache = CalibrationCache(Path(folder))
@@ -364,7 +374,7 @@ def inject_one(
     else:
         controller.go_on(f"trial {fault.load_fps}")
         time.sleep(draw.uniform(0.2, TRIAL_S - 0.8))
-    happened = time.monotonic()
+    happened, at = time.monotonic(), 0.0
     try:
         fault.act(controller, draw)
     except (OSError, IndexError, HostError) as error:
@@ -383,7 +393,9 @@ def inject_one(
             controller.go_on(f"trial {fault.load_fps}")
             line = controller.next("result", ANSWER_S)
     else:
-        line = controller.next("result", ANSWER_S)
+        line = controller.next("noticed result", ANSWER_S)
+        if line["is"] == "noticed":
+            at, line = line["at"], controller.next("result", ANSWER_S)
     named = line.get("is") == "restored" if fault.restored else fault.is_named(line)
     is_late = line["at"] < happened or (not named and line["at"] < controller.acted + COUNTED_S)
     if is_late and not fault.deploying:  # it was not injected in the trial
@@ -391,7 +403,7 @@ def inject_one(
         return None
     valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
     words = words_of(line)
-    seconds = line["at"] - happened
+    seconds = (at or line["at"]) - happened
     lives = bool(line.get("lives"))
     if fault.stops and named:
         send(controller, fault.stops, signal.SIGCONT)

@@ -119,13 +119,23 @@ def test_events_on_the_way_are_told(loop: Loop) -> None:
 
 
 def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
-    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+    client: AgentClient,
+    loop: Loop,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     loop.dead = True
-    monkeypatch.setattr(client, "_connect", lambda: client._channel)
+    before: list[str] = []
+
+    def connect() -> Loop | None:
+        before.append(caplog.text)  # a new agent restores the machine, which may take long
+        return client._channel
+
+    monkeypatch.setattr(client, "_connect", connect)
     with pytest.raises(HostError, match="the agent ended during inventory") as caught:
         client.inventory()
     assert "the machine has been restored" in str(caught.value)
+    assert "the agent ended during inventory" in before[-1]
     client.troubles, client._channel = ("link vp0: still there",), loop
     with pytest.raises(HostError, match="not fully restored: link vp0: still there"):
         client.inventory()

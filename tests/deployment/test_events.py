@@ -374,13 +374,13 @@ def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPat
 
 def test_links_of_the_dut_that_went_down_between_two_looks_are_named() -> None:
     """Those of VNFs too: the tester's own links stay up then, and frames are lost."""
-    links = dict.fromkeys(("t0", "d0", "s0a", "v0a"), 2) | {"t1": 3}
+    links = dict.fromkeys(("t0", "d0", "s0a", "v0a", "d0 in host1"), 2) | {"t1": 3}
     deployed = SimpleNamespace(
         plan=SimpleNamespace(has_dut=True),
         machine=SimpleNamespace(
-            all_links=lambda: [
-                SimpleNamespace(name=name, carrier_changes=count) for name, count in links.items()
-            ]
+            links_by_place=lambda: {
+                name: SimpleNamespace(carrier_changes=count) for name, count in links.items()
+            }
         ),
         vswitch=SimpleNamespace(pollers=tuple),
         pollers=tuple,
@@ -400,8 +400,11 @@ def test_links_of_the_dut_that_went_down_between_two_looks_are_named() -> None:
     assert watch.links_down() == ("phy0",)
     links.update(s0a=4, v0a=4)
     assert watch.links_down() == ("phy0", "s0a", "vnf0.0")
+    links["d0 in host1"] = 4  # another namespace's link of the same name
+    assert watch.links_down() == ("phy0", "s0a", "vnf0.0", "d0 in host1")
+    links["d0 in host1"] = 2
     del links["d0"]
-    assert watch.links_down() == ("s0a", "vnf0.0")
+    assert watch.links_down() == ("phy0", "s0a", "vnf0.0")
     deployed.plan.has_dut = False
     assert deployed.carrier_changes() == {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from tests.real.conftest import TOP, UserRun
 from tests.real.needs import module_problem, program
 from tests.real.test_listeners import Listener, look
-from vnetperf.host import hugepages
+from vnetperf.host import hugepages, links
 from vnetperf.host.journal import header_of, read_journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.report.schema import results_schema
@@ -25,6 +26,8 @@ from vnetperf.report.schema import results_schema
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 HOSTS = ("east", "west")
+#: Time between flaps until one is in a trial, seconds.
+FLAP_EVERY_S = 0.5
 #: Runs at most until the machine lets the tester send in time.
 DISTURBED_RUNS = 3
 #: The kernel forwards in the VNF, so that two cores are left to the tester and everything else.
@@ -149,6 +152,35 @@ def test_the_tester_has_a_host_of_its_own(start: Start, unchanged: Unchanged) ->
     (result,) = run.json()["results"]
     assert result["goals"][0]["lower_bound_fps"] > 0
     assert {hop["port"] for hop in trials(run)[0]["result"]["hops"]} == {"phy0", "phy1"}
+
+
+def flap_a_cable(host: str) -> str:
+    """Take a host's end of a cable down and up again; what the kernel calls it."""
+    roots = HostRoots.of_host(host)
+    (journal,) = roots.journals.glob("*.jsonl")
+    netns = roots.run / journal.stem / "netns"
+    cable = next(link.name for link in links.links(netns) if re.search(r"c\d$", link.name))
+    for up in (False, True):
+        links.set_up(cable, up=up, netns=netns)
+    return cable
+
+
+# Each merge sees one between hosts of pods (test_networks.py), and that hosts' links are named.
+@pytest.mark.daily
+def test_a_flap_at_the_cable_of_a_host_is_no_loss(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "pvp2pvp_bridge and test_throughput", *TWO_HOSTS)
+    run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    while not (named := [t["reason"] for t in trials(run) if t["verdict"] == "INCONSISTENT"]):
+        assert run.process.poll() is None, run.finish() and run.output
+        flap_a_cable("west")  # between two trials it is of neither
+        time.sleep(FLAP_EVERY_S)
+    assert named[0].startswith("a link went down or came up during the trial")
+    assert " on west" in named[0]
+    assert run.finish(300) == 1, run.output
+    assert unchanged() == ()
+    assert left() == []
+    (result,) = run.json()["results"]
+    assert result["status"] == "not measured"
 
 
 def test_a_chain_over_two_vswitches(start: Start, unchanged: Unchanged) -> None:

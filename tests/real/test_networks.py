@@ -10,9 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.switches import LONG, deployed
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 from tests.real.test_hosts import left
+from vnetperf.host import links
 from vnetperf.host.wait import wait_for
+from vnetperf.model.trial import Verdict
+from vnetperf.runner.verdict import judge
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -45,6 +49,26 @@ def test_pods_talk_and_are_gone(
         {0} if place == "same" else {0, 1}
     )
     assert "generator" not in facts["facts"]
+    assert unchanged() == ()
+
+
+def test_a_flap_between_the_hosts_of_pods_is_no_loss_of_the_network(unchanged: Unchanged) -> None:
+    """Its links are in namespaces of their own; the pods', which the tester has, stay up."""
+    with deployed("bmp2bmp_vxlan", hosts="other") as deployment:
+        links_of_hosts = [n for n in deployment.carrier_changes() if n.endswith(" in host1")]
+        uplink = next(name for name in links_of_hosts if name.startswith("vp"))
+        netns = deployment.run.rundir.path / "host1/netns"
+        acts = iter((False, True))
+
+        def flap() -> None:  # it is called about every 0.25 s of the trial
+            if (up := next(acts, None)) is not None:
+                links.set_up(uplink.partition(" ")[0], up=up, netns=netns)
+
+        result = deployment.run_trial(LONG, flap)
+    verdict, reason = judge(result, 0.01)
+    assert verdict is Verdict.INCONSISTENT
+    assert "a link went down or came up" in reason
+    assert uplink in reason
     assert unchanged() == ()
 
 

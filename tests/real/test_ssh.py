@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.test_listeners import Listener, children, listeners, look
 from vnetperf.agent.client import AgentClient
 from vnetperf.config.settings import read_testbed
 from vnetperf.host.journal import header_of, read_journal
@@ -38,10 +39,12 @@ class Sshd:
     """A running sshd.
 
     Attributes:
+        pid: Its process.
         port: Its port on loopback.
         folder: Keys and known hosts.
     """
 
+    pid: int
     port: int
     folder: Path
 
@@ -90,7 +93,7 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        yield Sshd(port, folder)
+        yield Sshd(process.pid, port, folder)
     finally:
         process.terminate()
         process.wait(20)
@@ -135,6 +138,22 @@ def remote_agent() -> int:
     return int(pid)
 
 
+def listening_beyond(sshd: Sshd) -> set[Listener]:
+    """What listens of the run at the other end of a connection, which is only what may.
+
+    Neither does the connection itself, but for the sshd that was there before.
+    """
+    (journal,) = HostRoots().journals.glob("*.jsonl")
+    found = look(remote_agent(), journal.stem, HostRoots().run / journal.stem, set())
+    ours, more = {sshd.pid}, {sshd.pid}
+    while more := {child for pid in more for child in children(pid)} - ours:
+        ours |= more
+    assert remote_agent() in ours
+    own = {one.address for one in listeners(ours) - found if one.kind in ("tcp", "udp")}
+    assert own == {f"127.0.0.1:{sshd.port}"}
+    return found
+
+
 @pytest.mark.parametrize(
     "lost", ["ssh", "agent", pytest.param("controller", marks=pytest.mark.daily)]
 )
@@ -144,6 +163,7 @@ def test_a_host_that_is_lost_in_the_middle_of_a_trial_restores_itself(
     case = ("-k", "phy2phy_bridge and test_throughput", "--frame-sizes=64")
     run = start(*case, f"--testbed={sshd.testbed()}")
     run.wait_for(lambda records: any(record["type"] == "trial" for record in records))
+    assert {one.kind for one in listening_beyond(sshd)} == {"unix"}  # the engine's
     find = {
         "ssh": lambda: ssh_of(run),
         "agent": remote_agent,

@@ -129,7 +129,7 @@ def test_an_engine_that_does_not_answer_is_ended(
 
 
 def test_listed_values_are_handed_over_in_files_that_go_again(
-    double: Double, engine: Engine
+    double: Double, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, bytes] = {}
     asked = double.ask_all
@@ -140,7 +140,7 @@ def test_listed_values_are_handed_over_in_files_that_go_again(
                 seen[f"{command} {name}"] = (double.path.parent / name).read_bytes()
         return asked(command, rows)
 
-    double.ask_all = look  # type: ignore[method-assign]  # what is on the disk at that moment
+    monkeypatch.setattr(double, "ask_all", look)  # what is on the disk at that moment
     ports, other = bytes(range(6)), bytes(range(6, 12))
     sent = FieldSpec(offset=34, width=2, base=0, count=3, mode="table", table=ports)
     back = FieldSpec(offset=36, width=2, base=0, count=3, mode="table", table=other)

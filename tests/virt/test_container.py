@@ -60,7 +60,7 @@ def made(tmp_path: Path, why: str) -> tuple[Container, MagicMock]:
     machine.subdir.return_value = tmp_path
     machine.create_cpuset.return_value = tmp_path / "group"
     container = Container(machine, "ct0", (3, 1, 3))
-    with patch(GROUPS, return_value=why), patch("vnetperf.virt.container.links.create_netns"):
+    with patch(GROUPS, return_value=why):
         container.create()
     return container, machine
 

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock, call, patch
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -42,8 +42,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
 def made(machine: MagicMock) -> tuple[oci.OciPod, dict[str, Any]]:
     pod = oci.OciPod(machine, "pod0", (3, 1))
     pod.directory.mkdir()
-    with patch("vnetperf.virt.container.links.create_netns"):
-        pod.create()
+    pod.create()
     return pod, json.loads((pod.directory / "bundle/config.json").read_text())
 
 
@@ -141,8 +140,7 @@ def test_runc_is_asked_once_what_it_can(
 ) -> None:
     monkeypatch.setattr(oci, "why_mounts_stay_writable", lambda: "")
     pod, _ = made(machine)
-    with patch("vnetperf.virt.container.links.create_netns"):
-        pod.create()
+    pod.create()
     assert machine.run.call_args_list == [call(["/usr/sbin/runc", "features"])]
 
 
@@ -153,8 +151,7 @@ def test_all_that_podman_keeps_is_in_the_run_s_directory(
     machine.new_subdir.side_effect = lambda name: (tmp_path / name).mkdir() or tmp_path / name
     pod = oci.PodmanPod(machine, "pod0", (3, 1))
     pod.directory.mkdir()
-    with patch("vnetperf.virt.container.links.create_netns"):
-        pod.create()
+    pod.create()
     name, line = machine.spawn.call_args.args
     assert (name, line[: len(UNSHARE)]) == ("pod0", [*UNSHARE])
     assert line[len(UNSHARE) + 4] == str(tmp_path / "podman-pod0")

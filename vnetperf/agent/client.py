@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
+
+log = logging.getLogger(__name__)
 
 _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
 #: What sudo may start without being able to start anything else: `vnetperf launcher`.
@@ -404,6 +407,7 @@ class AgentClient:
 
     def _died(self, name: str, error: Exception) -> errors.HostError:
         """The agent is gone: see that its guardian has restored the machine, or do it."""
+        log.warning("the agent ended during %s (%s); the machine is restored now", name, error)
         self.abort()
         try:
             self._connect()  # a new agent waits for guardians and restores what they did not

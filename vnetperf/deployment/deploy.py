@@ -531,9 +531,9 @@ class LiveDeployment:
         ports |= {one.netdev: str(one.port) for one in self._attachments}
         of_tester = {end.netdev for end in self._tester_ends}  # which counts by itself
         return {
-            ports.get(link.name, link.name): link.carrier_changes or 0
-            for link in self.machine.all_links()
-            if link.name not in of_tester
+            ports.get(name, name): link.carrier_changes or 0
+            for name, link in self.machine.links_by_place().items()
+            if name not in of_tester
         }
 
     def check_alive(self) -> None:

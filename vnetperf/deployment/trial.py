@@ -710,9 +710,9 @@ class DutWatch:
         return tuple(counter_difference(self._before.get(name), now) for name, now in after.items())
 
     def links_down(self) -> tuple[str, ...]:
-        """Links that have gone or come since."""
+        """Links whose carrier has gone or come since, and those that are no longer there."""
         now = self._deployment.carrier_changes()
-        return tuple(name for name, count in self._links.items() if now.get(name, count) != count)
+        return tuple(name for name, count in self._links.items() if now.get(name) != count)
 
     def nothing_left(self) -> dict[str, str]:
         """Why there are no differences when counters began anew, by field."""

@@ -36,6 +36,8 @@ class Machine:
         self.run_dir = run.rundir.path
         self._netns: Path | None = None
         self._making_netns = threading.Lock()
+        #: Further namespaces of the run: hosts of pods, containers.
+        self._namespaces: list[Path] = []
         #: Links that are in another namespace of the run than its own.
         self._elsewhere: dict[str, Path] = {}
         #: Interfaces of PCI devices that were moved into the run's namespace.
@@ -57,6 +59,11 @@ class Machine:
                 links.create_netns(self.journal, path)
                 self._netns = path
             return self._netns
+
+    def create_netns(self, path: Path) -> None:
+        """Make a further network namespace below the run's directory; it ends with the run."""
+        links.create_netns(self.journal, path)
+        self._namespaces.append(path)
 
     def create_cpuset(self, name: str, cpus: Iterable[int]) -> Path:
         """Make a group of processes that run on some processors only; it ends with the run."""
@@ -162,6 +169,16 @@ class Machine:
             if self._elsewhere.get(link.name) == netns
         )
         return (*links.links(self.netns), *lent)
+
+    def links_by_place(self) -> dict[str, links.Link]:
+        """Links of all namespaces of the run: by name, those of others as "NAME in host0"."""
+        found = {link.name: link for link in self.all_links()}
+        for netns in self._namespaces:
+            place = netns.parent.name
+            for link in links.links(netns):
+                if self._elsewhere.get(link.name) != netns:
+                    found[f"{link.name} in {place}"] = link
+        return found
 
     def link(self, name: str) -> links.Link:
         """A link in the run's network namespace."""

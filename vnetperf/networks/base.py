@@ -166,7 +166,7 @@ class PodHost:
 
     def create(self) -> None:
         """Make the namespace, which forwards packets; it ends with the run."""
-        links.create_netns(self.machine.journal, self.netns)
+        self.machine.create_netns(self.netns)
 
         def write() -> None:
             for name, value in SYSCTLS.items():

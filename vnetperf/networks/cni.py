@@ -689,7 +689,7 @@ class CniNetwork(Network):
             return self._plug_in(host, pod, self._made[number])
         if number not in self._sandboxes:
             self._sandboxes[number] = self.machine.subdir(f"pod{number}") / "sandbox"
-            links.create_netns(self.machine.journal, self._sandboxes[number])
+            self.machine.create_netns(self._sandboxes[number])
         at = CniAttachment(
             f"{self.machine.run_id}-pod{number}", pod.netdev, self._sandboxes[number], host.netns
         )

@@ -46,7 +46,7 @@ class Container:
         self._made += 1  # what an earlier one had stays there until the run ends
         name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
         self.netns = self.directory / name
-        links.create_netns(self.machine.journal, self.netns)
+        self.machine.create_netns(self.netns)
         log.info("container %s: namespace %s", self.name, self.netns)
         if self.group:
             return

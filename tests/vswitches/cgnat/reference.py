@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
@@ -370,7 +370,7 @@ class Reference:
                 raise DroppedError("other protocol")
         way = self._from_inside if side == INSIDE else self._from_outside
         to, out = way(p, about)
-        return to, _with(out, ttl=p.ttl - 1)
+        return to, replace(out, ttl=p.ttl - 1)
 
     def _from_inside(self, p: Packet, about: Packet) -> tuple[int, Packet]:
         kind = about.protocol
@@ -415,27 +415,23 @@ def _dport(p: Packet) -> int:
     return p.sport if p.protocol == ICMP else p.dport
 
 
-def _with(p: Packet, **changes: object) -> Packet:
-    return Packet(**{**p.__dict__, **changes})  # type: ignore[arg-type]  # names of its fields
-
-
 def _rewritten(p: Packet, up: Mapping | None, down: Mapping | None) -> Packet:
     if not p.quote:
         if up:
-            p = _with(p, src=up.public[0], sport=up.public[1])
+            p = replace(p, src=up.public[0], sport=up.public[1])
         if down:
             port = "sport" if p.protocol == ICMP else "dport"
-            p = _with(p, dst=down.inside[0], **{port: down.inside[1]})
+            p = replace(p, dst=down.inside[0], **{port: down.inside[1]})
         return p
     inner = p.quote.packet
     if up:
         port = "sport" if inner.protocol == ICMP else "dport"
-        inner = _with(inner, dst=up.public[0], **{port: up.public[1]})
-        p = _with(p, src=up.public[0])
+        inner = replace(inner, dst=up.public[0], **{port: up.public[1]})
+        p = replace(p, src=up.public[0])
     if down:
-        inner = _with(inner, src=down.inside[0], sport=down.inside[1])
-        p = _with(p, dst=down.inside[0])
-    return _with(p, quote=Quote(inner, p.quote.octets))
+        inner = replace(inner, src=down.inside[0], sport=down.inside[1])
+        p = replace(p, dst=down.inside[0])
+    return replace(p, quote=Quote(inner, p.quote.octets))
 
 
 class Traffic:
@@ -489,7 +485,7 @@ class Traffic:
         if p.protocol == ICMP:
             ends |= {"sport": p.sport, "dport": 0, "icmp_type": 0}
         flags = r.choice((SYN | ACK, ACK, ACK, FIN | ACK, RST))
-        return _with(p, **ends, ttl=64, flags=flags)
+        return replace(p, **ends, ttl=64, flags=flags)
 
     def _error(self, about: Packet) -> Packet:
         r = self.random
@@ -497,7 +493,7 @@ class Traffic:
         octets = whole if r.random() < 0.5 else min(whole, 8)
         router = about.dst if r.random() < 0.5 else int(IPv4Address("203.0.113.77"))
         dst = about.src if r.random() < 0.95 else about.src + 1
-        quote = Quote(_with(about, options=b""), octets)
+        quote = Quote(replace(about, options=b""), octets)
         return Packet(router, dst, ICMP, icmp_type=r.choice((3, 11, 12)), quote=quote)
 
     def _stray(self) -> tuple[int, Packet]:
@@ -511,9 +507,9 @@ class Traffic:
     def _noise(self, side: int, p: Packet) -> tuple[int, Packet]:
         r = self.random
         if r.random() < 0.01:
-            p = _with(p, ttl=1)
+            p = replace(p, ttl=1)
         if r.random() < 0.01:
-            p = _with(p, fragment=r.choice((0x2000, 0x0001, 0x4000)))
+            p = replace(p, fragment=r.choice((0x2000, 0x0001, 0x4000)))
         if r.random() < 0.03:
-            p = _with(p, options=b"\x01" * 4 * r.randrange(1, 4))
+            p = replace(p, options=b"\x01" * 4 * r.randrange(1, 4))
         return side, p

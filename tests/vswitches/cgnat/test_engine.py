@@ -20,6 +20,7 @@ from tests.vswitches.cgnat import reference as ref
 from vnetperf.host.build import BuildVariant
 from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.wait import wait_for
+from vnetperf.model.errors import HostError
 from vnetperf.traffic.loadgen.engine import Spawn
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, PIPELINE, RUN_TO_COMPLETION
 
@@ -69,8 +70,8 @@ class Running:
 
     def _replies(self) -> bool:
         try:
-            return bool(self.ask("info"))
-        except Exception:  # noqa: BLE001 - not there yet
+            return bool(self.telemetry.ask("/cgnat/info"))  # None: it does not know it yet
+        except HostError:  # not there yet
             return False
 
     def ask(self, command: str) -> dict[str, Any]:
