@@ -5,7 +5,7 @@ Each kind of test has a tuple of columns, notes and a headline; all of them are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -15,16 +15,11 @@ from vnetperf.model.outcomes import (
     NEAR_LONGEST,
     AddressTable,
     BackToBack,
-    CpuAt,
-    CpuFit,
-    CpuLoad,
-    EnergyCost,
     ForwardingRate,
     LossStep,
     NatSessions,
     Recovery,
     Reset,
-    RoleCost,
     Service,
     ServiceFlow,
     ServiceStep,
@@ -32,9 +27,9 @@ from vnetperf.model.outcomes import (
     Soak,
     Spread,
 )
-from vnetperf.model.result import MACHINE, FrameFaults, RepeatedNumber, Result
+from vnetperf.model.result import FrameFaults, RepeatedNumber, Result
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
-from vnetperf.report import latency, text
+from vnetperf.report import latency, processors, text
 from vnetperf.report.summary import Entry, Group, of_medium
 from vnetperf.report.table import Column, Table, group_sentences
 from vnetperf.report.text import ValueKind, single
@@ -765,203 +760,6 @@ def _service_headline(_: Result, found: Service) -> tuple[str, str]:
     return f"{service_verdict(found.met)}{at}", f"CIR {units.short_fps(found.cir_fps)}"
 
 
-# Processors against load.
-
-
-@dataclass(frozen=True, slots=True)
-class _Role:
-    """What a role took at one load."""
-
-    result: Result
-    at: CpuAt
-    name: str
-    cost: RoleCost
-
-    @property
-    def fit(self) -> CpuFit | None:
-        found = self.result.cpu_load
-        return found.fits.get(self.name) if found is not None else None
-
-    def counted(self, event: str) -> str | None:
-        value = getattr(self.cost, f"{event}_per_frame")
-        return None if value is None else units.significant(value, 3)
-
-
-def _instructions_per_cycle(role: _Role) -> str | None:
-    cycles, instructions = role.cost.cycles_per_frame, role.cost.instructions_per_frame
-    return units.significant(instructions / cycles, 3) if cycles and instructions else None
-
-
-_CPU_LOAD: tuple[Column[_Role], ...] = (
-    Column("size", lambda r: r.result.size_name, words=True),
-    Column("load", lambda r: r.at.of, words=True),
-    Column("forwarded, aggregate", lambda r: units.fps(r.at.forwarded_fps.mean), brief=False),
-    Column("role", lambda r: r.name, words=True),
-    Column("processors", lambda r: units.significant(r.cost.processors.mean, 3)),
-    Column(
-        "time per frame",
-        lambda r: text.mean_interval(r.cost.ns_per_frame, "ns") if r.cost.ns_per_frame else None,
-        bold=True,
-    ),
-)
-_CPU_EVENTS: tuple[Column[_Role], ...] = (
-    Column("cycles per frame", lambda r: r.counted("cycles")),
-    Column("instructions per cycle", _instructions_per_cycle),
-    Column("LLC misses per frame", lambda r: r.counted("cache_misses"), brief=False),
-    Column("dTLB misses per frame", lambda r: r.counted("tlb_misses"), brief=False),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Energy:
-    """What a metered part of the machine took at one load."""
-
-    result: Result
-    at: CpuAt
-    part: str
-    cost: EnergyCost
-
-
-_ENERGY: tuple[Column[_Energy], ...] = (
-    Column("size", lambda e: e.result.size_name, words=True),
-    Column("load", lambda e: e.at.of, words=True),
-    Column("part", lambda e: e.part, words=True),
-    Column("mean power", lambda e: f"{units.significant(e.cost.watts.mean, 3)} W"),
-    Column(
-        "energy per frame",
-        lambda e: (
-            f"{units.significant(e.cost.nj_per_frame.mean, 3)} nJ" if e.cost.nj_per_frame else None
-        ),
-        bold=True,
-    ),
-)
-_ENERGY_NOTE = (
-    "All that the part of the machine took over the trials, with what it takes without frames, "
-    "for each frame that came back. RAPL meters processors and memory alone."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """The line of one role over all loads."""
-
-    result: Result
-    name: str
-    fit: CpuFit
-
-
-_CPU_FITS: tuple[Column[_Fit], ...] = (
-    Column("size", lambda f: f.result.size_name, words=True),
-    Column("role", lambda f: f.name, words=True),
-    Column("time of a further frame", lambda f: nanoseconds(f.fit.ns_per_frame), bold=True),
-    Column(
-        "standard error",
-        lambda f: None if f.fit.error_ns is None else nanoseconds(f.fit.error_ns),
-        brief=False,
-    ),
-    Column("processors without frames", lambda f: units.significant(f.fit.idle, 3)),
-)
-
-
-#: Ratio of the time in which threads were watched to that of sending from which on it is stated.
-_WATCHED_LONGER = 1.05
-
-
-def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
-    yield (
-        "Processors that were kept busy: 1 is all the time of one; the roles add up to the "
-        "machine's. Time per frame: processor time for each frame that came back, of a thread that "
-        "polls with its empty polls. kernel: interrupts, soft interrupts and its own threads, for "
-        "the tester's frames too; others: programs that are no part of the deployment."
-    )
-    known = [(r, at) for r in group.measured if r.cpu_load is not None for at in r.cpu_load.at]
-    yield from group_sentences(
-        (f"{r.size_text} at {at.of}", f"{polls}.") for r, at in known if (polls := polls_text(at))
-    )
-    yield from group_sentences(
-        (
-            f"{r.size_text} at {at.of}",
-            f"in trial {', '.join(map(str, at.disturbed))} the generator offered less than the "
-            "load, or the tester stood still.",
-        )
-        for r, at in known
-        if at.disturbed
-    )
-    yield from group_sentences(
-        (
-            f"{r.size_text} at {at.of}{f', {host}' if host else ''}",
-            f"threads were watched for {units.significant(seconds, 3)} s, of which frames were "
-            f"sent in {at.duration_s:g} s. Processors are means over all of it, and the time per "
-            "frame of a thread that polls has the rest in it.",
-        )
-        for r, at in known
-        for host, seconds in at.watched_s.items()
-        if seconds > _WATCHED_LONGER * at.duration_s
-    )
-    yield from _watching_text([at for _, at in known])
-    if rows and not any(row.cost.cycles_per_frame for row in rows):
-        yield "Cycles and misses were not counted; the busy threads' notes have the reason."
-
-
-def _watching_text(known: Sequence[CpuAt]) -> Iterator[str]:
-    """What watching took: about the same in each trial, so the less of a longer one."""
-    watched = [(at.watched_share, at.watched_s.get("")) for at in known if at.watched_share]
-    if not watched:
-        return
-    share, seconds = max(watched)
-    if seconds is None:
-        yield f"Watching itself took {percent(share, 2)} of a processor at most."
-        return
-    yield (
-        f"Watching itself took at most {nanoseconds(share * seconds * 1e9)} of a processor in each "
-        f"trial, {percent(share, 2)} of {units.significant(seconds, 3)} s: it is before and after "
-        "the traffic, whatever the trial's length."
-    )
-
-
-def polls_text(at: CpuAt) -> str:
-    """What the vSwitch's threads did by their own count; "" where they keep none."""
-    found = []
-    if at.in_work is not None:
-        found.append(
-            f"{percent(at.in_work, 3)} of the vSwitch's cycles were in rounds with packets"
-        )
-    if at.empty_polls is not None:
-        found.append(f"{percent(at.empty_polls, 3)} of its polls found none")
-    return ", ".join(found)
-
-
-def _cpu_load_tables(group: Group) -> Iterator[Table]:
-    known = [(r, r.cpu_load) for r in group.measured if r.cpu_load is not None]
-    rows = [
-        _Role(r, at, name, cost)
-        for r, found in known
-        for at in found.at
-        for name, cost in at.roles.items()
-    ]
-    events = [column for column in _CPU_EVENTS if any(column.cell(row) for row in rows)]
-    yield Table.of("Processors by role", (*_CPU_LOAD, *events), rows, _cpu_notes(group, rows))
-    metered = [
-        _Energy(r, at, part, cost)
-        for r, found in known
-        for at in found.at
-        for part, cost in at.energy.items()
-    ]
-    yield Table.of("Energy by part of the machine", _ENERGY, metered, [_ENERGY_NOTE])
-    fits = [_Fit(r, name, fit) for r, found in known for name, fit in found.fits.items()]
-    note = "The straight line (least squares) of processors over frames that came back, all trials."
-    yield Table.of("What a further frame takes", _CPU_FITS, fits, [note])
-
-
-def _cpu_load_headline(_: Result, found: CpuLoad) -> tuple[str, str]:
-    last = found.at[-1]
-    machine = last.roles.get(MACHINE)
-    if machine is None or machine.ns_per_frame is None:
-        return "not recorded", ""
-    each = text.mean_interval(machine.ns_per_frame, "ns")
-    return f"{each} per frame", f"{units.significant(machine.processors.mean, 3)} processors"
-
-
 # Frames that came back otherwise than they were sent, of every test.
 
 
@@ -1016,7 +814,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _address_tables,
     _session_tables,
     _service_tables,
-    _cpu_load_tables,
+    processors.tables,
     _fault_tables,
 )
 #: Where a result has what a test found -> the answer in few words.
@@ -1031,7 +829,7 @@ _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
     "addresses": _address_headline,
     "sessions": _session_headline,
     "service": _service_headline,
-    "cpu_load": _cpu_load_headline,
+    "cpu_load": processors.headline,
 }
 
 

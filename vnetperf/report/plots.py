@@ -14,13 +14,13 @@ from vnetperf.model.result import MACHINE, GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
 from vnetperf.report.outcomes import (
-    polls_text,
     service_verdict,
     soak_interval,
     soak_verdict,
     whole_load_text,
 )
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series, series_css
+from vnetperf.report.processors import polls_text
 from vnetperf.report.summary import Group
 from vnetperf.statistics.histogram import decode_hdr, values_at
 
