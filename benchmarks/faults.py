@@ -49,6 +49,7 @@ from benchmarks.controllers import (
     RESTORED_S,
     TOP,
     Controller,
+    differences,
     left_behind,
     left_inside,
 )
@@ -325,40 +326,52 @@ def take_away(controller: Controller, last: Fault) -> tuple[str, ...]:
 
 
 def inject_stops(deployments: Sequence[str], draw: random.Random) -> list[Outcome]:
-    """Stop several controllers for good, each in a trial of a deployment of its own."""
+    """Stop several controllers for good, each in a trial of a deployment of its own.
+
+    Only the first of those with a switch, which needs hugepages: whose these are is in the state
+    directories, and the runs do not see each other's.
+    """
     state = str(HostRoots().state)
-    found: list[tuple[str, Controller, Fault]] = []
-    outcomes = []
-    for deployment in deployments:
-        fault = replace(faults_of(deployment)[STOPPED], tmpfs=state)
+    switched = [one for one in deployments if "switch" in DEPLOYMENTS[one][1]]
+    found: dict[str, Controller] = {}
+    for deployment in [one for one in deployments if one not in switched[1:]]:
         controller = Controller(["--control", deployment], tmpfs=state)
         controller.agent = controller.next("begins", DEPLOY_S).get("agent", 0)
         if controller.deployed(deployment):
-            found.append((deployment, controller, fault))
+            found[deployment] = controller
         else:
-            take_away(controller, fault)
+            take_away(controller, replace(faults_of(deployment)[STOPPED], tmpfs=state))
     load = os.getloadavg()[0]
-    for _, controller, _ in found:
+    for controller in found.values():
         controller.go_on(f"trial {LOAD_FPS}")
     time.sleep(draw.uniform(0.2, TRIAL_S - 0.8))
     happened = time.monotonic()
-    for _, controller, _ in found:
+    for controller in found.values():
         os.kill(controller.pid, signal.SIGSTOP)
-    for deployment, controller, fault in found:
-        late = left_behind(controller, max(0.1, happened + SILENT_S - time.monotonic()))
-        seconds = time.monotonic() - happened
-        late += left_inside(controller, state)
+    seen = dict.fromkeys(found, ("nothing was looked at",))
+    seconds: dict[str, float] = {}
+    while found.keys() - seconds.keys() and time.monotonic() < happened + SILENT_S:
+        for deployment in found.keys() - seconds.keys():
+            controller = found[deployment]
+            now = differences(controller.before, controller.marks) + left_inside(controller, state)
+            if now:
+                seen[deployment] = now
+            else:
+                seconds[deployment] = round(time.monotonic() - happened, 3)
+        time.sleep(0.2)
+    outcomes = []
+    for deployment, controller in found.items():
         os.kill(controller.pid, signal.SIGCONT)
         outcomes.append(
             Outcome(
                 deployment=deployment,
                 fault=STOPPED,
-                noticed=not late and seconds <= SILENT_S,
+                noticed=deployment in seconds,
                 wrong=False,
-                seconds=round(seconds, 3),
-                words="; ".join(late)[:400] or "everything was taken away",
+                seconds=seconds.get(deployment, SILENT_S),
+                words=f"there until then: {'; '.join(seen[deployment])}"[:400],
                 load=load,
-                left=take_away(controller, fault),
+                left=take_away(controller, replace(faults_of(deployment)[STOPPED], tmpfs=state)),
             )
         )
     return outcomes
