@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.fakes.machine import PROGRAMS
 from tests.fakes.machine import facts as machine_facts
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import PHY_PORTS, Deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.outcomes import Figures, Flow, Transfer, TransferSpec
@@ -234,7 +235,10 @@ def hops_of(deployment: Deployment, counts: Sequence[DirectionCounts]) -> tuple[
 
 
 class EnvironmentAgent(FakeAgent):
-    """The FakeAgent that `install` puts in the client's place, shaped by FAKE_AGENT (JSON)."""
+    """The FakeAgent that `install` puts in the client's place, shaped by FAKE_AGENT (JSON).
+
+    With `calibrates_beside`, a calibration goes on until as many agents have begun theirs.
+    """
 
     def __init__(
         self, testbed: Testbed | None = None, on_event: Any = None, *, read_only: bool = False
@@ -243,6 +247,7 @@ class EnvironmentAgent(FakeAgent):
         name = testbed.name if testbed is not None else ""
         wishes |= wishes.pop("testbeds", {}).get(name, {})
         self.lost_after = wishes.get("lost_after")
+        self.calibrates_beside = wishes.get("calibrates_beside", 0)
         self.waits = {kind: wishes.get(f"{kind}_s", 0.0) for kind in ("deploy", "trial")}
         changes: dict[str, Any] = {"programs": {}} if wishes.get("no_programs") else {}
         if "programs" in wishes:
@@ -260,9 +265,19 @@ class EnvironmentAgent(FakeAgent):
         super()._note(call)
         kind = call.partition(" ")[0]
         time.sleep(self.waits.get(kind, 0.0))
+        if kind == "calibrate" and self.calibrates_beside:
+            wait_for(
+                lambda: _calibrating() >= self.calibrates_beside, 60, "the others' calibrations"
+            )
         gone = self.lost_after is not None and len(self.trials) >= self.lost_after
         if gone and kind not in ("teardown", "close"):
             raise HostError("the host cannot be reached", where="ssh=lab")
+
+
+def _calibrating() -> int:
+    """Agents that have begun to calibrate."""
+    notes = map(json.loads, Path(os.environ["FAKE_AGENT_LOG"]).read_text().splitlines())
+    return len({pid for pid, call in notes if call.startswith("calibrate ")})
 
 
 def install() -> None:

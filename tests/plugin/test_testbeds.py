@@ -79,6 +79,29 @@ def test_each_worker_has_a_testbed_and_no_number_is_of_two(labs: Site) -> None:
 
 
 @pytest.mark.slow
+def test_testbeds_are_calibrated_at_once_and_once_each(
+    labs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None waits for another, and no size, of a mark either, costs a deployment."""
+    labs.pytester.makepyfile(
+        test_marked="""
+        import pytest
+
+        @pytest.mark.vnetperf(frame_sizes=(128, 256))
+        def test_throughput_of_a_mark(bench, frame_size):
+            bench.search_throughput(frame_size).check_expectations()
+        """
+    )
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"calibrates_beside": 2}))
+    result = run(labs, *at(1, 2), "-k", " or ".join(SCENARIOS))
+    result.assert_outcomes(passed=len(SCENARIOS) * 4)
+    calibrated = labs.calls("calibrate")
+    assert calibrated.pop("calibrate 64") == 2  # looked at again when all is measured
+    assert calibrated == {"calibrate 64,128,256,1518": 2}
+    assert labs.calls("deploy") == {f"deploy {name}": 1 for name in SCENARIOS}
+
+
+@pytest.mark.slow
 def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
     run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
     before = labs.results()["results"]

@@ -192,6 +192,13 @@ def selected_of(item: pytest.Item) -> Selected | None:
     return selected if isinstance(selected, Selected) else None
 
 
+def frame_sizes_of(items: Iterable[pytest.Item]) -> frozenset[int]:
+    """Frame sizes, octets including FCS, of the tests that measure: of the preset and of marks."""
+    params = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
+    sizes = (found.get("frame_size") for found in params if found.get("bench") is not None)
+    return frozenset(size for size in sizes if isinstance(size, int))
+
+
 def check_variants(configuration: Configuration, comparisons: Iterable[Comparison]) -> None:
     """Refuse variants that are wrong whatever the machine is."""
     checked: set[Variant] = set()

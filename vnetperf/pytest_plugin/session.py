@@ -284,6 +284,8 @@ class BenchSession:
         #: In the controller of several testbeds: worker -> number of its own.
         self.testbeds: dict[Any, int] = {}
         self._comparisons: Sequence[Comparison] = ()
+        #: Frame sizes of all cases that measure.
+        self.frame_sizes: frozenset[int] = frozenset()
         self.expecting = ThresholdCheck(config)
         #: Of a resumed run on several testbeds: scenario -> number of the testbed it was on.
         self.measured_on: dict[str, int] = {}
@@ -558,6 +560,7 @@ class BenchSession:
             argv = getattr(self.config, "workerinput", {}).get("mainargv")
             run = Run(configuration, log, progress=self.progress, argv=argv)
             run.note_comparisons(self._comparisons)
+            run.frame_sizes = self.frame_sizes
             self.expecting.attach(run)
             self._runs[number] = run
         return self._runs[number]

@@ -272,6 +272,8 @@ class Run:
         self.deployment = 0  #: Number of the last one of this session.
         #: Why the testbed was given up: its cases go to another.
         self.lost = ""
+        #: Frame sizes of the session's cases: calibrated together, before the first deployment.
+        self.frame_sizes: frozenset[int] = frozenset()
         #: Port of what is deployed -> its host, where there are several.
         self.host_of: dict[str, str] = {}
         #: Called with each result that a test case checks; raise AssertionError.
@@ -419,8 +421,12 @@ class Run:
         self._deployed = None
 
     def calibrate(self, scenario: Scenario, frame_size: int | None = None) -> Calibration:
-        """Calibrate the generator for this run's frame sizes, or take a stored calibration."""
-        wanted = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
+        """Calibrate the generator for this run's frame sizes, or take a stored calibration.
+
+        All at once: a size that is missing later costs what is deployed then.
+        """
+        wanted = {*(self.frame_sizes or self.configuration.preset.frame_sizes)}
+        wanted |= {frame_size} if frame_size else set()
         least, largest = scenario.traffic.least_frame_size, largest_frame(scenario)
         sizes = {size for size in wanted if least <= size <= largest}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
