@@ -39,6 +39,7 @@ from vnetperf.traffic.loadgen.engine import (
     StreamLoad,
     StreamSpec,
 )
+from vnetperf.traffic.loadgen.telemetry import FrameCounts
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, RUN_TO_COMPLETION
 
 TESTER, DUT = 0, 1
@@ -170,17 +171,15 @@ def _spawn(processes: Processes, argv: list[str], env: dict[str, str]) -> Manage
 
 def trial(
     engine: Engine, loads: dict[int, StreamLoad], seconds: float | None = None
-) -> tuple[dict[int, int], dict[int, int], float]:
-    """Frames received and frames lost by stream, and seconds of sending."""
+) -> tuple[dict[int, FrameCounts], float]:
+    """Counts by stream, and seconds of sending."""
     engine.start(EngineTrial(loads=loads, duration_s=seconds, drain_s=0.5, max_lag_s=0.002))
     result = engine.wait(300)
     spans = [((s.tx_last_ns or 0) - (s.tx_first_ns or 0)) / 1e9 for s in result.streams]
     counts = {s.stream: s.counts for s in result.streams}
     altered = sum(c.altered for c in counts.values())
     assert altered == 0, f"{altered} frames came back with other headers"
-    received = {n: c.received for n, c in counts.items()}
-    missing = {n: c.intended - c.received for n, c in counts.items()}
-    return received, missing, max(spans)
+    return counts, max(spans)
 
 
 def forwarded(dut: Dut, seconds: float) -> tuple[float, dict[str, float]]:
@@ -191,17 +190,17 @@ def forwarded(dut: Dut, seconds: float) -> tuple[float, dict[str, float]]:
         for _ in range(TRIES):  # until every session is there
             if missing and dut.stages:
                 up = {0: StreamLoad(GENTLE, dut.nat.sessions)}
-                _, lost, _ = trial(engine, up)
-                missing = lost[0]
+                counts, _ = trial(engine, up)
+                missing = counts[0].intended - counts[0].received
         before = stage_work(telemetry, dut)
         loads = {n: StreamLoad(OVERLOAD) for n in (0, 1)}
-        received, _, span = trial(engine, loads, seconds)
+        counts, span = trial(engine, loads, seconds)
         after = stage_work(telemetry, dut)
         work = {
             stage: (after[stage][1] - cycles) / max(1, after[stage][0] - packets)
             for stage, (packets, cycles) in before.items()
         }
-        return sum(received.values()) / span, work
+        return sum(c.received for c in counts.values()) / span, work
 
 
 def stage_work(telemetry: TestpmdPorts, dut: Dut) -> dict[str, tuple[int, int]]:
@@ -214,13 +213,19 @@ def stage_work(telemetry: TestpmdPorts, dut: Dut) -> dict[str, tuple[int, int]]:
     return found
 
 
-def set_up(dut: Dut, rate: float) -> tuple[float, float]:
-    """Share of sessions that were not made at a rate, and sessions/s of those that were."""
+def set_up(dut: Dut, rate: float) -> tuple[dict[str, int], float]:
+    """What became of the first frame of each session, and sessions/s of those that were made."""
     with running(dut) as (engine, telemetry):
         engine.set_streams(streams(dut))
-        _, _, span = trial(engine, {0: StreamLoad(rate, dut.nat.sessions)})
-        made = telemetry.ask("/cgnat/tables")["sessions_made"]
-        return 1 - made / dut.nat.sessions, made / span
+        counts, span = trial(engine, {0: StreamLoad(rate, dut.nat.sessions)})
+        up, made = counts[0], telemetry.ask("/cgnat/tables")["sessions_made"]
+        fates = {
+            "made": made,
+            "left out by the tester": up.intended - up.sent - up.refused,
+            "refused by the wire": up.refused,
+            **{f"dropped: {cause}": n for cause, n in telemetry.ask("/cgnat/drops,0").items()},
+        }
+        return {fate: n for fate, n in fates.items() if n}, made / span
 
 
 def shown(values: list[float]) -> str:
@@ -244,15 +249,17 @@ def main() -> None:
     duts += [Dut(f"cgnat, {name} sessions", n, options.stages) for name, n in DENSITIES.items()]
     rates: dict[str, list[float]] = {dut.name: [] for dut in duts}
     works: dict[str, list[dict[str, float]]] = {dut.name: [] for dut in duts}
-    refused, made = [], []
+    became: dict[str, list[dict[str, int]]] = {dut.name: [] for dut in duts[1:]}
+    made: dict[str, list[float]] = {dut.name: [] for dut in duts[1:]}
     for _ in range(options.repeats):
         for dut in duts:
             rate, work = forwarded(dut, options.seconds)
             rates[dut.name].append(rate)
             works[dut.name].append(work)
-        share, speed = set_up(duts[-1], options.set_up)
-        refused.append(share)
-        made.append(speed)
+        for dut in duts[1:]:
+            fates, speed = set_up(dut, options.set_up)
+            became[dut.name].append(fates)
+            made[dut.name].append(speed)
     for name, values in rates.items():
         print(f"{name}: {shown(values)} frames/s")
         stages = works[name][-1]
@@ -261,9 +268,12 @@ def main() -> None:
     middle = {name: statistics.median(values) for name, values in rates.items()}
     base, few, many = middle.values()
     print(f"64,512 sessions: {few / base:.2f} of testpmd; 1,032,192: {many / few:.2f} of 64,512")
-    print(f"sessions made at {options.set_up:g}/s: {shown(made)}/s, refused {max(refused):.3%}")
+    for name, speeds in made.items():
+        print(f"{name}, made at {options.set_up:g}/s: {shown(speeds)}/s")
+        for fates in became[name]:
+            print("  " + ", ".join(f"{fate} {n}" for fate, n in fates.items()))
     if options.json:
-        figures = {"rates": rates, "work": works, "refused": refused, "made": made}
+        figures = {"rates": rates, "work": works, "became": became, "made": made}
         options.json.write_text(json.dumps(figures, indent=2))
 
 

@@ -664,8 +664,8 @@ class SessionsTried(Frozen):
     """A trial that makes sessions of a NAT from none.
 
     Attributes:
-        sessions: Sessions of which a frame was sent.
-        rate_per_s: Frames/s, each the first of its session.
+        sessions: Sessions of which a frame was sent, or refused by the wire.
+        rate_per_s: Frames/s of these, each the first of its session.
         made: Whether all of them came out as they must, and were held at the end.
         came: Frames that came out with the address and port of their binding.
         held: Sessions in the NAT's table after the trial.
