@@ -46,6 +46,61 @@ def command(**changes: Any) -> list[str]:
     return dpdk.TestpmdCommand(**asked).argv()
 
 
+#: As DPDK 22.11 shows it, of two ports with a queue each; the second polled 5 times.
+SHOWN = """show fwd stats all
+
+  ---------------------- Forward statistics for port 0  ----------------------
+  RX-packets: 320            RX-dropped: 0             RX-total: 320
+  TX-packets: 320            TX-dropped: 0             TX-total: 320
+  RX-bursts : 1000 [99% of 0 pkts + 1% of 32 pkts]
+  TX-bursts : 10 [0% of 0 pkts + 100% of 32 pkts]
+  CPU cycles/packet=20.00 (total cycles=6400 / total RX packets=320) at 2450 MHz Clock
+  ----------------------------------------------------------------------------
+
+  ---------------------- Forward statistics for port 1  ----------------------
+  RX-packets: 0              RX-dropped: 0             RX-total: 0
+  TX-packets: 320            TX-dropped: 0             TX-total: 320
+  RX-bursts : 5 [100% of 0 pkts]
+  ----------------------------------------------------------------------------
+
+  +++++++++++++++ Accumulated forward statistics for all ports+++++++++++++++
+  RX-packets: 320            RX-dropped: 0             RX-total: 320
+  TX-packets: 320            TX-dropped: 0             TX-total: 320
+
+  CPU cycles/packet=20.00 (total cycles=6400 / total RX packets=320) at 2450 MHz Clock
+  ++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++++
+"""
+
+
+@pytest.mark.parametrize("cycles", ["total", "busy"])
+def test_what_its_threads_did_is_read_once_all_of_it_is_there(cycles: str) -> None:
+    shown = SHOWN.replace("(total cycles", f"({cycles} cycles")
+    work = cabling.parse_forward_stats(shown)
+    assert work is not None
+    assert (work.packets, work.polls, work.empty_polls) == (320, 1005, 995)
+    assert (work.busy_cycles, work.idle_cycles) == (6400, None)
+    assert cabling.parse_forward_stats(shown[: shown.rindex("+++\n")]) is None
+    assert cabling.parse_forward_stats("") is None
+
+
+def test_what_its_threads_did_adds_up_over_calls(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(SHOWN)  # of an earlier call
+
+    def shows(line: str) -> None:
+        if line == cabling.SHOW:
+            with log.open("a") as file:
+                file.write(SHOWN)
+
+    switch = TestpmdSwitch(MagicMock(subdir=lambda name: tmp_path), MagicMock())
+    switch.process = MagicMock(log=log, write_line=MagicMock(side_effect=shows))
+    (first,), (second,) = switch.datapath_work(), switch.datapath_work()
+    assert second.since(first) == first
+    assert [call.args[0] for call in switch.process.write_line.call_args_list] == (
+        [cabling.SHOW, cabling.CLEAR] * 2
+    )
+
+
 @given(st.integers(0, 6))
 def test_every_hop_of_a_chain_is_one_pair(vnfs: int) -> None:
     deployment = make_deployment("pvvp", vnfs) if vnfs else make_deployment("phy2phy")

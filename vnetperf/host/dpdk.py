@@ -242,6 +242,7 @@ class TestpmdCommand:
         far_nodes: Nodes of forwarding threads that are not its memory's.
         hugepages: False where nobody else maps its memory: ordinary pages do then.
         auto_start: False: it forwards nothing before "start" is written to its input.
+        counts_polls: True: its threads count their polls, and cycles of those with packets.
     """
 
     program: str
@@ -263,6 +264,7 @@ class TestpmdCommand:
     far_nodes: tuple[int, ...] = ()
     hugepages: bool = True
     auto_start: bool = True
+    counts_polls: bool = False
 
     def argv(self) -> list[str]:
         """The whole command line."""
@@ -278,6 +280,7 @@ class TestpmdCommand:
             *self.devices,
             "--",
             "--auto-start" if self.auto_start else "--interactive",
+            *(["--record-burst-stats", "--record-core-cycles"] if self.counts_polls else []),
             *self._topology(),
             f"--nb-cores={len(self.workers)}",
             f"--total-num-mbufs={mbuf_count(len(self.devices), self.queues, self.mtu, rings)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from vnetperf.host import dpdk
 from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import wait_at_most
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import (
     Attachment,
     Deployment,
@@ -27,7 +28,7 @@ from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import HopCounters
+from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 
@@ -126,6 +127,37 @@ def vnf_device(number: int, attachment: Attachment, mtu: int) -> TestpmdDevice:
     return TestpmdDevice(f"net_vhost{number}", f"--vdev={argument}", takes_mtu=True)
 
 
+#: Makes testpmd write line by line: what it shows would wait for its buffer to be full.
+LINE_BY_LINE = ("stdbuf", "-oL")
+#: What its threads did, as it shows it (DPDK 22.11: "total cycles", from 23.03 on "busy cycles").
+SHOW, CLEAR, SHOW_S = "show fwd stats all", "clear fwd stats all", 2.0
+_POLLS = re.compile(r"RX-bursts : (\d+) \[(\d+)% of 0 pkts")
+_CYCLES = re.compile(r"\((?:total|busy) cycles=(\d+) ")
+_ALL = re.compile(r"\+ Accumulated.*?RX-packets: (\d+) .*?\n *\+{40,}\n", re.DOTALL)
+#: All threads together: testpmd shows streams, not whose they are.
+THREADS = "forwarding threads"
+
+
+def parse_forward_stats(text: str) -> DatapathWork | None:
+    """What testpmd's threads did, from what it shows of it; None where that is not all there yet.
+
+    Empty polls come as a share of each queue's in whole percent, rounded down.
+    """
+    every = _ALL.search(text)
+    if every is None:
+        return None
+    streams = text[: every.start()]
+    polls = [(int(count), int(percent)) for count, percent in _POLLS.findall(streams)]
+    return DatapathWork(
+        thread=THREADS,
+        packets=int(every[1]),
+        busy_cycles=sum(map(int, _CYCLES.findall(streams))),
+        idle_cycles=None,
+        polls=sum(count for count, _ in polls),
+        empty_polls=sum(count * percent // 100 for count, percent in polls),
+    )
+
+
 START_S = 20.0
 #: Longest wait for the other sides of memif ports, before frames are forwarded without them.
 PEERS_S = 5.0
@@ -163,6 +195,7 @@ class TestpmdSwitch(VSwitch):
         self.removed: set[Port] = set()
         self.memif: set[str] = set()
         self.numbers: dict[Port, int] = {}
+        self._work: list[DatapathWork] = []
         self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
         self._telemetry.check = self.check_alive
 
@@ -234,7 +267,7 @@ class TestpmdSwitch(VSwitch):
                 Path(device.listens).unlink(missing_ok=True)
         self.process = self.machine.spawn(
             "testpmd",
-            self.argv,
+            [*LINE_BY_LINE, *self.argv],
             env={"RUNTIME_DIRECTORY": str(self.directory)},
             keep_stdin_open=True,  # testpmd ends at the end of its input
         )
@@ -283,6 +316,7 @@ class TestpmdSwitch(VSwitch):
             tx_descriptors=_descriptors(options.tx_descriptors),
             peers=peers,
             auto_start=False,
+            counts_polls=True,
         )
 
     def _ports_started(self) -> bool:
@@ -352,6 +386,35 @@ class TestpmdSwitch(VSwitch):
                     lost = max(0, found[source].rx - found[target].tx)
                     found[target] = found[target].model_copy(update={"tx_dropped": lost})
         return tuple(found.values())
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """Packets, polls and cycles of polls with packets, of all threads together.
+
+        testpmd rounds shares of what it counts; it begins to count anew here, so that these are of
+        the time between two calls alone.
+        """
+        process = self._started()
+        shown = process.log.stat().st_size
+        process.write_line(SHOW)
+
+        def read() -> DatapathWork | None:
+            with process.log.open("rb") as log:
+                log.seek(shown)
+                return parse_forward_stats(log.read().decode(errors="replace"))
+
+        what = "what testpmd shows of its threads"
+        self._work.append(wait_for(read, SHOW_S, what, check=self.check_alive))
+        process.write_line(CLEAR)
+        whole = DatapathWork(
+            thread=THREADS,
+            packets=sum(one.packets for one in self._work),
+            busy_cycles=sum(one.busy_cycles for one in self._work),
+            idle_cycles=None,
+            polls=sum(one.polls or 0 for one in self._work),
+            empty_polls=sum(one.empty_polls or 0 for one in self._work),
+        )
+        self._work = [whole]
+        return (whole,)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Its forwarding threads."""
