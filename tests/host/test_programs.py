@@ -56,6 +56,17 @@ def test_whatever_backends_declare_is_found_in_its_places(tmp_path: Path) -> Non
     assert find_programs([Program(name="no-such")])["no-such"] == FoundProgram()
 
 
+def test_a_warning_is_no_part_of_a_version(tmp_path: Path) -> None:
+    """It may differ each time, as one with a process id does."""
+    mine = tmp_path / "mine"
+    mine.write_text("#!/bin/sh\n[ $1 = -V ] && echo mine 1.0\necho mine $$ warns >&2\n")
+    mine.chmod(0o755)
+    declared = Program(name="mine", places=(str(mine),), version_args=("-V",))
+    assert find_programs([declared])["mine"].version == "mine 1.0"
+    other = declared.model_copy(update={"version_args": ("-W",)})
+    assert "warns" in find_programs([other])["mine"].version
+
+
 def test_what_is_wrong_with_a_configured_program_is_told(tmp_path: Path) -> None:
     assert "is not there" in trouble(str(tmp_path / "nowhere/ovs-vswitchd"))
     assert "is a directory" in trouble(str(tmp_path))

@@ -150,7 +150,9 @@ def _version(program: Program, path: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"unknown: {error}"
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    # What else it warns of is no version, and may differ each time: mpirun does, by its pid.
+    text = done.stdout if done.stdout.strip() else done.stderr
+    lines = [line for line in text.splitlines() if line.strip()]
     return "\n".join(lines[:3]) or f"unknown: {Path(path).name} printed nothing"
 
 

@@ -183,11 +183,17 @@ class LifeCycle(Sighting):
             result = without_loss(deployment)
             each_hop_counted_all(deployment, result)
 
-    def test_it_leaves_the_machine_as_it_was(self, simple: Case, stage: Stage) -> None:
-        """Links, mounts, modules, hugepages, files, processes: all as before."""
-        with stage.deployed(stage.scenario(simple)):
-            pass
-        stage.clear()
+    def test_stopped_twice_it_leaves_the_machine_as_it_was(
+        self, simple: Case, stage: Stage
+    ) -> None:
+        """`stop` is idempotent, and a stopped switch has no busy threads.
+
+        Links, mounts, modules, hugepages, files, processes: all as before.
+        """
+        with stage.used_up(stage.scenario(simple)) as deployment:
+            deployment.vswitch.stop()
+            assert deployment.vswitch.pollers() == ()
+            deployment.vswitch.stop()
         assert stage.troubles == []
 
     def test_a_removed_port_leaves_the_others_working(self, stage: Stage) -> None:
@@ -218,13 +224,6 @@ class LifeCycle(Sighting):
                     assert found == ([], []), f"{what} went on"
             with pytest.raises(VnetperfError):
                 deployment.vswitch.remove_port(gone[0])
-
-    def test_stopping_twice_is_stopping_once(self, simple: Case, stage: Stage) -> None:
-        """`stop` is idempotent, and a stopped switch has no busy threads."""
-        with stage.used_up(stage.scenario(simple, FrameTester.name)) as deployment:
-            deployment.vswitch.stop()
-            assert deployment.vswitch.pollers() == ()
-            deployment.vswitch.stop()
 
     def test_its_death_in_a_trial_is_no_number(self, stage: Stage) -> None:
         """A trial in which a process of the switch is killed fails by the DUT."""
