@@ -110,6 +110,7 @@ def test_a_chain_over_two_vswitches_ends_at_the_tester_beside_the_first() -> Non
         ("p2c2p_bridge", "ew"),
         ("v2c2v_dpdk", "ew"),
         ("v2c2v_macvtap", "ew"),
+        ("p2c2p_macvtap", "ew"),
         ("p2v_bridge", "ew"),
         ("v2p_bridge", "we"),
     ],

@@ -188,14 +188,27 @@ def test_the_machine_goes_with_us(
 @pytest.mark.daily
 def test_a_tester_on_one_machine_measures_a_vswitch_on_another(tmp_path: Path) -> None:
     """Two machines, agents behind ssh, cables of NICs: a result of both, and NICs given back."""
+    (tmp_path / "nics.sh").write_text(
+        """
+        cd /sys/bus/pci/devices
+        for nic in 0000:2[12]:00.0; do
+            netdev=$(ls $nic/net)
+            [ -z "$1" ] || ip address add 192.0.2.$(echo $nic | cut -c7)/32 dev $netdev
+            basename $(readlink $nic/driver)
+            ip -oneline -4 address show dev $netdev | grep -o '192[^ ]*'
+        done
+        """
+    )
     (tmp_path / "measure.sh").write_text(
         f"""
+        config=$(dirname "$VNETPERF_TESTBED")/ssh_config
+        nics() {{
+            for machine in m1 m2; do ssh -F "$config" $machine sh -s $1 < nics.sh | xargs; done
+        }}
+        nics give_addresses
         {sys.executable} -m pytest {TOP}/testcases -p no:cacheprovider --preset smoke \\
             -k 'phy2phy_bridge and test_throughput' --frame-sizes 64 --results-dir results || exit
-        nics='cd /sys/bus/pci/devices; basename -a $(readlink 0000:2[12]:00.0/driver)'
-        for machine in m1 m2; do
-            ssh -F "$(dirname "$VNETPERF_TESTBED")/ssh_config" $machine "hostname; $nics" | xargs
-        done
+        nics
         """
     )
     done = subprocess.run(
@@ -216,4 +229,7 @@ def test_a_tester_on_one_machine_measures_a_vswitch_on_another(tmp_path: Path) -
     assert found["environment"]["virtual_lab"] is True
     (goal,) = found["results"][0]["goals"]
     assert goal["lower_bound_fps"]
-    assert done.stdout.splitlines()[-2:] == ["m1 igb igb", "m2 igb igb"]
+    # Each NIC is at its driver again, with the address that it had.
+    assert done.stdout.splitlines()[-2:] == ["igb 192.0.2.1/32 igb 192.0.2.2/32"] * 2
+    # So is all else that a run compares: drivers, links and routes of each machine.
+    assert set(found["environment"]["restored"].values()) == {"as before"}

@@ -102,6 +102,10 @@ def test_which_mode_can_carry_what(deployment: str, modes: set[str]) -> None:
         (scenario("pvvp", vnf_mode="macswap"), "choose --vnf-mode mac"),
         (scenario("pvp", vnf_mode="io"), ""),
         (scenario("v2v"), ""),
+        (scenario("p2c2p"), ""),
+        (scenario("p2c2p", "passthru"), ""),
+        (scenario("p2c2p", "bridge"), "choose the mode passthru, or none"),
+        (scenario("v2c2v", "bridge"), ""),
         (scenario("pvp", traffic=TrafficProfile(flows=2, vary=("eth_dst",))), "than eth_dst"),
         (
             scenario("pvp", "passthru", traffic=TrafficProfile(flows=2, vary=("eth_dst",))),
@@ -145,6 +149,14 @@ def test_interface_indexes_are_large_and_told_apart() -> None:
     found = {_interface_index(name) for name in names}
     assert len(found) == len(names)
     assert all(1 << 30 <= index < 1 << 31 for index in found)
+
+
+def test_a_cable_between_macvtaps_alone_has_them_take_every_address() -> None:
+    whole = scenario("p2c2p")
+    part = whole.model_copy(update={"deployment": whole.deployment.site(0)})
+    assert macvtap.macvtap_mode(whole) == macvtap.macvtap_mode(part) == "passthru"
+    for name in ("phy2phy", "v2c2v", "pvp2pvp"):
+        assert macvtap.macvtap_mode(scenario(name)) == "bridge"
 
 
 def test_the_plan_shows_each_macvtap() -> None:

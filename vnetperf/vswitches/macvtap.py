@@ -50,9 +50,25 @@ def vnf_only_segments(deployment: Deployment) -> tuple[int, ...]:
     return tuple(n for n, s in segments if not any(isinstance(p, PhyPort) for p in s))
 
 
+def _joins_cable(deployment: Deployment) -> bool:
+    """Whether frames pass to another host's macvtaps without a VNF that addresses them there."""
+    joined = {port for pair in tc_redirect.joined_phy_ports(deployment) for port in pair}
+    return not joined.isdisjoint((*deployment.trunks, *dict(deployment.beyond)))
+
+
+def macvtap_mode(scenario: Scenario) -> str:
+    """The mode of a scenario's macvtaps: "passthru" where none is addressed by anybody."""
+    return scenario.options.mode or ("passthru" if _joins_cable(scenario.deployment) else MODES[0])
+
+
 def macvtap_problem(scenario: Scenario) -> str:
     """What the scenario's mode and traffic cannot do on macvtaps."""
-    deployment, mode = scenario.deployment, scenario.options.mode or MODES[0]
+    deployment, mode = scenario.deployment, macvtap_mode(scenario)
+    if mode != "passthru" and _joins_cable(deployment):
+        return (
+            f"macvtap in mode {mode} takes frames by their destination MAC, and nothing between "
+            "the vSwitches of two hosts writes the next one's; choose the mode passthru, or none"
+        )
     between = bool(vnf_only_segments(deployment))
     vnf_to_vnf = any(
         isinstance(hop.src, VnfPort) and isinstance(hop.dst, VnfPort) for hop in deployment.hops
@@ -117,6 +133,11 @@ class Macvtap(KernelSwitch):
         self.made: dict[str, dict[str, Any]] = {}
         self.matcher = ""
 
+    @property
+    def mode(self) -> str:
+        """Mode of all macvtaps."""
+        return macvtap_mode(self.plan.scenario)
+
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvtap from carrying the scenario here."""
@@ -130,7 +151,7 @@ class Macvtap(KernelSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The macvtaps that `--plan` can show."""
         deployment, scenario = plan.scenario.deployment, plan.scenario
-        mode = scenario.options.mode or MODES[0]
+        mode = macvtap_mode(scenario)
         lines = {}
         for port in deployment.vnf_ports():
             lower = lower_device(deployment, port)
