@@ -58,6 +58,21 @@ def test_every_lost_frame_has_one_place(drawn: tuple[Deployment, TrialResult, in
     assert all(frames > 0 for frames in places.values())
 
 
+def test_what_a_vswitch_drops_has_its_cause() -> None:
+    graph = make_deployment("phy2phy")
+    result, lost = drive(graph, {(0, 0): [0, 9, 0], (1, 0): [0, 4, 0]}, 100)
+    assert lost == 13
+    told = {"phy0": {"no port left": 6, "filtered": 2}, "phy1": {"no mapping": 70}}
+    hops = tuple(hop.model_copy(update={"causes": told[hop.port]}) for hop in result.hops)
+    assert lost_at(graph, result.model_copy(update={"hops": hops})) == {
+        "vSwitch to phy1, no port left": 6,
+        "vSwitch to phy1, filtered": 2,
+        "vSwitch to phy1": 1,
+        # Frames of others were dropped there, too: no more are of the streams than they lost.
+        "vSwitch to phy0, no mapping": 4,
+    }
+
+
 def where(
     deployment: Deployment,
     position: int,

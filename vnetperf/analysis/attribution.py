@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from vnetperf.model.deployment import Deployment, Port, VnfPort
@@ -65,6 +66,7 @@ def _lost_along_path(
     found: dict[str, int] = {}
     before = result.offered(counts)
     passed: list[str] = []  # places since the last counter
+    causes: Counter[str] = Counter()  # of drops of what came in at the place before
     # Even positions of a path are where the vSwitch takes frames in, odd ones where it puts out.
     for position, ports in enumerate(zip(*paths, strict=True)):
         here = set(ports)
@@ -77,13 +79,26 @@ def _lost_along_path(
         # Ports count foreign frames too; ours never become more, nor fewer than came back.
         after = min(before, max(counted, counts.received))
         if before > after:
-            found[" or ".join(passed)] = before - after
-        before, passed = after, []
+            found |= _by_cause(" or ".join(passed), before - after, causes)
+        before, passed, causes = after, [], Counter()
+        if position % 2 == 0:
+            for port in here:
+                causes.update(by_port[str(port)].causes)
     last = deployment.ends[1 - counts.direction]
     passed.append(f"{last} to tester{_host_of((last,), hosts)}")
     if before > counts.received:
         found[" or ".join(passed)] = before - counts.received
     return found
+
+
+def _by_cause(place: str, lost: int, causes: Mapping[str, int]) -> dict[str, int]:
+    """Frames lost at a place by the causes that the vSwitch tells; the rest without one."""
+    found, left = dict[str, int](), lost
+    for cause, frames in causes.items():
+        if taken := min(left, frames):
+            found[f"{place}, {cause}"] = taken
+            left -= taken
+    return {**found, place: left} if left else found
 
 
 def _place(position: int, ports: set[Port], hosts: Mapping[str, str]) -> str:

@@ -337,7 +337,7 @@ class HopCounters(Frozen):
         tx: Frames the vSwitch put out to this port.
         rx_dropped: Frames dropped coming in.
         tx_dropped: Frames dropped going out.
-        causes: Cause of a drop -> frames of those two, where the vSwitch tells; without zeros.
+        causes: Cause of a drop coming in -> frames, where the vSwitch tells; without zeros.
     """
 
     port: str

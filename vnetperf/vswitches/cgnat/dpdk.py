@@ -270,12 +270,12 @@ class DpdkNat(NatSwitch):
                 continue
             driver = self._telemetry.counters(number, str(port))
             drops = self._drops(number)
-            refused = drops.get(TX_FULL, 0)
+            refused = drops.pop(TX_FULL, 0)
             found.append(
                 driver.model_copy(
                     update={
                         **self._ask(f"port,{number}"),
-                        "rx_dropped": driver.rx_dropped + sum(drops.values()) - refused,
+                        "rx_dropped": driver.rx_dropped + sum(drops.values()),
                         "tx_dropped": refused,
                         "causes": drops,
                     }
