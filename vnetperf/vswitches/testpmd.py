@@ -133,7 +133,7 @@ LINE_BY_LINE = ("stdbuf", "-oL")
 SHOW, CLEAR, SHOW_S = "show fwd stats all", "clear fwd stats all", 2.0
 _POLLS = re.compile(r"RX-bursts : (\d+) \[(\d+)% of 0 pkts")
 _CYCLES = re.compile(r"\((?:total|busy) cycles=(\d+) ")
-_ALL = re.compile(r"\+ Accumulated.*?RX-packets: (\d+) .*?\n *\+{40,}\n", re.DOTALL)
+_ALL = re.compile(r"\+ Accumulated.*?RX-packets: (\d+) .*?\n *\+{40,}\n(.*?)testpmd> ", re.DOTALL)
 #: All threads together: testpmd shows streams, not whose they are.
 THREADS = "forwarding threads"
 
@@ -146,12 +146,12 @@ def parse_forward_stats(text: str) -> DatapathWork | None:
     every = _ALL.search(text)
     if every is None:
         return None
-    streams = text[: every.start()]
-    polls = [(int(count), int(percent)) for count, percent in _POLLS.findall(streams)]
+    polls = [(int(count), int(percent)) for count, percent in _POLLS.findall(text)]
+    cycles = _CYCLES.search(every[2])  # there are none without packets
     return DatapathWork(
         thread=THREADS,
         packets=int(every[1]),
-        busy_cycles=sum(map(int, _CYCLES.findall(streams))),
+        busy_cycles=int(cycles[1]) if cycles else 0,
         idle_cycles=None,
         polls=sum(count for count, _ in polls),
         empty_polls=sum(count * percent // 100 for count, percent in polls),
