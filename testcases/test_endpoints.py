@@ -11,7 +11,8 @@ from vnetperf.model.outcomes import Kind, Way
 from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments(
-    "phy2phy", "pvp", "pvvp", "pvpv", "v2v", "p2c2p", "v2c2v", "bmp2bmp"
+    *("phy2phy", "pvp", "pvvp", "pvpv", "v2v", "p2c2p", "v2c2v"),
+    *("bmp2bmp", "bmp2vmp", "vmp2vmp"),
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from vnetperf.host.tc_redirect import INGRESS, add_redirect
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port
 from vnetperf.model.scenario import Plan
@@ -14,7 +15,6 @@ from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.vswitches.base import VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KernelSwitch, netlink
-from vnetperf.vswitches.tc_redirect import INGRESS, add_redirect
 
 TC = Program(name="tc", package="iproute2", version_args=("-V",))
 MODULES = (

@@ -449,3 +449,72 @@ def test_pods_of_podman_need_it_and_runc() -> None:
 def test_pods_of_other_kinds_are_not_compared(run_of: Any) -> None:
     name = "bmp2bmp_macvlan,mpi"
     assert comparability(run_of(ranked("macvlan")), name)["pods by"] == "netns"
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has all that guests need."""
+    monkeypatch.setattr(registry.load_vnf("vloop:vm"), "missing", lambda *_: "")
+
+
+@pytest.mark.usefixtures("guests")
+@pytest.mark.parametrize(
+    ("name", "inside", "mtu"),
+    [("bmp2vmp_macvlan", {1}, 1500), ("bmp2vmp_vlan", {1}, 1500), ("vmp2vmp_vxlan", {0, 1}, 1450)],
+)
+def test_pods_in_vms_have_a_guest_each(name: str, inside: set[int], mtu: int) -> None:
+    wishes = configured(hosts="other")
+    plain = make_scenario(name, wishes)
+    assert plain.vnf == "vloop:vm"
+    asked = endpoint_scenario(wishes, plain)
+    assert (asked.guest.image, asked.vnf_mode) == ("endpoint", "route")
+    plan = make_plan(asked, wishes.testbed, facts())
+    assert {n: str(port) for n, port in plan.guest_ends.items()} == {n: f"vnf{n}.0" for n in inside}
+    assert {*plan.placement.unpinned} == {f"vnf{n}" for n in inside}
+    assert {user for memory in plan.memory for user in memory.users} >= {f"vnf{n}" for n in inside}
+    assert f"MTU {mtu}" in plan.commands["pod1"]
+    assert f"guest vnf{max(inside)}" in plan.commands
+    assert "pod 1 in a VM" in asked.conditions
+
+
+@pytest.mark.usefixtures("guests")
+def test_a_pod_in_a_vm_on_a_host_of_its_own_boots_there_alone() -> None:
+    wishes = configured(hosts="other", testbed="two-hosts")
+    asked = endpoint_scenario(wishes, make_scenario("bmp2vmp_vxlan", wishes))
+    machine = facts().model_copy(update={"hosts": {"east": facts(), "west": facts()}})
+    east, west = make_plan(asked, wishes.testbed, machine).hosts
+    assert (east.guest_ends, east.placement.unpinned) == ({}, {})
+    assert [*west.guest_ends] == [1]
+    assert [*west.placement.unpinned] == ["vnf1"]
+
+
+@pytest.mark.usefixtures("guests")
+def test_pods_that_cannot_be_in_vms_are_refused() -> None:
+    wishes = configured()
+    lacking = {"sch_ingress": "not built"}
+    for name, machine, why in (
+        ("bmp2vmp_host", facts(), "a pod in a VM has a port of its own, and network host"),
+        ("bmp2vmp_ipvlan", facts(), "which a guest's NIC cannot have as well; choose macvlan"),
+        ("bmp2vmp_bridge", facts(modules=lacking), "sch_ingress"),
+    ):
+        asked = endpoint_scenario(wishes, make_scenario(name, wishes))
+        with pytest.raises(CapabilityError, match=why):
+            make_plan(asked, wishes.testbed, machine)
+    frames = make_plan(make_scenario("bmp2vmp_bridge", wishes), wishes.testbed, facts())
+    assert frames.guest_ends == {}
+    with pytest.raises(NoResultError, match="has no port in a guest; choose bmp2bmp for frames"):
+        LiveDeployment.deploy(frames, facts())
+
+
+def test_a_pod_in_a_vm_is_offered_a_tap_with_the_pods_mtu() -> None:
+    machine = MagicMock()
+    machine.interface_name.side_effect = lambda name: f"run-{name}"
+    machine.link_statistics.return_value = {}
+    wishes = configured(hosts="other")
+    asked = endpoint_scenario(wishes, make_scenario("bmp2vmp_vxlan", wishes))
+    found = switch_class(asked.deployment, "vxlan")
+    switch = found(machine, Plan.model_construct(scenario=asked, host="", hosts=()))
+    offer = switch.offer_vnf_port(SECOND, "tap")
+    assert (offer.netdev, offer.mtu, offer.kind) == ("run-t1", 1450, "tap")
+    assert switch.offer_vnf_port(FIRST, "veth").netdev == "run-p0"
+    assert "tap" not in switch_class(make_deployment("bmp2bmp"), "vxlan").capabilities.attachments

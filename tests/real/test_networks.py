@@ -22,6 +22,11 @@ Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 #: What is killed: networks of the kernel, of plugins, and of daemons.
 NETWORKS = ("bridge", "macvlan", "vxlan", "vxlan_routed", "cni", "ovs_flat", "ovs_vxlan")
+PODMAN = [
+    pytest.mark.daily,
+    pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed"),
+]
+BY_PODMAN = pytest.param("podman", marks=PODMAN)
 SOCKETS = pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
 
 
@@ -111,13 +116,7 @@ def test_frames_pass_between_pods_on_hosts_of_a_testbed(
     [
         ("vxlan", "netns"),
         pytest.param("bridge", "runc", marks=pytest.mark.daily),
-        pytest.param(
-            *("bridge", "podman"),
-            marks=[
-                pytest.mark.daily,
-                pytest.mark.skipif(not shutil.which("podman"), reason="podman is not installed"),
-            ],
-        ),
+        pytest.param(*("bridge", "podman"), marks=PODMAN),
     ],
 )
 @SOCKETS
@@ -134,6 +133,52 @@ def test_pods_on_hosts_of_a_testbed_talk(
     assert found["transfers"][0]["transactions_per_second"] > 0
     assert left() == []
     assert unchanged() == ()
+
+
+@pytest.mark.daily  # a guest is booted, emulated
+@pytest.mark.parametrize(
+    ("scenario", "more"),
+    [
+        ("bmp2vmp_macvlan", ()),
+        ("bmp2vmp_vxlan", SPREAD),
+        pytest.param("vmp2vmp_vxlan", ("--hosts=other",), id="two guests"),
+    ],
+)
+@SOCKETS
+def test_pods_in_vms_talk_and_are_gone(
+    scenario: str, more: tuple[str, ...], start: Start, unchanged: Unchanged
+) -> None:
+    run = start(
+        *("-k", f"{scenario} and UDP_RR and not routed", "--message-sizes=64", *more),
+        path="testcases/test_endpoints.py",
+    )
+    assert run.finish(160) == 0, run.output
+    (found,) = run.json()["transfers"]
+    (transfer,) = found["transfers"]
+    assert transfer["transactions_per_second"] > 0
+    assert transfer["server"]["place"].startswith("vnf1 (VM)")
+    assert transfer["client"]["place"].startswith("vnf0 (VM)") == scenario.startswith("vmp2vmp")
+    assert left() == []
+    assert unchanged() == ()
+
+
+@pytest.mark.daily  # what a killed guest leaves, every merge sees with VNFs (test_vm.py)
+@pytest.mark.parametrize("seed", seeds(KILLS))
+@SOCKETS
+def test_pods_in_vms_are_killed_at_a_random_moment(
+    seed: int, start: Start, unchanged: Unchanged
+) -> None:
+    moment = random.Random(f"guests {seed}").uniform(0.0, 20.0)
+    run = start(
+        *("-k", "bmp2vmp_vxlan and UDP_RR and not routed", "--message-sizes=64"),
+        path="testcases/test_endpoints.py",
+    )
+    run.wait_until_begun()
+    time.sleep(moment)
+    assert run.process.poll() is None, run.finish() and run.output
+    kill(run)
+    run.finish()
+    assert unchanged() == (), f"after {moment:.2f} s"
 
 
 #: How else a run ends, every merge sees in test_bad_luck.py; pods add what a dead one leaves.
@@ -159,12 +204,18 @@ def test_killed_at_a_random_moment(
 
 @pytest.mark.slow
 @pytest.mark.daily  # what is killed on two hosts, every merge sees with vSwitches (test_hosts.py)
+@pytest.mark.parametrize("pod", ["netns", BY_PODMAN])
 @pytest.mark.parametrize("seed", seeds(KILLS))
 def test_pods_on_two_hosts_are_killed_at_a_random_moment(
-    seed: int, start: Start, unchanged: Unchanged
+    seed: int, pod: str, start: Start, unchanged: Unchanged
 ) -> None:
     moment = random.Random(f"two hosts {seed}").uniform(0.0, 3.0)
-    run = start("-k", "bmp2bmp_vxlan and test_throughput", "--frame-sizes=64,128,256", *SPREAD)
+    frames = ("-k", "bmp2bmp_vxlan and test_throughput", "--frame-sizes=64,128,256")
+    sockets = ("-k", "bmp2bmp_vxlan and UDP_RR and not routed", f"--pod={pod}")
+    if pod == "netns":
+        run = start(*frames, *SPREAD)
+    else:
+        run = start(*sockets, *SPREAD, path="testcases/test_endpoints.py")
     run.wait_until_begun()
     time.sleep(moment)
     assert run.process.poll() is None, run.finish() and run.output

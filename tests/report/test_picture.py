@@ -87,6 +87,17 @@ def test_programs_in_pods_are_no_tester(changes: dict[str, Any], tester: object)
     assert not {pin.name for pin in found.pins} & {"port 0", "port 1"}  # no room beside the name
 
 
+def test_pods_in_vms_are_drawn_as_such() -> None:
+    for name, kind in (("bmp2vmp", "namespace and VM"), ("vmp2vmp", "VMs")):
+        graph = make_deployment(name).model_dump(mode="json")
+        found = drawn(
+            name, scenario={"deployment": graph, "vswitch": "vxlan", "variant": "endpoints"}
+        )
+        assert found.parts[0].lines[0].startswith(kind)
+        of_ports = [join.label for join in found.joins if join.css == "cable"]
+        assert [" in a VM" in one for one in of_ports] == [name == "vmp2vmp", True]
+
+
 def test_programs_at_wires_are_no_tester() -> None:
     graph = make_deployment("phy2phy").model_dump(mode="json")
     scenario = {"deployment": graph, "vswitch": "dpdk", "variant": "endpoints"}

@@ -225,7 +225,7 @@ class Settings(Options):
     """What the vSwitch forwards by: `port`, `stream` (a rule for each flow), `learning` (addresses
     that it learns)."""
     hosts: Annotated[PodHosts, Option("WHERE")] = "other"
-    """Where the second pod of `bmp2bmp` is: on the `same` host as the first, or on the `other`.
+    """Where the second of two pods is: on the `same` host as the first, or on the `other`.
 
     See [container networks](networks.md)."""
     tunnel: Annotated[AutoTunnel, Option("KIND")] = "auto"

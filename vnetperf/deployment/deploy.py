@@ -308,10 +308,12 @@ class LiveDeployment:
             accepts = type(self.generator).capabilities.attachments
             if self.plan.ends and not self.plan.has_tester:  # namespaces or guests take their place
                 accepts = MOVABLE_WIRES
-            if self.end_guests:
-                accepts = registry.load_vnf(scenario.vnf).accepts(scenario)
-            places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
-            for port in self.plan.guest_ends.values():  # as of other guests
+            in_guests = [*self.plan.guest_ends.values()]
+            taken = dict.fromkeys(graph.tester_vnf_ports, accepts)
+            if in_guests:
+                taken |= dict.fromkeys(in_guests, registry.load_vnf(scenario.vnf).accepts(scenario))
+            places = {port: self._offer(port, kinds) for port, kinds in taken.items()}
+            for port in in_guests:  # as of other guests
                 places[port] = places[port].model_copy(update={"multi_queue": False})
             self._launch_ends(places, listening=True)
             listening = [all(a.vnf_is_server for a in pair) for pair in offers]

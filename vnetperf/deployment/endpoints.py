@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,17 +82,29 @@ def _streams(scenario: Scenario) -> tuple[Stream, Stream]:
 
 @contextmanager
 def in_place_of_tester(
-    machine: Machine, plan: Plan, ends: tuple[WireEnd, ...], inside: EndpointHost | None
+    machine: Machine,
+    plan: Plan,
+    ends: tuple[WireEnd, ...],
+    inside: EndpointHost | None,
+    guests: Mapping[int, EndpointHost],
 ) -> Iterator[EndpointPair]:
-    """Put endpoints at the tester's ports, and take them away again."""
+    """Put endpoints at the tester's ports, or into guests there, and take them away again."""
     forth, back = _streams(plan.scenario)
     cpus = endpoint_processors(plan, machine.facts)
     with ExitStack() as undo:
-        first = undo.enter_context(_endpoint_at(machine, plan.scenario, ends, 0, cpus[0]))
+
+        def end(number: int) -> AbstractContextManager[Endpoint]:
+            at, guest = _addresses_at(plan.scenario, number), guests.get(number)
+            if guest is not None:
+                return _in_guest(guest, at)
+            kind = plan.scenario.pod
+            return _namespace(machine, ends[number], number, at, cpus[number], kind=kind)
+
+        first = undo.enter_context(end(0))
         if inside is not None:
             second = undo.enter_context(inside.inside(INSIDE_ADDRESS))
         else:
-            second = undo.enter_context(_endpoint_at(machine, plan.scenario, ends, 1, cpus[1]))
+            second = undo.enter_context(end(1))
         _add_neighbour(first, second.address, forth.eth_dst)
         if inside is None:
             _add_neighbour(second, first.address, back.eth_dst)
@@ -137,14 +149,13 @@ class EndHere:
         machine, guest = deployment.machine, deployment.end_guests.get(number)
         with ExitStack() as undo:
             if guest is not None:
-                self.endpoint = undo.enter_context(guest.inside(at.address))
-                _set_address(self.endpoint.place, at.address, self.endpoint.netdev)
+                place = _in_guest(guest, at)
             else:
                 cpus = processors_apart(deployment.plan, machine.facts, number)
                 end = deployment.ends[number]
                 kind = deployment.plan.scenario.pod
-                space = _namespace(machine, end, number, at, cpus, kind=kind)
-                self.endpoint = undo.enter_context(space)
+                place = _namespace(machine, end, number, at, cpus, kind=kind)
+            self.endpoint = undo.enter_context(place)
             _add_neighbour(self.endpoint, at.peer, at.peer_mac)
             self._undo = undo.pop_all()
 
@@ -182,22 +193,21 @@ def processors_apart(plan: Plan, facts: MachineFacts, number: int) -> tuple[int,
     return tuple(pool[number::2] or pool)
 
 
-@contextmanager
-def _endpoint_at(
-    machine: Machine,
-    scenario: Scenario,
-    ends: tuple[WireEnd, ...],
-    number: int,
-    cpus: tuple[int, ...],
-) -> Iterator[Endpoint]:
+def _addresses_at(scenario: Scenario, number: int) -> EndAddresses:
+    """Addresses of an endpoint in the place of a tester's port."""
     streams = _streams(scenario)
     sent, received = streams[number], streams[1 - number]
     # Where nobody writes addresses anew, frames come with those that the other end sent them to.
     rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
     mac = sent.eth_src if rewritten else received.eth_dst
-    at = EndAddresses(mac, sent.ipv4_src, sent.eth_dst, received.ipv4_src)
-    kind = scenario.pod
-    with _namespace(machine, ends[number], number, at, cpus, kind=kind) as endpoint:
+    return EndAddresses(mac, sent.ipv4_src, sent.eth_dst, received.ipv4_src)
+
+
+@contextmanager
+def _in_guest(guest: EndpointHost, at: EndAddresses) -> Iterator[Endpoint]:
+    """A guest at an end, with the address and the network of it."""
+    with guest.inside(at.address) as endpoint:
+        _set_address(endpoint.place, at.address, endpoint.netdev)
         yield endpoint
 
 

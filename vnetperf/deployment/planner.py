@@ -20,7 +20,7 @@ from vnetperf.deployment.hosts import (
 )
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
 from vnetperf.deployment.pods import switch_class
-from vnetperf.model.deployment import VnfPort
+from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
@@ -167,6 +167,8 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), place)
     placement, queues = place(preferred_node(nics))
     _require_processors(scenario, vswitch.roles(scenario), placement)
+    cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
+    placement = _with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)
     plan = Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
@@ -180,6 +182,15 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     return _with_memory_and_commands(plan, facts)
 
 
+def _with_guests(
+    placed: Placement, graph: Deployment, numbers: Sequence[int], cpus: tuple[int, ...]
+) -> Placement:
+    """The placement with processors for guests of endpoints, by the endpoints' numbers."""
+    ends = [graph.ends[number] for number in numbers]
+    roles = {f"vnf{end.vnf}": cpus for end in ends if isinstance(end, VnfPort)}
+    return placed.model_copy(update={"unpinned": {**placed.unpinned, **roles}})
+
+
 def _require_backends(scenario: Scenario, facts: MachineFacts, parts: tuple[str, ...]) -> None:
     """Refuse what a host lacks for its parts of a deployment."""
     users: list[tuple[str, Any]] = []
@@ -187,7 +198,8 @@ def _require_backends(scenario: Scenario, facts: MachineFacts, parts: tuple[str,
         users.append((scenario.vswitch, switch_class(scenario.deployment, scenario.vswitch)))
     if "tester" in parts:
         users.append((scenario.generator, registry.load("traffic", scenario.generator)))
-    if "dut" in parts and scenario.deployment.vnf_count:
+    graph = scenario.deployment
+    if "dut" in parts and (graph.vnf_count or (graph.pods and scenario.ends_in_guests)):
         users.append((scenario.vnf, registry.load_vnf(scenario.vnf)))
     for name, backend in users:
         problem = backend.missing(facts, scenario)
@@ -394,18 +406,15 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
     _require_cable_wire(scenario, testbed, facts, shares)
     shares, nics = _cables_with_nics(shares, own, testbed, facts)
     placements = _place_beside_ends(shares, own, testbed, facts, nics)
-    if scenario.ends_in_guests:
-        for share in shares:
-            here, placed = facts.hosts[share.host], placements[share.host]
-            if problem := registry.load_vnf(scenario.vnf).missing(here, own[share.host]):
-                raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
-            free = _unpolled(placed, testbed.of_host(share.host), here)
-            roles = {
-                f"vnf{end.vnf}": free
-                for end in (share.deployment.ends[number] for number in share.ends)
-                if isinstance(end, VnfPort)
-            }
-            placements[share.host] = placed.model_copy(update={"unpinned": roles})
+    for share in shares:
+        numbers = [number for number in share.ends if number in scenario.ends_in_guests]
+        if not numbers:
+            continue
+        here, placed = facts.hosts[share.host], placements[share.host]
+        if problem := registry.load_vnf(scenario.vnf).missing(here, own[share.host]):
+            raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
+        free = _unpolled(placed, testbed.of_host(share.host), here)
+        placements[share.host] = _with_guests(placed, share.deployment, numbers, free)
     more = {
         share.host: {
             "scenario": own[share.host],

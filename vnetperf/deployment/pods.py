@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf import registry
-from vnetperf.host import links
+from vnetperf.host import links, tc_redirect
 from vnetperf.host.linux import run_in
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
@@ -46,6 +46,8 @@ from vnetperf.virt.oci import POD_PROGRAMS
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
+#: What a pod in a VM plugs into; frames are redirected between it and the pod's interface.
+GUEST_KIND = "tap"
 #: Longest wait for the first packet from pod to pod, for one of the pods' MTU, and where that does
 #: not come for each of those by which the largest that does is found out, seconds.
 FIRST_S, PROBE_S, HALVING_S = 10.0, 1.0, 0.2
@@ -65,7 +67,10 @@ POD_ADDRESS = "198.{}.{}.1"
 
 def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
     """The class of what joins a deployment's ports: a vSwitch, or a network of pods."""
-    found: type[VSwitch] = _in_place(name) if graph.pods else registry.load("vswitches", name)
+    in_vms = bool(graph.guests)
+    found: type[VSwitch] = (
+        _in_place(name, in_vms=in_vms) if graph.pods else registry.load("vswitches", name)
+    )
     return found
 
 
@@ -73,6 +78,8 @@ def no_frames(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
+    if scenario.deployment.guests:
+        return "a tester has no port in a guest; choose bmp2bmp for frames"
     if scenario.pod != "netns":
         return "frames of a tester are sent from no container; leave --pod out"
     network: type[Network] = registry.load("networks", scenario.vswitch)
@@ -93,7 +100,7 @@ def require_frames(scenario: Scenario) -> None:
 
 
 @cache
-def _in_place(name: str) -> type[VSwitch]:
+def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
     kind = can.port if can.port != "host" else "veth"
@@ -102,11 +109,11 @@ def _in_place(name: str) -> type[VSwitch]:
         "network": network,
         "name": name,
         "programs": network.programs,
-        "kernel_modules": network.kernel_modules,
+        "kernel_modules": (*network.kernel_modules, *(tc_redirect.MODULES if in_vms else ())),
         "Options": network.Options,
         "capabilities": VSwitchCapabilities(
             wires=("veth",),  # what the tester is calibrated over
-            attachments=(kind,),
+            attachments=(kind, GUEST_KIND) if in_vms else (kind,),
             chains=False,
             max_frame_size=can.max_frame_size,
             forwarding=("l2", "l3") if can.routed else ("l2",),
@@ -137,6 +144,8 @@ class PodNetwork(VSwitch):
         self._made = self._plugged = False
         #: Ports of the first two pods, then of those beside them that have ports of their own.
         self._ports: dict[VnfPort, PodPort] = {}
+        #: Where guests of pods plug in.
+        self._taps: dict[VnfPort, Attachment] = {}
         #: Facts of each pod, with how long what was done to it took.
         self._times: dict[VnfPort, dict[str, float]] = {}
 
@@ -188,14 +197,29 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed "
                 "of one host, where each is a namespace"
             )
-        engines = POD_PROGRAMS[scenario.pod]
-        if why := next(filter(None, map(facts.missing_program, engines)), ""):
+        programs = map(facts.missing_program, POD_PROGRAMS[scenario.pod])
+        if why := next(filter(None, (cls._why_no_guests(facts, scenario), *programs)), ""):
             return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
             most = can.most_on_host
             return f"network {cls.name} has {most} pod on a host; choose --pods {most * hosts}"
         return cls.network.missing(facts, scenario)
+
+    @classmethod
+    def _why_no_guests(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps pods in VMs from having a port of the network; "" where there are none."""
+        if not scenario.deployment.guests:
+            return ""
+        can = cls.network.capabilities
+        if can.port == "host" or scenario.pod_hosts not in can.frames:
+            return f"a pod in a VM has a port of its own, and network {cls.name} gives it none here"
+        if can.shares_mac:
+            return (
+                f"pods of network {cls.name} have the MAC address of their host's interface, which "
+                "a guest's NIC cannot have as well; choose macvlan"
+            )
+        return tc_redirect.missing_modules(facts, "handing frames to a guest and back")
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
@@ -252,6 +276,9 @@ class PodNetwork(VSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """Where a pod's interface will be."""
         self.check_kind(kind)
+        if kind == GUEST_KIND:
+            tap, mtu = self.machine.interface_name(f"t{port.vnf}"), self._network.mtu
+            return Attachment(port=port, kind=kind, netdev=tap, queues=queues, mtu=mtu)
         if self._network.has_ports:
             netdev = self._network.netdev(port.vnf)
             return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
@@ -272,8 +299,10 @@ class PodNetwork(VSwitch):
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Give a pod its interface; the last of the first two is seen to reach the other."""
-        port = attachment.port
-        pod = self._pod(port, attachment.require("netdev"))
+        port, netdev = attachment.port, attachment.require("netdev")
+        if attachment.kind == GUEST_KIND:
+            self._taps[port], netdev = attachment, self._network.netdev(port.vnf)
+        pod = self._pod(port, netdev)
         host, new = self._host_of(port), not self._network.is_there(pod)
         self._attach(host, pod)
         if len(self._ports) < len(self.plan.scenario.deployment.tester_vnf_ports):
@@ -291,9 +320,23 @@ class PodNetwork(VSwitch):
             self._see_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
-        began = time.monotonic()
+        began, new = time.monotonic(), not self._network.is_there(pod)
         self._ports[pod.port] = self._network.attach(host, pod)
         self._times[pod.port] = {POD_ATTACHED: time.monotonic() - began}
+        if new and (tap := self._taps.get(pod.port)) is not None:
+            self._lead_to_guest(pod.netdev, tap)
+
+    def _lead_to_guest(self, netdev: str, tap: Attachment) -> None:
+        """Hand all that comes in by a pod's interface to its guest, and back."""
+        name = tap.require("netdev")
+        self.machine.delete_link(name)  # with what led to an interface before this one
+        self.machine.create_tap(
+            name,
+            self._network.mtu,
+            offloads=self._network.offloads,
+            multi_queue=tap.multi_queue,
+        )
+        tc_redirect.redirect(self.machine, {netdev: name, name: netdev})
 
     def _see_packets_pass(self, to: VnfPort, began: float) -> None:
         """Wait for the first packet to a pod, and see that one of the pods' MTU passes."""
@@ -418,6 +461,7 @@ class PodNetwork(VSwitch):
                 f"pod{port.vnf}": {
                     "host": given.host,
                     "interface": f"{given.kind} {given.pod.netdev}",
+                    "in": "a VM, by tc redirect to its tap" if port in self._taps else "the host",
                     "address": given.pod.address,
                     "MAC": given.pod.mac,
                     "gateway": given.gateway or "none: frames carry the other pod's address",

@@ -488,7 +488,8 @@ def transfer_endpoints(
 
     def plug_in(ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
         # Addresses are those of the whole way, whatever of it is on this host.
-        return in_place_of_tester(deployment.machine, deployment.plan.for_tester, ends, inside)
+        plan, guests = deployment.plan.for_tester, deployment.end_guests
+        return in_place_of_tester(deployment.machine, plan, ends, inside, guests)
 
     return _in_place_of_tester(deployment, plug_in, specs, watch)
 

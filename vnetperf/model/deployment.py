@@ -96,6 +96,7 @@ class Attachment(Frozen):
         queues: Number of queue pairs.
         multi_queue: False when who plugs into a tap opens it for one queue, without
             IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
+        mtu: MTU of what plugs in, octets, where that is not the scenario's.
         mac: MAC address of the VNF's port.
         peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
         netns: Network namespace of the interface, where that is not the run's.
@@ -110,6 +111,7 @@ class Attachment(Frozen):
     driver: str | None = None
     queues: int = 1
     multi_queue: bool = True
+    mtu: int | None = None
     mac: str | None = None
     peer_mac: str | None = None
     netns: str | None = None
@@ -187,6 +189,7 @@ class Deployment(Frozen):
         cables: Pairs of trunks: what leaves by one of them enters by the other.
         sites: Ports of each vSwitch, where there are several; a host each.
         pods: True when a container network joins the ends, which are its pods.
+        guests: Numbers of the ends that are pods in VMs.
         first_vnf: Number of the first VNF that is launched; those of other vSwitches come before.
         beyond: Of one of several vSwitches: port to another, and the address of what takes frames
             in that leave by it.
@@ -203,6 +206,7 @@ class Deployment(Frozen):
     cables: tuple[tuple[PhyPort, PhyPort], ...] = ()
     sites: tuple[tuple[Port, ...], ...] = ()
     pods: bool = False
+    guests: tuple[int, ...] = ()
     first_vnf: int = 0
     beyond: tuple[tuple[PhyPort, str], ...] = ()
 
@@ -262,6 +266,7 @@ class Deployment(Frozen):
             trunks=tuple(port for port in cabled if port not in (first, second)),
             cables=tuple(pair for pair in self.cables if {*pair} & {*ports}),
             pods=self.pods,
+            guests=tuple(number for number in self.guests if self.ends[number] in ports),
             first_vnf=min(numbers, default=0),
             beyond=tuple((port, port_mac(self, port, 0)) for port in cabled),
         )
@@ -272,7 +277,8 @@ class Deployment(Frozen):
         Returns:
             The graph: a cable joins what each of the hosts has of the network.
         """
-        return SPANNING["v2c2v"].graph(self.name).model_copy(update={"pods": True})
+        update = {"pods": True, "guests": self.guests}
+        return SPANNING["v2c2v"].graph(self.name).model_copy(update=update)
 
     @property
     def apart(self) -> bool:
@@ -533,11 +539,14 @@ SPANNING: dict[str, Spanning] = {
 }
 #: Those whose ends are on two hosts, each with its vSwitch.
 ACROSS: tuple[str, ...] = ("p2c2p", "v2c2v")
-#: Name -> hops of the deployments of pods on container networks (vnetperf/networks/).
-PODS: dict[str, tuple[Hop, ...]] = {"bmp2bmp": DIRECT["v2v"]}
+#: Name -> numbers of the pods in VMs, of deployments of two pods on container networks
+#: (vnetperf/networks/).
+PODS: dict[str, tuple[int, ...]] = {"bmp2bmp": (), "bmp2vmp": (1,), "vmp2vmp": (0, 1)}
 #: Every deployment of vSwitches that a scenario can name, and every deployment.
 OF_VSWITCHES: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
 ALL_DEPLOYMENTS: tuple[str, ...] = (*OF_VSWITCHES, *PODS)
+#: Those between whose ends frames of a tester can be sent: it has no port in a guest.
+WITH_FRAMES: tuple[str, ...] = tuple(name for name in ALL_DEPLOYMENTS if not PODS.get(name))
 
 
 def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
@@ -562,7 +571,8 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
     if name in DIRECT:
         return _direct(name, DIRECT[name])
     if name in PODS:
-        return _direct(name, PODS[name]).model_copy(update={"pods": True})
+        of_pods = {"pods": True, "guests": PODS[name]}
+        return _direct(name, DIRECT["v2v"]).model_copy(update=of_pods)
     build, default, variable = CHAINS[name]
     count = vnfs if vnfs is not None and variable else default
     if count < (1 if variable else 0):

@@ -229,8 +229,9 @@ class Scenario(Frozen):
 
     @property
     def has_guests(self) -> bool:
-        """True when VNFs run in VMs."""
-        return self.deployment.vnf_count > 0 and self.vnf.endswith(":vm")
+        """True when VNFs, or pods, run in VMs."""
+        graph = self.deployment
+        return bool(graph.vnf_count or graph.guests) and self.vnf.endswith(":vm")
 
     @property
     def apart(self) -> bool:
@@ -238,9 +239,14 @@ class Scenario(Frozen):
         return self.sockets and self.deployment.apart
 
     @property
-    def ends_in_guests(self) -> bool:
-        """True where endpoints on two hosts are in guests, in the places of VMs."""
-        return self.apart and bool(self.deployment.tester_vnf_ports) and self.vnf.endswith(":vm")
+    def ends_in_guests(self) -> tuple[int, ...]:
+        """Numbers of endpoints in guests: of pods in VMs, and in the places of VMs on two hosts."""
+        graph = self.deployment
+        if graph.pods:
+            return graph.guests if self.sockets else ()
+        if not self.apart or not self.vnf.endswith(":vm"):
+            return ()
+        return tuple(n for n, end in enumerate(graph.ends) if isinstance(end, VnfPort))
 
     @property
     def vnf_addresses(self) -> bool:
@@ -326,8 +332,9 @@ class Scenario(Frozen):
         if self.deployment.pods:
             hosts = "one host" if self.pod_hosts == "same" else "two hosts"
             found.append(f"pods on {hosts}")
-            if self.sockets and self.pod != "netns":
+            if self.sockets and self.pod != "netns" and len(self.deployment.guests) < 2:
                 found.append(f"pods by {self.pod}")
+            found += [f"pod {number} in a VM" for number in self.deployment.guests]
         if self.routed:
             found.append("l3 forwarding")
         if self.nat is not None:
@@ -667,9 +674,13 @@ class Plan(Frozen):
     @property
     def guest_ends(self) -> dict[int, VnfPort]:
         """Endpoints on this host that are in a guest of their own: number -> where it plugs in."""
-        if self.has_tester or not self.scenario.vnf.endswith(":vm"):
-            return {}
-        ends = {number: self.scenario.deployment.ends[number] for number in self.ends}
+        scenario = self.scenario
+        if scenario.deployment.pods:
+            numbers = [n for n in self.own_ends if n in scenario.ends_in_guests]
+        else:
+            in_vms = scenario.vnf.endswith(":vm") and not self.has_tester
+            numbers = [*self.ends] if in_vms else []
+        ends = {number: scenario.deployment.ends[number] for number in numbers}
         return {number: end for number, end in ends.items() if isinstance(end, VnfPort)}
 
     @property

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.model.deployment import ALL_DEPLOYMENTS
+from vnetperf.model.deployment import ALL_DEPLOYMENTS, WITH_FRAMES
 from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
@@ -334,13 +334,14 @@ def parametrize(
     sizes = _sizes(metafunc, configuration)
     ends = list(product(*sizes.values())) or [()]
     only = definition.get_closest_marker("deployments")
+    deployments = WITH_FRAMES if only is None else only.args
     selects, known = keyword_filter(definition), scenario_ids()
     named = {word.lower() for word in _words(metafunc.config)} & {*known}
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
 
     def selectable() -> Iterator[Any]:
         for scenario in known:
-            if only is not None and split_id(scenario)[0] not in only.args:
+            if split_id(scenario)[0] not in deployments:
                 continue
             others = {name for name in named if name in scenario and name != scenario}
             meant = keyword_filter(definition, others) if others else selects

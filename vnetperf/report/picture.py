@@ -222,6 +222,9 @@ def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[
         return "endpoints, in the tester's place", ()
     pod = scenario.get("pod", "netns")
     kind = ("network namespaces" if pod == "netns" else f"containers of {pod}",)
+    if graph.guests:
+        named = "namespace" if pod == "netns" else f"container of {pod}"
+        kind = ("VMs" if len(graph.guests) == len(graph.ends) else f"{named} and VM",)
     if how == ENDPOINTS_VARIANT:
         return "programs in two pods", kind
     ranks = f"{scenario.get('pods', 2)} x {scenario.get('ranks', 1)}"
@@ -404,7 +407,8 @@ class _Drawing:
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
-                return f"pod {number}" if self._graph.pods else "in a VNF's place"
+                of_pod = f"pod {number}" + " in a VM" * (number in self._graph.guests)
+                return of_pod if self._graph.pods else "in a VNF's place"
             if plan.get("wire") == "external" and number < len(theirs):
                 ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
                 return " - ".join(filter(None, ends))

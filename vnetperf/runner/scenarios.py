@@ -14,7 +14,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 from vnetperf.procedures.addresses import SPARE
-from vnetperf.vnfs.base import UserPlane
+from vnetperf.vnfs.base import EndpointHost, UserPlane
 
 
 def scenario_ids() -> list[str]:
@@ -41,6 +41,18 @@ def _mobile_core() -> str:
     return names[0]
 
 
+def _guest(chosen: str) -> str:
+    """The VNF whose guests pods in VMs are: the one that is chosen, where it has such."""
+    known = registry.names("vnfs")
+    places = (f"{name}:{place}" for name in known for place in registry.load_vnf(name).places)
+    for name in (chosen, *places):
+        vnf = registry.load_vnf(name)
+        plain = issubclass(vnf, EndpointHost) and not issubclass(vnf, UserPlane)
+        if plain and vnf.alone is not None:
+            return name
+    raise ConfigError("no VNF is registered that has guests for pods", where="vnfs")
+
+
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
     """A scenario by its id."""
     deployment, vswitch = split_id(scenario_id)
@@ -57,6 +69,8 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     vnf = settings.vnf
     if graph.gtp and not issubclass(registry.load_vnf(vnf), UserPlane):
         vnf = _mobile_core()  # whatever --vnf is: only a mobile core takes users' packets
+    if graph.guests:
+        vnf = _guest(vnf)
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual

@@ -229,7 +229,7 @@ def mpi_scenario(scenario: Scenario) -> Scenario:
 def why_no_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
     why = ""
-    if not scenario.deployment.pods:
+    if not scenario.deployment.pods or scenario.deployment.guests:
         why = f"{scenario.deployment.name} has no pods for ranks of MPI; choose bmp2bmp"
     elif run.facts().hosts:
         why = "ranks run in pods on one machine; choose a testbed of one host"

@@ -256,7 +256,7 @@ def guest_nic(attachment: Attachment, options: GuestOptions, where: GuestResourc
         mergeable=options.mergeable,
         packed=options.packed,
         offloads=Offloads(**{key: getattr(options, key) for key in Offloads.model_fields}),
-        mtu=where.mtu if where.mtu > STANDARD_MTU else None,
+        mtu=attachment.mtu or (where.mtu if where.mtu > STANDARD_MTU else None),
     )
 
 

@@ -6,6 +6,7 @@ import platform
 import zlib
 from typing import Any, ClassVar
 
+from vnetperf.host import tc_redirect
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import (
     Attachment,
@@ -21,7 +22,6 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KernelSwitch, hop_counters
 

@@ -424,7 +424,9 @@ class VmEnd(VmVloop):
         self._check_pins(guest)
         guest_facts.configure_nics(guest, self.options)
         netdev = guest.interface(guest.domain.nics[0].mac)
-        guest.agent.run(["ip", "link", "set", "dev", netdev, "up"])
+        mtu = self._attachments[0].mtu  # of models that are not told theirs, too
+        given = ["mtu", str(mtu)] if mtu else []
+        guest.agent.run(["ip", "link", "set", "dev", netdev, *given, "up"])
         self.offloads = guest_facts.nic_features(guest)
 
     def _application(self) -> dict[str, Any]:

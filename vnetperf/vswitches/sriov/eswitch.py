@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import links
+from vnetperf.host import links, tc_redirect
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import eswitch
 from vnetperf.host.nic.pci import SYS
@@ -23,7 +23,6 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import PhyPort, Port, WireEnd
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Scenario
-from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.sriov.virtual_functions import (
     SKIP_SW,
     SWITCHDEV_MODULES,

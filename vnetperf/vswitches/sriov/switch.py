@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from vnetperf.host import ethtool
+from vnetperf.host import ethtool, tc_redirect
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
 from vnetperf.model.base import Frozen
@@ -16,7 +16,6 @@ from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.sriov import virtual_functions
 from vnetperf.vswitches.sriov.eswitch import (

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from vnetperf.host import tc_redirect
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
 from vnetperf.model.base import Frozen
@@ -16,7 +17,6 @@ from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, d
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.vswitches import tc_redirect
 
 
 class VfSpec(Frozen):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from vnetperf.host import links
+from vnetperf.host.linux import netlink
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, PhyPort
 from vnetperf.model.testbed import KernelModule, MachineFacts
-from vnetperf.vswitches.kernelports import netlink
 
 #: Handle of the ingress queueing discipline; ETH_P_ALL takes frames of every protocol.
 INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
@@ -41,7 +42,11 @@ def redirect_problem(facts: MachineFacts, deployment: Deployment) -> str:
     """What keeps this kernel from joining the physical ports of a deployment, if any are."""
     if not joined_phy_ports(deployment):
         return ""
-    purpose = "handing frames from one physical port to the other"
+    return missing_modules(facts, "handing frames from one physical port to the other")
+
+
+def missing_modules(facts: MachineFacts, purpose: str) -> str:
+    """What this kernel lacks for redirecting frames, "" for nothing."""
     for module in (SCH_INGRESS, ACT_MIRRED):
         if trouble := facts.missing_module(module, purpose):
             return trouble
@@ -72,16 +77,17 @@ def load_modules(machine: Machine) -> str:
 def redirect(machine: Machine, pairs: dict[str, str]) -> str:
     """Redirect what comes in by interfaces."""
     kind = load_modules(machine)
-    machine.in_netns(lambda: _add_filters(kind, pairs))
+    machine.in_netns(lambda: _add_filters(machine, kind, pairs))
     return kind
 
 
-def _add_filters(kind: str, pairs: dict[str, str]) -> None:
+def _add_filters(machine: Machine, kind: str, pairs: dict[str, str]) -> None:
     cure = "the kernel may lack sch_ingress, cls_u32 or act_mirred"
-    with netlink(f"redirect from {', '.join(pairs)}", "tc redirect", cure) as (route, indexes):
-        for source, target in pairs.items():
-            route.tc("add", "ingress", indexes[source])
-            add_redirect(route, kind, indexes[source], indexes[target])
+    with netlink(f"redirect from {', '.join(pairs)}", "tc redirect", cure) as route:
+        for ends in pairs.items():
+            source, target = (links.get(name, machine.netns).index for name in ends)
+            route.tc("add", "ingress", source)
+            add_redirect(route, kind, source, target)
 
 
 def mirred(target: int) -> dict[str, Any]:
