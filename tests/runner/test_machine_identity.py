@@ -49,6 +49,34 @@ def test_what_does_not_set_rates_may_change(tmp_path: Path) -> None:
     assert Bench(tmp_path, FakeAgent(facts=facts(record=other))).throughput(1518).goals
 
 
+def test_programs_of_a_plugin_that_came_since_may_be_there(tmp_path: Path) -> None:
+    first = Bench(tmp_path, FakeAgent(facts=facts(record=RECORD)))
+    first.throughput()
+    first.die()
+    found = facts(record=RECORD)
+    more = {
+        "programs": found.programs | {"tc": "/usr/sbin/tc"},
+        "versions": found.versions | {"tc": "iproute2-6.1.0"},
+    }
+    again = FakeAgent(facts=found.model_copy(update=more))
+    assert Bench(tmp_path, again).throughput(1518).goals
+
+
+def test_a_program_that_was_missing_and_is_there_now_is_another_machine(tmp_path: Path) -> None:
+    found = facts(record=RECORD)
+    without = found.model_copy(update={"programs": found.programs | {"tc": ""}})
+    first = Bench(tmp_path, FakeAgent(facts=without))
+    first.throughput()
+    first.die()
+    more = {
+        "programs": found.programs | {"tc": "/usr/sbin/tc"},
+        "versions": found.versions | {"tc": "iproute2-6.1.0"},
+    }
+    again = Bench(tmp_path, FakeAgent(facts=found.model_copy(update=more)))
+    with pytest.raises(ConfigError, match="version of tc was 'none', is 'iproute2-6.1.0'"):
+        again.throughput(1518)
+
+
 def test_a_fact_that_could_not_be_read_is_compared_as_it_is_told() -> None:
     assert (
         machine_identity(facts(record={"cpu": "unknown: no file"}))["CPU model"]

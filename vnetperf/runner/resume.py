@@ -19,6 +19,7 @@ from vnetperf.results.log import read_log
 from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
 
 _ABSENT = "none"
+_VERSION, _OF_HOST = "version of ", " of host "
 
 
 def machine_identity(facts: MachineFacts) -> dict[str, str]:
@@ -26,10 +27,14 @@ def machine_identity(facts: MachineFacts) -> dict[str, str]:
     own = {
         "kernel": _fact(facts.record.get("kernel"), "release"),
         "CPU model": _fact(facts.record.get("cpu"), "model"),
-        **{f"version of {name}": text for name, text in facts.versions.items()},
+        # Also which were looked for and are missing: another plugin looks for other programs.
+        **{
+            f"{_VERSION}{name}": text
+            for name, text in (dict.fromkeys(facts.programs, _ABSENT) | facts.versions).items()
+        },
     }
     others = {
-        f"{name} of host {host}": text
+        f"{name}{_OF_HOST}{host}": text
         for host, there in facts.hosts.items()
         for name, text in machine_identity(there).items()
         if own.get(name) != text
@@ -43,11 +48,15 @@ def _fact(fact: Any, key: str) -> str:
 
 
 def require_same_machine(then: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
-    """Refuse to go on with a run on a machine that has changed."""
+    """Refuse to go on with a run on a machine that has changed.
+
+    Programs that one of them did not look for, as a plugin came or went, may be there or not.
+    """
+    known = [(name, _known(then, name), _known(now, name)) for name in dict.fromkeys([*then, *now])]
     differing = [
-        f"{name} was {_line(then.get(name, _ABSENT))}, is {_line(now.get(name, _ABSENT))}"
-        for name in dict.fromkeys([*then, *now])
-        if then.get(name, _ABSENT) != now.get(name, _ABSENT)
+        f"{name} was {_line(was or _ABSENT)}, is {_line(found or _ABSENT)}"
+        for name, was, found in known
+        if was != found and not (name.startswith(_VERSION) and None in (was, found))
     ]
     if differing:
         raise ConfigError(
@@ -56,6 +65,11 @@ def require_same_machine(then: Mapping[str, str], now: Mapping[str, str], where:
             where=where,
             cure="start a new run without --resume",
         )
+
+
+def _known(machine: Mapping[str, str], name: str) -> str | None:
+    """A fact; of another host that is not listed, the one of the first host."""
+    return machine.get(name, machine.get(name.partition(_OF_HOST)[0]))
 
 
 def _line(text: str) -> str:
