@@ -12,9 +12,10 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/backend.py \
 	vnetperf/wires.py vnetperf/collectors.py vnetperf/runner/bench.py
 
-.PHONY: help deps deps-test venv engine demo test test-fast test-all check bench fuzz clean
+.PHONY: help install deps deps-test venv engine demo test test-fast test-all check bench fuzz clean
 
 help:
+	@echo "make install    install what is missing, vnetperf into .venv and the generator's engine (minutes)"
 	@echo "make demo       install what is missing and measure OVS-DPDK in a PVP deployment"
 	@echo "make test       install what is missing and run what every merge must show"
 	@echo "make test-fast  the tests that need neither root nor DPDK"
@@ -48,7 +49,9 @@ venv: $(VENV)/.run-stamp
 engine: venv
 	@$(PYTHON) -m vnetperf.traffic.loadgen.build
 
-demo: deps venv engine
+install: deps venv engine
+
+demo: install
 	$(PYTHON) -m pytest testcases/ -k pvp_dpdk --frame-sizes 64,1518
 
 # The lanes are in tests/run.py.

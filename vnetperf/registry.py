@@ -175,11 +175,16 @@ def _declared(attribute: str) -> dict[str, Any]:
         for one in getattr(backend, attribute, ()):
             first = found.setdefault(one.name, one)
             owner.setdefault(one.name, what)
-            if first.model_dump(exclude=described) != one.model_dump(exclude=described):
+            then, now = (each.model_dump(exclude=described) for each in (first, one))
+            if then != now:
+                parts = [
+                    f"{key} {then[key]!r} and {now[key]!r}" for key in then if then[key] != now[key]
+                ]
                 raise ConfigError(
-                    f"{owner[one.name]} and {what} declare {one.name} differently",
+                    f"{owner[one.name]} and {what} declare {one.name} differently: "
+                    + ", ".join(parts),
                     where=attribute,
-                    cure="let both declare the same values",
+                    cure="let the later one import the declaration of the other, or uninstall it",
                 )
     return found
 

@@ -51,7 +51,8 @@ def test_what_two_declare_differently_names_both(declare: Declare) -> None:
         a={"programs": (Program(name="p", package="one"),)},
         b={"programs": (Program(name="p", package="two"),)},
     )
-    with pytest.raises(ConfigError, match=r"vswitches a and vswitches b declare p"):
+    match = "vswitches a and vswitches b declare p differently: package 'one' and 'two'"
+    with pytest.raises(ConfigError, match=match):
         registry.programs()
 
 

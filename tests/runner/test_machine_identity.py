@@ -73,7 +73,7 @@ def test_a_program_that_was_missing_and_is_there_now_is_another_machine(tmp_path
         "versions": found.versions | {"tc": "iproute2-6.1.0"},
     }
     again = Bench(tmp_path, FakeAgent(facts=found.model_copy(update=more)))
-    with pytest.raises(ConfigError, match="version of tc was 'none', is 'iproute2-6.1.0'"):
+    with pytest.raises(ConfigError, match="version of tc was 'none', is 'iproute2"):
         again.throughput(1518)
 
 

@@ -10,6 +10,7 @@ from vnetperf import config, registry
 from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
+from vnetperf.model.scenario import PodKind
 
 
 def _scenarios() -> list[str]:
@@ -35,6 +36,8 @@ KINDS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "vnfs": ("--vnf", lambda: registry.names("vnfs")),
     "wires": ("--wire", lambda: registry.names("wires")),
     "endpoints": ("--endpoint-tool", lambda: registry.names("endpoints")),
+    "pods": ("--pod", lambda: get_args(PodKind)),
+    "mpi": ("--mpi-program", lambda: registry.names("mpi")),
 }
 
 

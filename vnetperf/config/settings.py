@@ -7,6 +7,7 @@ table of docs/configuration.md are made of that.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -324,6 +325,9 @@ def fields() -> dict[str, FieldInfo]:
     return {**Settings.model_fields, **CommandLine.model_fields}
 
 
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+
+
 def add_options(add: Callable[..., Any], *names: str) -> None:
     """Add options, all or those named, by pytest's `addoption` or argparse's `add_argument`.
 
@@ -334,6 +338,7 @@ def add_options(add: Callable[..., Any], *names: str) -> None:
             continue
         option = option_of(field)
         text = " ".join(str(field.description).split("\n\n")[0].split()).replace("`", "")
+        text = _LINK.sub(r"\1", text)  # the same text is in the documents
         default = f" (default: {_text(field.default)})" if _text(field.default) else ""
         kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
         kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
