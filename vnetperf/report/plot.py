@@ -36,6 +36,9 @@ class LinearScale:
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
+_MOST_TICKS = 9
+
+
 @dataclass(frozen=True, slots=True)
 class LogScale:
     """Equal distances are equal ratios."""
@@ -53,12 +56,15 @@ class LogScale:
         return self.start + math.log10(ratio) / span * (self.end - self.start)
 
     def ticks(self) -> Sequence[float]:
-        """1, 2, 5 within few decades, else whole decades."""
-        steps = (1, 2, 5) if math.log10(self.high / self.low) <= 2.2 else (1,)
+        """1, 2, 5 within few decades, then 1 and 3, else whole decades; nine at most."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        every = [step * 10.0**power for power in powers for step in steps]
-        known = [v for v in every if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
-        return known[:: max(1, math.ceil(len(known) / 9))]
+        known: list[float] = []
+        for steps in (1, 2, 5), (1, 3), (1,):
+            every = [step * 10.0**power for power in powers for step in steps]
+            known = [v for v in every if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+            if len(known) <= _MOST_TICKS:
+                return known
+        return known[:: math.ceil(len(known) / _MOST_TICKS)]
 
 
 @dataclass(frozen=True, slots=True)
