@@ -70,6 +70,7 @@ def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> No
     assert not planted.exists()
 
 
+@pytest.mark.slow
 def test_the_agent_finds_what_its_controller_finds(tmp_path: Path) -> None:
     """Where dependencies are in the user's site, or what PYTHONPATH names: -I knows neither."""
     for gateway in _gateway(f"popen//python={sys.executable} -I -S//execmodel=main_thread_only"):

@@ -46,6 +46,7 @@ def test_a_second_call_builds_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {p.name.split("-")[0] for p in cache.iterdir()} == {"loadgen", "loadgen.lock"}
 
 
+@pytest.mark.slow
 def test_parallel_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path / "bin", "make", SLOW_MAKE.replace("{log}", str(tmp_path / "log")))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

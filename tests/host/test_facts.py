@@ -379,6 +379,7 @@ def test_a_program_that_was_cut(tmp_path_factory: pytest.TempPathFactory, cut: i
     build_id(path)
 
 
+@pytest.mark.slow
 def test_the_record_names_builds_by_path() -> None:
     programs = take_inventory(Testbed()).record["programs"]
     assert isinstance(programs, dict)

@@ -288,6 +288,7 @@ def _restore_all_the_time(
     found.put(errors)
 
 
+@pytest.mark.slow
 def test_restore_beside_starting_runs_takes_no_journal_away(
     roots: HostRoots, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,9 +62,11 @@ class Site:
         self.path = pytester.path
 
     def run(self, *args: str) -> pytest.RunResult:
-        """pytest in this process: fast."""
+        """pytest in this process: fast; workers are processes of their own."""
         plain = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly")
-        return self.pytester.runpytest_inprocess(*plain, *args)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["pytest", *plain, *args])  # a log has it, for --resume
+            return self.pytester.runpytest_inprocess(*plain, *args)
 
     def run_apart(self, *args: str) -> pytest.RunResult:
         """pytest in a process of its own, as a user starts it."""

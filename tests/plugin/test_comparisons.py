@@ -212,7 +212,7 @@ def test_a_variant_that_means_something_else_is_not_resumed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_workers_deploy_each_variant_once(queues: Site) -> None:
-    result = queues.run_apart("-n", "2", FILE, "-k", "pvp_dpdk")
+    result = queues.run("-n", "2", FILE, "-k", "pvp_dpdk")
     result.assert_outcomes(passed=4)
     assert queues.calls("deploy") == {f"deploy pvp_dpdk,{variant}": 1 for variant in VARIANTS}
     (comparison,) = queues.results()["comparisons"]
@@ -264,7 +264,7 @@ def test_one_name_for_different_variants_is_refused(site: Site) -> None:
 def test_workers_tell_a_wrong_mark_in_each_case(site: Site, mark: str) -> None:
     text = f"import pytest\n\n@pytest.mark.{mark}\ndef test_wrong(bench): pass\n"
     site.pytester.makepyfile(test_wrong=text)
-    result = site.run_apart("-n", "1", "test_wrong.py", "-k", "pvp_dpdk")
+    result = site.run("-n", "1", "test_wrong.py", "-k", "pvp_dpdk")
     output = result.stderr.str() + result.stdout.str()
     result.assert_outcomes(errors=1)
     assert WRONG[mark] in output

@@ -129,7 +129,7 @@ def test_no_file_is_said(site: Site) -> None:
 @pytest.mark.slow
 def test_workers_judge_their_cases_and_the_controller_the_rest(site: Site) -> None:
     text = one(at_least=1e6) + one(at_least=3) + 'of_scenario = "phy2phy_dpdk"\n'
-    result = site.run_apart(*TWO, "-n", "2", *expect(site, text))
+    result = site.run(*TWO, "-n", "2", *expect(site, text))
     result.assert_outcomes(passed=2)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED: pvp_dpdk*below the expected 3 times it*"])

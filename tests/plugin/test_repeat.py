@@ -96,11 +96,11 @@ def test_published_presets_are_repeated_in_five_deployments() -> None:
 
 @pytest.mark.slow
 def test_workers_cannot_take_turns(site: Site) -> None:
-    result = site.run_apart(*TWO, "--repeat", "2", "-n", "2")
+    result = site.run(*TWO, "--repeat", "2", "-n", "2")
     assert "leave -n out" in result.stdout.str() + result.stderr.str()
     assert not site.calls("deploy")
     preset = site.path / "conf" / "presets" / "fast.toml"
     preset.write_text("repeat = 3\n" + preset.read_text())
-    result = site.run_apart(*TWO, "-n", "2")
+    result = site.run(*TWO, "-n", "2")
     assert "--repeat 1" in result.stdout.str() + result.stderr.str()
     assert not site.calls("deploy")

@@ -276,7 +276,7 @@ WORKERS = ("-n", "2", "-k", "phy2phy_dpdk or pvp_dpdk or pvvp_dpdk")
 
 @pytest.mark.slow
 def test_workers_of_xdist_share_one_run(site: Site) -> None:
-    result = site.run_apart(*WORKERS)
+    result = site.run(*WORKERS)
     result.assert_outcomes(passed=6)
     assert site.calls("deploy") == {
         "deploy phy2phy_dpdk": 1,
@@ -311,7 +311,7 @@ def test_skipped(scenario): pytest.skip("not today")
 """
     )
     for workers in (("-n", "2"), ()):
-        result = site.run_apart(*workers, "-k", "pvp_dpdk", "--frame-sizes", "64")
+        result = site.run(*workers, "-k", "pvp_dpdk", "--frame-sizes", "64")
         result.assert_outcomes(passed=2, skipped=1)
         counted = [line.partition("vnetperf: ")[2] for line in result.outlines]
         cases = [text.partition(" passed")[0] for text in counted if "so far" in text]
@@ -323,9 +323,9 @@ def test_skipped(scenario): pytest.skip("not today")
 def test_a_run_of_workers_is_resumed_without_its_options(
     site: Site, plugins: tuple[str, ...]
 ) -> None:
-    assert site.run_apart(*WORKERS, "--frame-sizes", "64").ret == 0
+    assert site.run(*WORKERS, "--frame-sizes", "64").ret == 0
     before = site.calls("trial")
-    result = site.run_apart(*plugins, "--resume", "results/latest")
+    result = site.run(*plugins, "--resume", "results/latest")
     result.assert_outcomes(passed=3)
     assert site.calls("trial") == before
     assert len(site.folders) == 1
@@ -347,7 +347,7 @@ def test_cases_that_last_failed_leave_out_are_not_counted(site: Site) -> None:
 @pytest.mark.slow
 def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> None:
     for workers in (("-n", "2"), ()):
-        result = site.run_apart(*workers, "-k", "pvp_dpkd")
+        result = site.run(*workers, "-k", "pvp_dpkd")
         assert result.ret == 5
         assert result.stdout.str().count("did you mean 'pvp_dpdk'") == 1
 
@@ -356,7 +356,7 @@ def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> Non
 def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
     (site.path / "test_rfc2544.py").unlink()
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
-    site.run_apart("-n", "1").assert_outcomes(passed=2)
+    site.run("-n", "1").assert_outcomes(passed=2)
     assert not (site.path / "results").exists()
 
 
@@ -416,7 +416,7 @@ def test_workers_that_measure_nothing_are_not_green(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
-    result = site.run_apart("-n", "2", "-k", "pvp_dpdk")
+    result = site.run("-n", "2", "-k", "pvp_dpdk")
     result.assert_outcomes(skipped=2)
     assert result.ret == 5
     assert "nothing was measured" in result.stdout.str()
@@ -441,12 +441,12 @@ def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VNETPERF_FOO", "1")
-    result = site.run_apart("-n", "2", "-k", "pvp_dpdk")
+    result = site.run("-n", "2", "-k", "pvp_dpdk")
     assert result.ret == 4
     assert (result.stderr.str() + result.stdout.str()).count("VNETPERF_FOO") == 1
     (site.path / "test_rfc2544.py").unlink()
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
-    result = site.run_apart("-n", "2", "-v")
+    result = site.run("-n", "2", "-v")
     result.assert_outcomes(passed=2)
     assert "FOO" not in result.stdout.str() + result.stderr.str()
 

@@ -34,18 +34,13 @@ def wish(monkeypatch: pytest.MonkeyPatch, name: str, **wishes: Any) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"testbeds": held}))
 
 
-def run(labs: Site, *args: str) -> pytest.RunResult:
-    """pytest in processes that import little beside what they need."""
-    return labs.run_apart("-p", "no:hypothesispytest", "-p", "no:randomly", *args)
-
-
 def at(*numbers: int) -> tuple[str, ...]:
     return ("--testbed", ",".join(f"./lab{n}.toml" for n in numbers), "-n", str(len(numbers)))
 
 
 @pytest.mark.slow
 def test_each_worker_has_a_testbed_and_no_number_is_of_two(labs: Site) -> None:
-    result = run(labs, *at(1, 2), *SELECT)
+    result = labs.run(*at(1, 2), *SELECT)
     result.assert_outcomes(passed=8)
     (folder,) = labs.folders
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
@@ -103,7 +98,7 @@ def test_testbeds_are_calibrated_at_once_and_once_each(
 
 @pytest.mark.slow
 def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
-    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    labs.run(*at(1, 2), *SELECT).assert_outcomes(passed=8)
     before = labs.results()["results"]
     (folder,) = labs.folders
     log = folder / "trials@lab2.jsonl"
@@ -111,7 +106,7 @@ def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
     ends = [n for n, line in enumerate(lines) if b'"type":"search-end"' in line]
     log.write_bytes(b"".join(lines[: ends[-2] + 1]))
     labs.calls_file.unlink()
-    result = run(labs, "--resume", "results/latest", "-n", "2")
+    result = labs.run("--resume", "results/latest", "-n", "2")
     result.assert_outcomes(passed=8)
     assert len(labs.folders) == 1
     assert labs.calls("deploy").total() == 1
@@ -126,19 +121,19 @@ def test_a_scenario_is_resumed_where_it_was_finished(
     labs: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wish(monkeypatch, "lab2", lost_after=3)
-    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    labs.run(*at(1, 2), *SELECT).assert_outcomes(passed=8)
     before = labs.results()["results"]
     assert {r["scenario"].rpartition("=")[2] for r in before} == {"lab1"}
     wish(monkeypatch, "lab2")
     labs.calls_file.unlink()
-    run(labs, "--resume", "results/latest", "-n", "2").assert_outcomes(passed=8)
+    labs.run("--resume", "results/latest", "-n", "2").assert_outcomes(passed=8)
     assert labs.calls("deploy").total() == 0
     assert labs.results()["results"] == before
 
 
 def refused(labs: Site, *options: str) -> str:
     """What a usage error of a run of workers says."""
-    result = run(labs, *options)
+    result = labs.run(*options)
     text = result.stderr.str() + result.stdout.str()
     assert result.ret == 4, text
     assert "INTERNALERROR" not in text
@@ -149,14 +144,14 @@ def refused(labs: Site, *options: str) -> str:
 def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
     select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
     resume = ("--resume", "results/latest")
-    run(labs, "--testbed", "./lab1.toml", *select).assert_outcomes(passed=2)
+    labs.run("--testbed", "./lab1.toml", *select).assert_outcomes(passed=2)
     text = refused(labs, *resume, *at(1, 2))
     assert "is one on one testbed, and testbed (command line) names 2" in text
     assert "name the testbeds of that run: --testbed ./lab1.toml" in text
     (folder,) = labs.folders
     assert [p.name for p in folder.glob("*.jsonl")] == ["trials.jsonl"]
     (labs.path / "results" / "latest").unlink()
-    run(labs, *at(1, 2), *select).assert_outcomes(passed=2)
+    labs.run(*at(1, 2), *select).assert_outcomes(passed=2)
     cure = "name the testbeds of that run: --testbed ./lab1.toml,./lab2.toml and -n 2"
     for workers in ((), ("-n", "1"), ("-n", "2")):
         text = refused(labs, *resume, "--testbed", "./lab1.toml", *workers)
@@ -171,7 +166,7 @@ def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     labs: Site, monkeypatch: pytest.MonkeyPatch, lost_after: int
 ) -> None:
     wish(monkeypatch, "lab1", lost_after=lost_after)
-    result = run(labs, *at(1, 2), *SELECT)
+    result = labs.run(*at(1, 2), *SELECT)
     result.assert_outcomes(passed=8)
     content = labs.results()
     measured = [r for r in content["results"] if r["status"] == "measured"]
@@ -191,10 +186,10 @@ def test_what_one_testbed_cannot_carry_another_does(
     labs: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wish(monkeypatch, "lab1", no_programs=True)
-    run(labs, *at(1, 2), *SELECT).assert_outcomes(passed=8)
+    labs.run(*at(1, 2), *SELECT).assert_outcomes(passed=8)
     assert {r["scenario"].rpartition("=")[2] for r in labs.results()["results"]} == {"lab2"}
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
-    result = run(labs, *at(1, 2), "-k", "pvp_dpdk")
+    result = labs.run(*at(1, 2), "-k", "pvp_dpdk")
     result.assert_outcomes(skipped=2)
     assert "lab1.toml: " in result.stdout.str()
 
@@ -204,7 +199,7 @@ def test_testbeds_that_are_all_lost_fail_each_case(
     labs: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"lost_after": 0}))
-    result = run(labs, *at(1, 2), "-k", "pvp_dpdk")
+    result = labs.run(*at(1, 2), "-k", "pvp_dpdk")
     result.assert_outcomes(errors=2)
     assert "the host cannot be reached" in result.stdout.str()
 
@@ -218,13 +213,12 @@ def test_wrong_uses_are_one_usage_error_each(labs: Site) -> None:
         (("--testbed", beds), "names 2 testbeds"),
         (("--testbed", beds, "--plan"), "names 2 testbeds"),
         (("--testbed", beds, "-n", "3"), "-n 3, and testbed (command line) names 2"),
-        (("--testbed", "./lab1.toml,./twin.toml", "-n", "2"), "two testbeds are called 'lab1'"),
-        (("--testbed", "./blank.toml,./dash.toml", "-n", "2"), "would have one log, trials@lab_1"),
-        (("--testbed", "./lab1.toml,./lab9.toml", "-n", "2"), "lab9"),
-        (("--testbed", "./lab1.toml,./lab1.toml", "-n", "2"), "names ./lab1.toml twice"),
+        (("--testbed", "./lab1.toml,./twin.toml", "-n", "1"), "two testbeds are called 'lab1'"),
+        (("--testbed", "./blank.toml,./dash.toml", "-n", "1"), "would have one log, trials@lab_1"),
+        (("--testbed", "./lab1.toml,./lab9.toml", "-n", "1"), "lab9"),
+        (("--testbed", "./lab1.toml,./lab1.toml", "-n", "1"), "names ./lab1.toml twice"),
     ):
-        here = run if "-n" in options else Site.run
-        result = here(labs, *options, "-k", "pvp_dpdk")
+        result = labs.run(*options, "-k", "pvp_dpdk")
         text = result.stderr.str() + result.stdout.str()
         assert result.ret == 4, text
         assert message in text, text

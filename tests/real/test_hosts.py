@@ -183,6 +183,8 @@ def test_a_flap_at_the_cable_of_a_host_is_no_loss(start: Start, unchanged: Uncha
     assert result["status"] == "not measured"
 
 
+# Each merge sees frames pass both vSwitches and a VNF beyond the cable, hop by hop, from VM to VM.
+@pytest.mark.daily
 def test_a_chain_over_two_vswitches(start: Start, unchanged: Unchanged) -> None:
     run = start("-k", "pvp2pvp_bridge and test_throughput", *TWO_HOSTS)
     assert run.finish(300) == 0, run.output
