@@ -20,7 +20,7 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import CableConfig, HostConfig, MachineFacts, Testbed
+from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
 from vnetperf.pytest_plugin.terminal import describe
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario, scenario_ids, session_scenario
@@ -169,6 +169,20 @@ def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: flo
     assert ("latency is not measured" in plan.tester_text) == (bound_s is None)
     assert plan.tester_text.startswith("the tester has port 0 on east, port 1 on west")
     assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
+
+
+def test_clocks_of_two_machines_are_apart_by_what_their_services_state() -> None:
+    found, clock = machine(), ClockSync(service="chrony", reference="UTC", bound_s=2e-5)
+    hosts = {
+        name: found.hosts[name].model_copy(update={"boot": name, "clock": clock})
+        for name in ("east", "west")
+    }
+    configuration = loaded()
+    scenario = make_scenario("p2c2p_bridge", configuration)
+    plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
+    assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {4e-5}
+    assert "latency is one way, by clocks that are at most 4e-05 s apart" in plan.tester_text
+    assert "each trial has its own bound" in plan.tester_text
 
 
 def test_counters_of_two_sockets_are_compared_by_nobody_where_engines_are_two() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
+from math import inf
 from typing import Any, TypeVar, cast
 
 from vnetperf.agent import client as agent
@@ -44,7 +45,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
+from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed, clocks_apart_s
 from vnetperf.model.trial import (
     DatapathWork,
     DirectionCounts,
@@ -401,7 +402,8 @@ class HostsClient:
 
     def _parts_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """Run a trial of parts until each host received all the while that the other sent."""
-        self._window = self._window.model_copy(update={"lead_s": LEAD_S})
+        update = {"lead_s": LEAD_S, "two_clocks": bool(plan.clock_bound_s)}
+        self._window = self._window.model_copy(update=update)
         for _ in range(WINDOW_TRIES):
             result, late = self._parts(plan, spec)
             if not late:
@@ -876,6 +878,30 @@ TWO_CLOCKS = (
     "not measured: each of the tester's ports stamps by the clock of its own machine, and how far "
     "these are apart was not measured"
 )
+
+
+def _clock_bound_s(parts: Sequence[PartResult], clock_bound_s: float | None) -> float | None:
+    """Most that stamps of both hosts were apart in a trial, by what was read of them at its end."""
+    if not clock_bound_s:
+        return clock_bound_s
+    drifts = [part.drift_s for part in parts if part.drift_s is not None]
+    apart_s = clocks_apart_s([part.clock for part in parts])
+    return apart_s + sum(drifts) if apart_s is not None and len(drifts) == len(parts) else None
+
+
+def _why_no_latency(directions: Sequence[DirectionCounts], bound_s: float | None) -> str:
+    """What keeps the latency of a trial from being stated; "" for nothing."""
+    if bound_s is None:
+        return TWO_CLOCKS
+    least = [d.latency.min_ns / 1e9 for d in directions if d.latency is not None]
+    if bound_s and min(least, default=inf) <= bound_s:
+        return (
+            f"not measured: the clocks of the tester's two hosts may be {bound_s * 1e6:.3g} us "
+            f"apart, and the shortest time of a frame between them is {min(least) * 1e6:.3g} us"
+        )
+    return ""
+
+
 #: Workers of the second host are numbered from here on.
 SECOND_WORKERS = 1000
 
@@ -884,7 +910,8 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
     """A trial by what was counted at each of the tester's ports, port 0 first.
 
     What was sent is from the sender's host, what came from the receiver's. Latency stays where
-    `clock_bound_s` bounds how far the clocks are apart.
+    `clock_bound_s` bounds how far the clocks are apart, and is less than the times of all frames:
+    0 for one clock; where it is planned with another, by what each host has read at the end.
     """
     results = [part.result for part in parts.values()]
     for host, part in parts.items():
@@ -897,13 +924,17 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
         for host, part in parts.items()
         for key, why in part.result.uncollected.items()
     }
-    if clock_bound_s is None:
-        uncollected["latency"] = TWO_CLOCKS
+    bound_s = _clock_bound_s([*parts.values()], clock_bound_s)
+    directions = [_whole(half) for half in halves]
+    if why := _why_no_latency(directions, bound_s):
+        uncollected["latency"] = why
+        directions = [d.model_copy(update={"latency": None}) for d in directions]
     ports = {port for result in results for port in result.foreign}
     summed = ("corrupted", "verified", "answered", "stale")
     largest = ("drain_s", "max_burst", "max_lag_s", "mean_lag_s")
     update: dict[str, Any] = {
-        "directions": tuple(_whole(half, timed=clock_bound_s is not None) for half in halves),
+        "directions": tuple(directions),
+        "clock_bound_s": None if why else bound_s,
         "foreign": {port: sum(r.foreign.get(port, 0) for r in results) for port in ports},
         "tester": tuple(port for result in results for port in result.tester),
         "links_down": tuple(link for result in results for link in result.links_down),
@@ -922,7 +953,7 @@ def _sum(values: Iterable[Any]) -> Any:
     return None if None in every else sum(every)
 
 
-def _whole(halves: Sequence[DirectionCounts], *, timed: bool) -> DirectionCounts:
+def _whole(halves: Sequence[DirectionCounts]) -> DirectionCounts:
     """A direction of which one host counted what was sent, and the other what came."""
     counts = {
         name: _sum(getattr(half, name) for half in halves)
@@ -933,7 +964,7 @@ def _whole(halves: Sequence[DirectionCounts], *, timed: bool) -> DirectionCounts
     return DirectionCounts(
         direction=halves[0].direction,
         tx_seconds=max(half.tx_seconds for half in halves),
-        latency=latency if timed else None,
+        latency=latency,
         **counts,
     )
 
