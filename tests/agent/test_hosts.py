@@ -16,7 +16,8 @@ from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
-from vnetperf.agent.hosts import HostsClient, connect, merge_counts
+from vnetperf.agent.counts import merge_counts
+from vnetperf.agent.hosts import HostsClient, connect
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
