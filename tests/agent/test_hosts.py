@@ -16,7 +16,8 @@ from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
-from vnetperf.agent.hosts import HostsClient, connect, merge_counts
+from vnetperf.agent.counts import merge_counts
+from vnetperf.agent.hosts import HostsClient, connect
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
@@ -24,7 +25,7 @@ from vnetperf.model.errors import CapabilityError, DutError, HostError, full_tex
 from vnetperf.model.outcomes import Figures, TransferSpec
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import ClockOffset, MachineFacts, Program, Testbed
+from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Program, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
     EnergyUse,
@@ -67,6 +68,7 @@ class FakeHost:
     windows: ClassVar[list[tuple[str, TrialWindow]]] = []
     #: Host -> time until it receives, seconds, at its first trials.
     late_s: ClassVar[dict[str, list[float]]] = {}
+    clocks_at_end: ClassVar[dict[str, ClockSync]] = {}
     brought: ClassVar[dict[str, Any]] = {}
     watched: ClassVar[dict[str, Any]] = {}
     sent: ClassVar[dict[str, TrialSpec]] = {}
@@ -173,6 +175,8 @@ class FakeHost:
             result=half(own, frames),
             sent_s=spec.duration_s,
             open_s=spec.duration_s + spec.drain_s + window.lead_s,
+            drift_s=1e-8 if window.two_clocks else None,
+            clock=self.clocks_at_end.get(self.name) if window.two_clocks else None,
         )
 
     def teardown(self) -> list[str]:
@@ -200,6 +204,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     monkeypatch.setattr(FakeHost, "events", [])
     monkeypatch.setattr(FakeHost, "late_s", {})
     monkeypatch.setattr(FakeHost, "windows", [])
+    monkeypatch.setattr(FakeHost, "clocks_at_end", {})
     made = connect(config.load({"testbed": "two-hosts"}).testbed)
     assert isinstance(made, HostsClient)
     return made
@@ -227,12 +232,18 @@ def half(own: int, frames: int, ns: float = 1000.0) -> TrialResult:
 
 
 def plan(
-    hosts: HostsClient, name: str = "v2p2v_bridge", *, sockets: bool = False, one_boot: bool = True
+    hosts: HostsClient,
+    name: str = "v2p2v_bridge",
+    *,
+    sockets: bool = False,
+    one_boot: bool = True,
+    clock: ClockSync | None = None,
 ) -> Plan:
     loaded = config.load({"testbed": "two-hosts", "preset": "smoke"})
     found = hosts.inventory()
     boots = {
-        h: f.model_copy(update={"boot": "1" if one_boot else h}) for h, f in found.hosts.items()
+        h: f.model_copy(update={"boot": "1" if one_boot else h, "clock": clock})
+        for h, f in found.hosts.items()
     }
     FakeHost.calls.clear()
     scenario = make_scenario(name, loaded).model_copy(update={"sockets": sockets})
@@ -433,6 +444,47 @@ def test_between_two_clocks_no_latency_is_measured(hosts: HostsClient) -> None:
     assert "by the clock of its own machine" in result.uncollected["latency"]
     with pytest.raises(CapabilityError, match="how far the clocks of its ports are apart"):
         hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
+
+
+def by_chrony(bound_s: float) -> ClockSync:
+    return ClockSync(service="chrony", reference="UTC", bound_s=bound_s)
+
+
+def test_latency_between_clocks_that_are_kept_together_has_their_bound(hosts: HostsClient) -> None:
+    """By what each host has read when the trial was over, with what its stamps drifted."""
+    deployed = plan(hosts, "p2c2p_bridge", one_boot=False, clock=by_chrony(1e-4))
+    assert deployed.clock_bound_s == 2e-4
+    hosts.deploy(deployed)
+    FakeHost.clocks_at_end |= {"east": by_chrony(2e-7), "west": by_chrony(1e-7)}
+    result = hosts.run_trial(SPEC)
+    assert FakeHost.windows[-1][1].two_clocks
+    assert [d.latency is not None for d in result.directions] == [True, True]
+    assert result.clock_bound_s == pytest.approx(3.2e-7)
+    assert "latency" not in result.uncollected
+
+
+@pytest.mark.parametrize(
+    ("west", "why"),
+    [
+        (
+            by_chrony(2e-6),
+            "may be 2.22 us apart, and the shortest time of a frame between them is 1",
+        ),
+        (ClockSync(why="chrony: not synchronised"), "was not measured"),
+        (ClockSync(service="ptp4l", reference="another", bound_s=1e-9), "was not measured"),
+        (None, "was not measured"),
+    ],
+)
+def test_latency_that_clocks_cannot_tell_is_left_out(
+    hosts: HostsClient, west: ClockSync | None, why: str
+) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False, clock=by_chrony(1e-7)))
+    FakeHost.clocks_at_end |= {"east": by_chrony(2e-7)} | ({"west": west} if west else {})
+    result = hosts.run_trial(SPEC)
+    assert [d.latency for d in result.directions] == [None, None]
+    assert [d.received for d in result.directions] == [100, 100]
+    assert result.clock_bound_s is None
+    assert why in result.uncollected["latency"]
 
 
 @pytest.mark.parametrize(

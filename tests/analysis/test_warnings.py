@@ -204,3 +204,22 @@ def test_trials_that_a_test_takes_as_they_are_are_not_called_unused(tmp_path: Pa
 
 def _with(counts: DirectionCounts, **changes: int) -> DirectionCounts:
     return counts.model_copy(update=changes)
+
+
+def test_latency_by_two_clocks_stands_with_what_it_may_be_wrong_by(tmp_path: Path) -> None:
+    """The largest bound of all trials, and why some have none."""
+    too_far = "not measured: the clocks of the tester's two hosts may be 90 us apart"
+
+    def bounded(number: int, result: TrialResult) -> TrialResult:
+        if number == 2:
+            return result.model_copy(update={"uncollected": {"latency": too_far}})
+        return result.model_copy(update={"clock_bound_s": 2.5e-5 if number == 1 else 1e-5})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=bounded))
+    bench.throughput(64)
+    results = bench.derived()
+    (text,) = [w for w in results.warnings if "one way" in w]
+    assert "latencies are one way and wrong by 25 us at most" in text
+    assert too_far in text
+    for report in (markdown_report(results), html_report(results), terminal_text(results)):
+        assert "wrong by 25 us at most" in " ".join(report.split())

@@ -20,7 +20,7 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import CableConfig, HostConfig, MachineFacts, Testbed
+from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
 from vnetperf.pytest_plugin.terminal import describe
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario, scenario_ids, session_scenario
@@ -169,6 +169,20 @@ def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: flo
     assert ("latency is not measured" in plan.tester_text) == (bound_s is None)
     assert plan.tester_text.startswith("the tester has port 0 on east, port 1 on west")
     assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
+
+
+def test_clocks_of_two_machines_are_apart_by_what_their_services_state() -> None:
+    found, clock = machine(), ClockSync(service="chrony", reference="UTC", bound_s=2e-5)
+    hosts = {
+        name: found.hosts[name].model_copy(update={"boot": name, "clock": clock})
+        for name in ("east", "west")
+    }
+    configuration = loaded()
+    scenario = make_scenario("p2c2p_bridge", configuration)
+    plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
+    assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {4e-5}
+    assert "latency is one way, by clocks that are at most 4e-05 s apart" in plan.tester_text
+    assert "each trial has its own bound" in plan.tester_text
 
 
 def test_counters_of_two_sockets_are_compared_by_nobody_where_engines_are_two() -> None:
@@ -452,7 +466,7 @@ def plan_of_machines(
 ) -> Plan:
     one = with_nics(facts(nodes=2), **(change or {}))
     other = with_nics(facts(cores=4, nodes=2))
-    both = one.model_copy(update={"hosts": {"a": one, "b": other}})
+    both = one.model_copy(update={"hosts": {"a": one, "b": other, "c": other}})
     scenario = make_scenario(name, loaded(**settings))
     scenario = scenario.model_copy(update={"sockets": scenario.deployment.apart})
     return make_plan(scenario, testbed or of_machines(), both)
@@ -480,6 +494,29 @@ def test_a_tester_and_a_dut_on_machines_of_their_own_take_the_nics_of_their_cabl
     assert all(":" in user for memory in plan.memory for user in memory.users)
     # The NICs' cables lead away: what can be looped here is a wire within the machine.
     assert plan.wire == "veth"
+
+
+def test_a_tester_on_two_machines_has_one_nic_of_each() -> None:
+    """Each by its own address on its own machine, with memory and a processor for one port."""
+    cables = [{"ends": [f"a:{TESTER0}", f"b:{DUT0}"]}, {"ends": [f"c:{TESTER0}", f"b:{DUT1}"]}]
+    hosts: dict[str, Any] = {n: {"transport": f"ssh={n}", "role": "tester"} for n in ("a", "c")}
+    hosts["b"] = {"transport": "ssh=b", "role": "dut"}
+    testbed = Testbed.model_validate({"name": "lab", "hosts": hosts, "cables": cables})
+    plan = plan_of_machines("phy2phy_bridge", testbed)
+    a, b, c = plan.hosts
+    assert [(part.host, part.parts, part.ends) for part in plan.testers] == [
+        ("a", ("tester",), (0,)),
+        ("c", ("tester",), (1,)),
+    ]
+    assert [[(n.wire, n.side, n.pci, n.driver) for n in part.nics] for part in (a, c)] == [
+        [(0, "tester", TESTER0, "vfio-pci")],
+        [(1, "tester", TESTER0, "vfio-pci")],
+    ]
+    assert [(n.pci, n.kernel) for n in b.nics] == [(DUT0, True), (DUT1, True)]
+    for part in (a, c):
+        assert {user for memory in part.memory for user in memory.users} == {"loadgen"}
+        assert "tester" in part.placement.cores
+    assert plan.clock_bound_s is None
 
 
 def test_the_plan_of_machines_shows_each_nic_and_its_driver() -> None:

@@ -55,3 +55,29 @@ def test_each_counts_what_it_sends_and_what_the_other_sends(
         offered = found[1 - own].stream(1 - own).counts.sent
         assert came.counts.received == came.latency.count == offered > 0
         assert not any(p.corrupted or p.stale or p.foreign for p in result.ports)
+
+
+def test_stamps_by_the_time_of_day_give_the_latency_that_those_of_one_counter_give(
+    pair: list[Engine],
+) -> None:
+    """Two engines of one machine: both clocks are one, so that both ways must agree."""
+    by_counter = run(pair)
+    for engine in pair:
+        loads = {n: StreamLoad(rate=20_000.0, count=2000) for n in (0, 1)}
+        engine.start(
+            EngineTrial(
+                loads=loads, epoch=8, delay_s=0.3, drain_s=0.4, duration_s=0.1, clock="wall"
+            )
+        )
+    by_day = [engine.wait(10) for engine in pair]
+    for own in (0, 1):
+        assert by_counter[own].wall_error_ns is None
+        error_ns = by_day[own].wall_error_ns
+        assert error_ns is not None
+        assert error_ns < 1e5  # the rate is not that of the rounded frequency
+        came = by_day[own].stream(1 - own)
+        # A frame is in no latency where the clocks err by more than its way takes.
+        assert came.latency.count + came.counts.bad_latency == came.counts.received > 0
+        least = by_counter[own].stream(1 - own).latency.min_ns
+        errors = sum(one.wall_error_ns or 0 for one in by_day)
+        assert came.latency.min_ns <= 20 * least + errors

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
         "fuzz",
         "steps",
         "tscoffset",
+        "wallclock",
         "watch",
     ],
 )

@@ -88,7 +88,7 @@ def test_testbeds_are_calibrated_at_once_and_once_each(
         """
     )
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"calibrates_beside": 2}))
-    result = run(labs, *at(1, 2), "-k", " or ".join(SCENARIOS))
+    result = labs.run(*at(1, 2), "-k", " or ".join(SCENARIOS))
     result.assert_outcomes(passed=len(SCENARIOS) * 4)
     calibrated = labs.calls("calibrate")
     assert calibrated.pop("calibrate 64") == 2  # looked at again when all is measured

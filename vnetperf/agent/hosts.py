@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
+from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
@@ -46,16 +47,10 @@ from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import (
-    DatapathWork,
-    DirectionCounts,
-    EnergyUse,
     EventSpec,
     EventTimes,
     LiveCounts,
     PartResult,
-    ThreadEvents,
-    ThreadLoad,
-    TrialGaps,
     TrialResult,
     TrialSpec,
     TrialWindow,
@@ -401,7 +396,8 @@ class HostsClient:
 
     def _parts_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """Run a trial of parts until each host received all the while that the other sent."""
-        self._window = self._window.model_copy(update={"lead_s": LEAD_S})
+        update = {"lead_s": LEAD_S, "two_clocks": bool(plan.clock_bound_s)}
+        self._window = self._window.model_copy(update=update)
         for _ in range(WINDOW_TRIES):
             result, late = self._parts(plan, spec)
             if not late:
@@ -869,133 +865,3 @@ class _ProgramAt(EndpointProgram):
     def end(self, by: signal.Signals) -> None:
         """End it. Idempotent."""
         self._place.do("end", program=self._number, by=int(by))
-
-
-#: Why there is no latency between hosts whose clocks nothing compares.
-TWO_CLOCKS = (
-    "not measured: each of the tester's ports stamps by the clock of its own machine, and how far "
-    "these are apart was not measured"
-)
-#: Workers of the second host are numbered from here on.
-SECOND_WORKERS = 1000
-
-
-def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = None) -> TrialResult:
-    """A trial by what was counted at each of the tester's ports, port 0 first.
-
-    What was sent is from the sender's host, what came from the receiver's. Latency stays where
-    `clock_bound_s` bounds how far the clocks are apart.
-    """
-    results = [part.result for part in parts.values()]
-    for host, part in parts.items():
-        if part.result.failed:
-            failure = f"host {host}: {part.result.failure}"
-            return part.result.model_copy(update={"directions": (), "failure": failure})
-    halves = zip(*(result.directions for result in results), strict=True)
-    uncollected = {
-        f"{host}: {key}": why
-        for host, part in parts.items()
-        for key, why in part.result.uncollected.items()
-    }
-    if clock_bound_s is None:
-        uncollected["latency"] = TWO_CLOCKS
-    ports = {port for result in results for port in result.foreign}
-    summed = ("corrupted", "verified", "answered", "stale")
-    largest = ("drain_s", "max_burst", "max_lag_s", "mean_lag_s")
-    update: dict[str, Any] = {
-        "directions": tuple(_whole(half, timed=clock_bound_s is not None) for half in halves),
-        "foreign": {port: sum(r.foreign.get(port, 0) for r in results) for port in ports},
-        "tester": tuple(port for result in results for port in result.tester),
-        "links_down": tuple(link for result in results for link in result.links_down),
-        "gaps": _merge_gaps([result.gaps for result in results]),
-        "refusal_is_loss": all(result.refusal_is_loss for result in results),
-        "uncollected": uncollected,
-    }
-    update |= {name: _sum(getattr(result, name) for result in results) for name in summed}
-    update |= {name: max(getattr(result, name) for result in results) for name in largest}
-    return TrialResult(**update)
-
-
-def _sum(values: Iterable[Any]) -> Any:
-    """The sum; None where one is not known."""
-    every = list(values)
-    return None if None in every else sum(every)
-
-
-def _whole(halves: Sequence[DirectionCounts], *, timed: bool) -> DirectionCounts:
-    """A direction of which one host counted what was sent, and the other what came."""
-    counts = {
-        name: _sum(getattr(half, name) for half in halves)
-        for name in DirectionCounts.model_fields
-        if name not in ("direction", "tx_seconds", "latency")
-    }
-    latency = next((half.latency for half in halves if half.latency is not None), None)
-    return DirectionCounts(
-        direction=halves[0].direction,
-        tx_seconds=max(half.tx_seconds for half in halves),
-        latency=latency if timed else None,
-        **counts,
-    )
-
-
-def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
-    """Gaps of both hosts' testers: the worse of each kind, and all queues."""
-    known = [gaps for gaps in found if gaps is not None]
-    if len(known) < len(found):
-        return None
-    return TrialGaps(
-        poll=max((gaps.poll for gaps in known), key=lambda one: (one.over_s, one.max_s)),
-        send=max((gaps.send for gaps in known), key=lambda one: (one.over_s, one.max_s)),
-        queues=tuple(
-            queue.model_copy(update={"worker": queue.worker + number * SECOND_WORKERS})
-            for number, gaps in enumerate(known)
-            for queue in gaps.queues
-        ),
-        catch_up_frames=max(gaps.catch_up_frames for gaps in known),
-    )
-
-
-def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:
-    """A trial's result with what other hosts than the tester's have counted.
-
-    Threads and roles of other hosts have the host's name before their own, as in placements.
-    """
-    dead = [f"host {host}: {one.failure}" for host, one in counted.items() if one.failed]
-    if dead:  # whatever the tester found: this is the cause
-        why = "; ".join(dead)
-        return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
-    if result.failed:
-        return result
-    update: dict[str, Any] = {
-        "hops": result.hops + tuple(hop for one in counted.values() for hop in one.hops),
-        "links_down": result.links_down
-        + tuple(f"{link} on {host}" for host, one in counted.items() for link in one.links_down),
-        "uncollected": result.uncollected
-        | {
-            f"{host}: {key}": why
-            for host, one in counted.items()
-            for key, why in one.uncollected.items()
-        },
-    }
-    for field in ("threads", "events", "datapath", "energy"):
-        update[field] = getattr(result, field) + tuple(
-            one.model_copy(update=_names_at(host, one))
-            for host, counts in counted.items()
-            for one in getattr(counts, field)
-        )
-    update["machines"] = {
-        host: one.machine for host, one in counted.items() if one.machine is not None
-    }
-    update["collected_at"] = {host: one.collected_s for host, one in counted.items()}
-    cost = [one.watched_cpu_s for one in (result, *counted.values())]
-    update["watched_cpu_s"] = sum(known for known in cost if known is not None) or None
-    return result.model_copy(update=update)
-
-
-def _names_at(
-    host: str, counts: ThreadLoad | ThreadEvents | DatapathWork | EnergyUse
-) -> dict[str, str]:
-    if isinstance(counts, EnergyUse):
-        return {"part": f"{host}: {counts.part}"}
-    named = {"thread": f"{host}: {counts.thread}"}
-    return named if isinstance(counts, DatapathWork) else named | {"role": f"{host}:{counts.role}"}

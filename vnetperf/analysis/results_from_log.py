@@ -224,7 +224,7 @@ def warnings_of(
             "and count as lost: a tag or a tunnel's header is still there, octets changed, or a "
             "NAT gave them other addresses or ports than those of their session; --pcap keeps some"
         )
-    warnings += _unjudged_warnings(tests)
+    warnings += _uncertain_latencies(tests) + _unjudged_warnings(tests)
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -286,6 +286,26 @@ def _clock_warnings(records: Iterable[Record]) -> list[str]:
         "agree, from which every time stamp of the tester is taken, is not known"
         for source in sources
         if source not in _COUNTERS and not source.startswith("unknown")
+    ]
+
+
+def _uncertain_latencies(tests: Sequence[LoggedTest]) -> list[str]:
+    """Where a latency is one way from a host to another: by how much it may be wrong."""
+    bounds: dict[str, float] = {}
+    omitted: dict[str, dict[str, None]] = {}
+    for test in tests:
+        for result in (trial.result for trial in test.trials):
+            name = test.begin.scenario
+            if result.clock_bound_s:
+                bounds[name] = max(result.clock_bound_s, bounds.get(name, 0.0))
+            if why := result.uncollected.get("latency", ""):
+                omitted.setdefault(name, {})[why] = None
+    return [
+        f"{name}: latencies are one way and wrong by {bound_s * 1e6:.3g} us at most: the clocks of "
+        "the tester's two hosts were so far apart, as their services stated after each trial"
+        + (f"; trials in which that was too much have none ({'; '.join(omitted[name])})")
+        * (name in omitted)
+        for name, bound_s in bounds.items()
     ]
 
 

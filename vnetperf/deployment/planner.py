@@ -24,7 +24,7 @@ from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
-from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed
+from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed, clocks_apart_s
 from vnetperf.vnfs.base import UserPlane, Vnf
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
@@ -352,8 +352,9 @@ def _clock_bound_s(
 ) -> float | None:
     """Most that the clocks of the tester's ports differ by; None where nothing bounds it.
 
-    Hosts of one boot have one clock, which is what their kernels are read for. The counters of two
-    sockets are compared within an engine alone, and two hosts have two.
+    Hosts of one boot have one clock, which is what their kernels are read for; the counters of two
+    sockets are compared within an engine alone, and two hosts have two. Of others the services
+    that keep their clocks state it, for now: each trial has what they state at its end.
     """
     if len(testers) == 1:
         return 0.0
@@ -365,7 +366,9 @@ def _clock_bound_s(
         for role, cpus in placements[host].cores.items()
         if role.startswith("tester") and cpu.cpu in cpus
     }
-    return 0.0 if len(boots) == len(nodes) == 1 and "" not in boots else None
+    if len(boots) == len(nodes) == 1 and "" not in boots:
+        return 0.0
+    return clocks_apart_s([facts.hosts[host].clock for host in testers])
 
 
 def _require_apart(scenario: Scenario, testers: Sequence[HostShare]) -> None:

@@ -15,6 +15,7 @@ from vnetperf import registry
 from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.pods import switch_class
+from vnetperf.host.clock import read_sync
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.deployment import PhyPort
@@ -644,7 +645,8 @@ def run_part(
 
     result = _with_failures(deployment, send)
     log.info("trial ends here: %s", result.failure or counts_text(result))
-    return found.model_copy(update={"result": result})
+    clock = read_sync() if window.two_clocks else None
+    return found.model_copy(update={"result": result, "clock": clock})
 
 
 def counts_text(result: TrialResult) -> str:

@@ -717,8 +717,12 @@ class Plan(Frozen):
             )
         return (
             f"the tester has {places}: rates and loss are by the counters of both; latency is one "
-            f"way, by clocks that are at most {self.clock_bound_s:g} s apart"
-            + (" (one kernel's, by its boot id)" if not self.clock_bound_s else "")
+            f"way, by clocks that are at most {self.clock_bound_s:.3g} s apart"
+            + (
+                ", its uncertainty, as their services state it now; each trial has its own bound"
+                if self.clock_bound_s
+                else " (one kernel's, by its boot id)"
+            )
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
@@ -496,6 +497,30 @@ class ClockOffset(Frozen):
     bound_s: float
 
 
+class ClockSync(Frozen):
+    """What a host's own service states of its clock.
+
+    Attributes:
+        service: "chrony" or "ptp4l"; "" where nothing bounds the clock.
+        reference: What it follows: "UTC", or the identity of a PTP grandmaster.
+        bound_s: Most that the time of day is from the reference, seconds; None: not known.
+        why: Why it is not known.
+    """
+
+    service: str = ""
+    reference: str = ""
+    bound_s: float | None = None
+    why: str = ""
+
+
+def clocks_apart_s(clocks: Sequence[ClockSync | None]) -> float | None:
+    """Most that clocks of two hosts differ by, seconds; None where nothing bounds that."""
+    bounds = [clock.bound_s for clock in clocks if clock is not None]
+    known = [bound for bound in bounds if bound is not None]
+    one = len({clock.reference for clock in clocks if clock is not None}) == 1
+    return sum(known) if one and len(known) == len(clocks) else None
+
+
 class CpuFacts(Frozen):
     """One processor.
 
@@ -591,6 +616,7 @@ class MachineFacts(Frozen):
         memory_free_kb: Free memory by node, KiB.
         boot: Identity of the boot of its kernel: hosts with the same one have one clock; "": not
             known.
+        clock: What its service states of its clock; None: not looked at.
         is_root: True when the agent may change the machine.
         slices: "" when EEVDF slices can be set, otherwise why not.
         confinement: "" when QEMU can be kept from the machine's files, otherwise why not.
@@ -613,6 +639,7 @@ class MachineFacts(Frozen):
     hugepages: tuple[HugepageFacts, ...] = ()
     memory_free_kb: dict[int, int] = Field(default_factory=dict)
     boot: str = ""
+    clock: ClockSync | None = None
     is_root: bool = False
     slices: str = ""
     confinement: str = ""

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.testbed import ClockSync
 
 #: "first": the first that each of the tester's ports sends, and receives; "streams": the first of
 #: each stream, sent and received; "gaps": received ones before which some of their stream are
@@ -230,10 +231,13 @@ class TrialWindow(Frozen):
         number: 1 to 255, not that of the trial before: frames carry it.
         lead_s: Time between the beginnings of receiving and of sending, seconds. Whoever has begun
             to receive within it misses no frame of the other, and receives as much longer.
+        two_clocks: Frames are stamped by the machines' time of day, which a service keeps together,
+            and not by the counter of one.
     """
 
     number: int
     lead_s: float
+    two_clocks: bool = False
 
 
 class LiveCounts(Frozen):
@@ -917,6 +921,9 @@ class TrialResult(Frozen):
             where it is not known.
         collected_at: Other hosts of the testbed -> the same of them, whose watch begins before the
             tester's and ends after it; a host that is not there: not recorded.
+        clock_bound_s: Most that the clocks of the tester's ports were apart, seconds: the
+            uncertainty of a latency, which is one way. None: of ports on one host, not recorded, or
+            not known, and then there is no latency.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
         timelines: One for each direction, where `TrialSpec.bin_s` asks for them.
         event: When the event happened; None without one.
@@ -951,6 +958,7 @@ class TrialResult(Frozen):
     stacks: dict[str, int] = Field(default_factory=dict)
     collected_s: float = 0.0
     collected_at: dict[str, float] = Field(default_factory=dict)
+    clock_bound_s: float | None = None
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()
     event: EventTimes | None = None
@@ -1071,11 +1079,16 @@ class PartResult(Frozen):
         sent_s: When its last frame left, or the other's was due, seconds after its beginning of
             sending.
         open_s: Until when it received, likewise.
+        drift_s: Most that its stamps were from its time of day at the end, seconds; None: they are
+            of the processors' counter.
+        clock: What its service stated of its time of day when the trial was over.
     """
 
     result: TrialResult
     sent_s: float = 0.0
     open_s: float = 0.0
+    drift_s: float | None = None
+    clock: ClockSync | None = None
 
 
 _NOT_COUNTED = TrialResult(directions=())

@@ -45,6 +45,7 @@ void test_args(void);
 void test_stream(void);
 void test_steps(void);
 void test_tscoffset(void);
+void test_wallclock(void);
 void test_watch(void);
 /* Prints "value index lowest" for the cross-check with the Python implementation. */
 void print_hdr_layout(void);

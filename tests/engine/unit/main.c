@@ -22,6 +22,7 @@ static const struct {
 	{"fuzz", test_fuzz},
 	{"nicclock", test_nicclock},
 	{"tscoffset", test_tscoffset},
+	{"wallclock", test_wallclock},
 	{"hdr-layout", print_hdr_layout},
 };
 

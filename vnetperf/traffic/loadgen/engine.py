@@ -310,6 +310,8 @@ class EngineTrial:
     """Gaps between arrivals that end before do not count."""
     ipdv: bool = False
     """Whether differences of successive frames' delays are kept."""
+    clock: Literal["tsc", "wall"] = "tsc"
+    """What frames are stamped by: the processors' counter, or the machine's time of day."""
 
     def parameters(self) -> dict[str, Any]:
         """What ``trial/start`` takes, besides the epoch and the loads."""
@@ -327,6 +329,7 @@ class EngineTrial:
             "tag": self.tag_at_s or None,
             "event": self.event_at_s or None,
             "ipdv": 1 if self.ipdv else None,
+            "clock": None if self.clock == "tsc" else self.clock,
         }
 
 
@@ -587,6 +590,7 @@ class Engine:
             aborted=bool(status["aborted"]),
             elapsed_ns=status.get("elapsed_ns", 0),
             tx_end_ns=status.get("tx_end_ns"),
+            wall_error_ns=status.get("wall_error_ns"),
             streams=tuple(
                 map(StreamResult.parse, self._sent, self._ask_all("trial/result", streams))
             ),

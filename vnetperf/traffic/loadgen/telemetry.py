@@ -384,6 +384,9 @@ class EngineResult:
     """When the last worker had nothing more to send; None: aborted before."""
     streams: tuple[StreamResult, ...]
     ports: tuple[PortResult, ...]
+    wall_error_ns: int | None = None
+    """Most that the machine's time of day went from what frames were stamped by; None: they were
+    stamped by the processors' counter."""
 
     def stream(self, stream_id: int) -> StreamResult:
         """The result of one stream."""

@@ -395,6 +395,7 @@ def run_part(
         result=_counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss),
         sent_s=(result.tx_end_ns or 0) / 1e9,
         open_s=result.elapsed_ns / 1e9,
+        drift_s=None if result.wall_error_ns is None else result.wall_error_ns / 1e9,
     )
 
 
@@ -580,6 +581,7 @@ def engine_trial(
         tag_at_s=trial.tag_at_s,
         event_at_s=0.0 if trial.event is None else trial.event.at_s,
         ipdv=trial.ipdv,
+        clock="wall" if window is not None and window.two_clocks else "tsc",
     )
 
 

@@ -7,6 +7,8 @@
 
 /* Time for all workers to take the order before the common start. */
 #define MIN_DELAY_S 0.0005
+/* Readings of the wall clock, of which the shortest counts. */
+#define WALL_LOOKS 16
 
 struct result result;
 
@@ -121,6 +123,22 @@ static void collect_learning(void)
 	}
 }
 
+struct wallclock wall_now(void)
+{
+	struct wallclock found = {0};
+	struct timespec t;
+
+	for (unsigned int i = 0; i < WALL_LOOKS; i++) {
+		const uint64_t before = rte_rdtsc_precise();
+
+		clock_gettime(CLOCK_REALTIME, &t);
+		wallclock_note(&found, before,
+			       (uint64_t)t.tv_sec * LG_NS_PER_S + (uint64_t)t.tv_nsec,
+			       rte_rdtsc_precise());
+	}
+	return found;
+}
+
 static void collect(void)
 {
 	engine.trial.active = false;
@@ -131,6 +149,12 @@ static void collect(void)
 	result.known = true;
 	result.aborted = engine.trial.aborted;
 	result.epoch = engine.trial.epoch;
+	result.wall_error = UINT64_MAX;
+	if (engine.trial.by_wall) {
+		const struct wallclock later = wall_now();
+
+		result.wall_error = wallclock_error(&engine.trial.wall, &later);
+	}
 	result.start = engine.trial.start;
 	result.drain_from = atomic_load(&engine.trial.drain_from);
 	result.end = atomic_load(&engine.trial.end);
@@ -295,6 +319,9 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
 	plan.watch = watching_of(spec, longest(&plan, spec));
 	engine.trial.learning = false;
+	engine.trial.by_wall = spec->by_wall;
+	engine.trial.wall = wall_now();
+	wallclock_rate(&engine.trial.wall, &engine.wall, engine.hz);
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
@@ -319,6 +346,7 @@ bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why
 	if (!any)
 		return problem_set(why, "the id of a stream that was added", "no such stream");
 	engine.trial.learning = true;
+	engine.trial.by_wall = false;
 	engine.trial.epoch = 0;
 	engine.trial.drain = 0;
 	engine.trial.away = 0;

@@ -17,6 +17,7 @@ struct trial_spec {
 	double tag;   /* frames sent before are in no latency */
 	double event; /* gaps between arrivals that end before do not count */
 	bool ipdv;
+	bool by_wall; /* stamps are of the wall clock */
 	struct load_steps steps;
 };
 
@@ -39,6 +40,7 @@ struct result {
 	bool known, aborted;
 	uint8_t epoch;
 	uint64_t start, drain_from, end;	       /* TSC */
+	uint64_t wall_error;			       /* ns; UINT64_MAX: stamps were of the TSC */
 	uint64_t learned, learn_refused, learn_unsent; /* of the last learning */
 	struct stream_result stream[LG_MAX_STREAMS];
 	struct port_result port[LG_MAX_PORTS];

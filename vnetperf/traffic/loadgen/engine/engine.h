@@ -24,6 +24,7 @@
 #include "steps.h"
 #include "stream.h"
 #include "tscoffset.h"
+#include "wallclock.h"
 #include "watch.h"
 
 /* Frames that belong to no stream of the running trial, and totals; per receive queue. */
@@ -176,6 +177,8 @@ struct trial {
 	uint64_t start; /* TSC */
 	_Atomic uint64_t drain_from, end; /* TSC, 0: not yet */
 	_Atomic bool abort;
+	bool by_wall;	       /* frames are stamped by the wall clock, for another machine */
+	struct wallclock wall; /* as of before the start */
 	struct load_steps steps;
 };
 
@@ -190,7 +193,8 @@ struct engine {
 	int time_offset; /* of the NIC's time, likewise; -1: no NIC gives one */
 	uint64_t time_flag;
 	uint64_t hz;
-	uint64_t ns_mult; /* ns = cycles * ns_mult >> 32 */
+	uint64_t ns_mult;      /* ns = cycles * ns_mult >> 32 */
+	struct wallclock wall; /* at the start: rates are taken from here */
 	struct port port[LG_MAX_PORTS];
 	struct worker *worker[LG_MAX_WORKERS];
 	struct stream_spec *stream[LG_MAX_STREAMS]; /* by id */
@@ -228,6 +232,9 @@ void workers_release(void);
 int worker_main(void *unused);
 /* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */
 bool workers_order(enum phase phase);
+
+/* control.c: read the wall clock. */
+struct wallclock wall_now(void);
 
 /* plug.c: what the worker polls, and what it refuses, from now on. */
 void plugs_look(struct worker *w, uint32_t plugs);

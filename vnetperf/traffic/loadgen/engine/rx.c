@@ -21,7 +21,7 @@ struct run {
 	uint64_t key;
 	uint64_t next; /* the number that would continue the run */
 	uint64_t limit;
-	uint64_t sent; /* TSC of departure */
+	uint64_t sent; /* TSC of departure, or the wall clock's */
 	uint64_t at;   /* TSC of arrival */
 	uint64_t n;
 	struct rx_stream *stream;
@@ -92,6 +92,8 @@ static inline void note(const struct run *r, uint64_t seq, uint64_t n, uint64_t 
 {
 	struct rx_stream *s = r->stream;
 
+	if (LG_UNLIKELY(engine.trial.by_wall))
+		sent = wallclock_tsc(&engine.trial.wall, sent);
 	note_arrival(s, at, n);
 	if (LG_UNLIKELY(s->watch) &&
 	    !watch_received(&watch, s->watch, (uint16_t)(r->track - s->track), seq, n, sent, at))

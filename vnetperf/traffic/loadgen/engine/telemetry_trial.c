@@ -8,7 +8,8 @@
 #include "telemetry.h"
 
 #define START_KEYS                                                                                 \
-	"epoch duration steps delay drain burst group catch_up max_lag policy bin tag event ipdv"
+	"epoch duration steps delay drain burst group catch_up max_lag policy bin tag event ipdv " \
+	"clock"
 
 static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
 {
@@ -24,9 +25,10 @@ static bool steps(struct params *ps, struct trial_spec *spec, struct problem *wh
 bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	static const char *const policies[] = {"drop", "retry", NULL};
+	static const char *const clocks[] = {"tsc", "wall", NULL};
 	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01};
 	uint64_t epoch = 0, burst = spec.burst, group = 1, catch_up = 0, ipdv = 0;
-	unsigned int policy = 0;
+	unsigned int policy = 0, clock = 0;
 
 	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
 	    !params_real(ps, "duration", 1e-6, 1e6, &spec.duration, why) ||
@@ -40,9 +42,11 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_real(ps, "bin", 1e-6, 1e6, &spec.bin, why) ||
 	    !params_real(ps, "tag", 0, 1e6, &spec.tag, why) ||
 	    !params_real(ps, "event", 0, 1e6, &spec.event, why) ||
-	    !params_u64(ps, "ipdv", 0, 1, &ipdv, why) || !params_done(ps, START_KEYS, why))
+	    !params_u64(ps, "ipdv", 0, 1, &ipdv, why) ||
+	    !params_word(ps, "clock", clocks, &clock, why) || !params_done(ps, START_KEYS, why))
 		return false;
 	spec.ipdv = ipdv == 1;
+	spec.by_wall = clock == 1;
 	spec.epoch = (uint8_t)epoch;
 	spec.burst = (uint16_t)burst;
 	spec.group = (uint32_t)group;
@@ -149,6 +153,8 @@ bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct prob
 	}
 	put_time(d, "elapsed_ns", result.end, result.start);
 	put_time(d, "tx_end_ns", result.drain_from, result.start);
+	if (result.wall_error != UINT64_MAX)
+		tel_dict_uint(d, "wall_error_ns", result.wall_error);
 	return true;
 }
 

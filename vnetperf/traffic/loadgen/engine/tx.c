@@ -55,13 +55,16 @@ static void stamp_udp(struct tx_queue *q, uint16_t i, uint64_t before, uint64_t 
 static uint64_t stamp(struct tx_queue *q, uint16_t n)
 {
 	const uint64_t now = rte_rdtsc();
+	uint64_t told = now;
 
+	if (LG_UNLIKELY(engine.trial.by_wall))
+		told = wallclock_ns(&engine.trial.wall, now);
 	if (LG_UNLIKELY(q->has_udp)) {
 		for (uint16_t i = 0; i < n; i++)
-			stamp_udp(q, i, load_le64(q->trailer[i] + TRAILER_TSC), now);
+			stamp_udp(q, i, load_le64(q->trailer[i] + TRAILER_TSC), told);
 	}
 	for (uint16_t i = 0; i < n; i++)
-		store_le64(q->trailer[i] + TRAILER_TSC, now);
+		store_le64(q->trailer[i] + TRAILER_TSC, told);
 	return now;
 }
 

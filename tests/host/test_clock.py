@@ -1,0 +1,89 @@
+"""What chrony and linuxptp state of a clock, as their own programs print it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from vnetperf.host.clock import read_sync
+from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import ClockSync, clocks_apart_s
+
+TRACKING = (
+    "C0000201,192.0.2.1,2,1790000000.123456789,{offset},0.000001,0.000002,-12.3,0.001,0.01,"
+    "0.000200000,0.000030000,64.2,{leap}\n"
+)
+PMC = """sending: GET TIME_STATUS_NP
+\t0242ac.fffe.110002-0 seq 0 RESPONSE MANAGEMENT TIME_STATUS_NP
+\t\tmaster_offset              {offset}
+\t\tingress_time               1790000000123456789
+\t\tgmPresent                  {present}
+\t\tgmIdentity                 0242ac.fffe.110003
+sending: GET CURRENT_DATA_SET
+\t\tstepsRemoved     1
+\t\toffsetFromMaster {offset}.0
+\t\tmeanPathDelay    7000.0
+sending: GET PORT_PROPERTIES_NP
+\t\tportState               SLAVE
+\t\ttimestamping            {stamps}
+\t\tinterface               eth0
+"""
+
+
+def tracking(offset: str = "-0.000004", leap: str = "Normal") -> str:
+    return TRACKING.format(offset=offset, leap=leap)
+
+
+def pmc(offset: int = -3000, present: str = "true", stamps: str = "SOFTWARE") -> str:
+    return PMC.format(offset=offset, present=present, stamps=stamps)
+
+
+def sync(**printed: str) -> ClockSync:
+    """What is read where these programs are, and print that."""
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[0] not in printed:
+            raise HostError(f"no {argv[0]}")
+        return printed[argv[0]]
+
+    return read_sync(run)
+
+
+def test_chronys_bound_is_offset_dispersion_and_half_of_the_delay() -> None:
+    found = sync(chronyc=tracking())
+    assert (found.service, found.reference) == ("chrony", "UTC")
+    assert found.bound_s == pytest.approx(4e-6 + 30e-6 + 100e-6)
+
+
+def test_ptps_bound_is_offset_and_path_delay() -> None:
+    found = sync(pmc=pmc())
+    assert (found.service, found.reference) == ("ptp4l", "0242ac.fffe.110003")
+    assert found.bound_s == pytest.approx(10e-6)
+
+
+@pytest.mark.parametrize(
+    ("printed", "why"),
+    [
+        ({}, "chrony: no chronyc; ptp4l: no pmc"),
+        ({"chronyc": tracking(leap="Not synchronised")}, "chrony: not synchronised"),
+        ({"chronyc": tracking().replace("C0000201", "7F7F0101")}, "chrony: not synchronised"),
+        ({"chronyc": "506 Cannot talk to daemon"}, "chrony: "),
+        ({"pmc": pmc(present="false")}, "ptp4l: no grandmaster"),
+        ({"pmc": pmc(stamps="HARDWARE")}, "it keeps a NIC's clock"),
+        ({"pmc": "sending: GET TIME_STATUS_NP"}, "ptp4l: "),
+    ],
+)
+def test_a_clock_that_nothing_bounds_has_no_bound(printed: dict[str, str], why: str) -> None:
+    found = sync(**printed)
+    assert found.bound_s is None
+    assert why in found.why
+
+
+def test_two_clocks_are_apart_by_both_bounds_where_they_follow_the_same() -> None:
+    utc, slow = (ClockSync(service="chrony", reference="UTC", bound_s=b) for b in (3e-5, 5e-5))
+    ptp = ClockSync(service="ptp4l", reference="0242ac.fffe.110003", bound_s=1e-6)
+    assert clocks_apart_s([utc, slow]) == pytest.approx(8e-5)
+    assert clocks_apart_s([ptp, ptp]) == pytest.approx(2e-6)
+    for one in (ptp, ClockSync(why="no chronyc"), None):
+        assert clocks_apart_s([utc, one]) is None

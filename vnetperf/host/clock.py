@@ -1,0 +1,101 @@
+"""How far a machine's time of day may be from its reference, as the service that keeps it states.
+
+chrony (`chronyc tracking`), or linuxptp with time stamps by software (`pmc`), which then keeps the
+time of day itself. With time stamps by hardware ptp4l keeps a NIC's clock, and nothing that can be
+read bounds how far the time of day is from that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+
+from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import ClockSync
+
+CHRONYC = ("chronyc", "-c", "-n", "tracking")
+#: The data sets of the local instance; `-b 0` has none of another machine answer.
+PMC = (
+    "pmc",
+    "-u",
+    "-b",
+    "0",
+    "GET TIME_STATUS_NP",
+    "GET CURRENT_DATA_SET",
+    "GET PORT_PROPERTIES_NP",
+)
+#: Fields of `chronyc -c tracking` (chronyc(1)): reference, offset, root delay and
+#: dispersion, leap status.
+_REFERENCE, _OFFSET, _DELAY, _DISPERSION, _LEAP = 0, 4, 10, 11, 13
+#: Reference of a clock that follows itself alone (`local` in chrony.conf), and of none.
+_NO_REFERENCE = ("7F7F0101", "00000000", "")
+_FIELD = re.compile(r"^\s+(\w+)\s+(\S+)\s*$", re.MULTILINE)
+Run = Callable[[Sequence[str]], str]
+
+
+def read_sync(run: Run | None = None) -> ClockSync:
+    """What this machine's services state of its clock now."""
+    troubles = []
+    for read in (_by_chrony, _by_ptp):
+        found = read(run or _run)
+        if found.bound_s is not None:
+            return found
+        troubles.append(found.why)
+    return ClockSync(why="; ".join(troubles))
+
+
+def _by_chrony(run: Run) -> ClockSync:
+    """The bound that chronyc(1) gives, if its reference's own is right."""
+    try:
+        fields = run(CHRONYC).strip().split(",")
+        reference, leap = fields[_REFERENCE], fields[_LEAP]
+        offset, delay, dispersion = (float(fields[n]) for n in (_OFFSET, _DELAY, _DISPERSION))
+    except (HostError, ValueError, IndexError) as error:
+        return ClockSync(why=f"chrony: {_line(error)}")
+    if reference in _NO_REFERENCE or leap == "Not synchronised":
+        return ClockSync(why="chrony: not synchronised")
+    return ClockSync(
+        service="chrony", reference="UTC", bound_s=abs(offset) + dispersion + delay / 2
+    )
+
+
+def _by_ptp(run: Run) -> ClockSync:
+    """The offset from the master, and the path's delay: its two ways differ by no more."""
+    try:
+        found = dict(_FIELD.findall(run(PMC)))
+        offset, delay = float(found["master_offset"]), float(found["meanPathDelay"])
+        present, master = found["gmPresent"] == "true", found["gmIdentity"]
+        stamps = found["timestamping"]
+    except (HostError, ValueError, KeyError) as error:
+        return ClockSync(why=f"ptp4l: {_line(error)}")
+    if not present:
+        return ClockSync(why="ptp4l: no grandmaster")
+    if stamps != "SOFTWARE":
+        return ClockSync(
+            why=f"ptp4l: it keeps a NIC's clock (time stamps: {stamps}), from which nothing "
+            "bounds the time of day"
+        )
+    return ClockSync(service="ptp4l", reference=master, bound_s=(abs(offset) + delay) / 1e9)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _run(argv: Sequence[str]) -> str:
+    path = shutil.which(argv[0], path=os.environ.get("PATH", "") + ":" + EXTRA_PATH)
+    if path is None:
+        raise HostError(f"no {argv[0]}")
+    try:
+        done = subprocess.run(
+            [path, *argv[1:]], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(str(error)) from None
+    if done.returncode:
+        raise HostError((done.stderr or done.stdout).strip()[-200:] or f"exit {done.returncode}")
+    return done.stdout
