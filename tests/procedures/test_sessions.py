@@ -19,6 +19,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import (
     DirectionCounts,
+    MachineLoad,
     SessionCounts,
     TrialOutcome,
     TrialRequest,
@@ -40,6 +41,8 @@ class Translator:
         evicts: True where a full table forgets a session for each new one, as the kernel's.
         ends_per_s: Sessions that it forgets in a second.
         offered_fps: Frames/s that the generator can offer.
+        stalls: Whether the NAT loses its processor in the first trial of each rate, on a machine
+            that is known to be disturbed.
         leaves_out: Share of the frames that it leaves out at any rate, for want of a core.
     """
 
@@ -49,6 +52,7 @@ class Translator:
     ends_per_s: float = 1e6
     offered_fps: float = 1e9
     leaves_out: float = 0.0
+    stalls: bool = False
     held: int = 0
     asked: list[TrialRequest] = field(default_factory=list)
 
@@ -59,7 +63,8 @@ class Translator:
         offered = min(1.0, self.offered_fps / ask.load_fps) * (1 - self.leaves_out)
         sent = round(due * offered)
         made = round(sent * min(1.0, self.rate_per_s / ask.load_fps))
-        self.held = min(made, self.room)
+        stalled = self.stalls and self.asked.count(ask) == 1
+        self.held = min(made - made // 50 if stalled else made, self.room)
         counts = DirectionCounts(
             direction=0,
             intended=due,
@@ -69,7 +74,8 @@ class Translator:
             received=made if self.evicts else self.held,
         )
         seen = SessionCounts(held=self.held, ended=ended, ended_s=ended / self.ends_per_s)
-        result = TrialResult(directions=(counts,), sessions=seen)
+        machine = MachineLoad(steal=0.5) if self.stalls else None
+        result = TrialResult(directions=(counts,), sessions=seen, machine=machine)
         return TrialOutcome.of(spec_of(ask), result, number=len(self.asked))
 
 
@@ -117,6 +123,16 @@ def test_what_a_generator_leaves_out_says_nothing_of_the_nat(leaves_out: float) 
     assert first.sessions == first.came == first.held == round(64_512 * (1 - leaves_out))
     assert first.rate_per_s == pytest.approx(10_000.0 * (1 - leaves_out), rel=1e-4)
     assert first.made
+
+
+def test_a_trial_that_fails_on_a_disturbed_machine_is_run_again() -> None:
+    asked = inputs(NatTest(searches=1), sessions=64_512)
+    found, seen = drive(connection_rate(asked), Translator(rate_per_s=50_000.0, stalls=True))
+    assert found.rate_per_s <= 50_000.0 <= found.rate_per_s * 1.05 * 1.0001
+    tried = [(one.rate_per_s, one.made) for one in found.tried]
+    assert tried[:3] == [(10e3, True), (20e3, True), (40e3, True)]
+    assert len(seen) > len(tried)
+    assert all(seen.count(one) <= sessions.ATTEMPTS for one in seen)
 
 
 def test_a_capacity_is_of_the_sessions_that_were_sent() -> None:

@@ -9,8 +9,9 @@ import pytest
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.host import kernel
+from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat
-from vnetperf.vswitches.cgnat.kernel import MAX, SETTINGS, held_by_namespaces
+from vnetperf.vswitches.cgnat.kernel import MAX, SETTINGS, held_by_namespaces, timeouts
 
 Unchanged = Callable[[], tuple[str, ...]]
 NAT = ("subscribers=50,ports=4,block=30000",)
@@ -33,7 +34,7 @@ NAT = ("subscribers=50,ports=4,block=30000",)
     ],
 )
 def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchanged) -> None:
-    with deployed("phy2phy_cgnat", nat=NAT, set=(f"mode={mode}",)) as deployment:
+    with deployed("phy2phy_cgnat", nat=NAT, set=(f"mode={mode}", "udp_timeout=97")) as deployment:
         nat = deployment.plan.scenario.nat
         assert nat is not None
         spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
@@ -51,7 +52,13 @@ def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchan
         assert not anew.failed, anew.failure
         assert anew.directions[0].received == anew.directions[0].sent
         assert anew.sessions is not None
-        assert anew.sessions.held == nat.sessions
+        assert (anew.sessions.held, anew.sessions.ended) == (nat.sessions, 0)
+        again = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        assert again.sessions is not None
+        assert (again.sessions.held, again.sessions.ended) == (nat.sessions, nat.sessions)
+        # As the kernel reads them back.
+        timers = deployment.vswitch.facts()["timeouts"]
+        assert timers == {name: str(s) for name, s in timeouts(NatOptions(udp_timeout=97)).items()}
     assert unchanged() == ()
 
 
@@ -106,4 +113,11 @@ def test_dpdk_translates_every_session(
         assert anew.sessions is not None
         assert anew.sessions.held == nat.sessions
         assert set(switch.facts()["dropped until then, by cause"]) == {"phy0", "phy1"}
+        if "blocks=dynamic" in options:
+            # Of each subscriber, before and after its sessions were ended; in the same order.
+            log = (deployment.machine.subdir(switch.name) / "blocks.log").read_text()
+            events = [line.split()[1:] for line in log.splitlines() if not line.startswith("#")]
+            given = [block for event, *block in events if event == "assigned"]
+            assert len(given) == 2 * nat.subscribers
+            assert given[nat.subscribers :] == given[: nat.subscribers]
     assert unchanged() == ()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import driver_length
+from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.testing.cases import other_cases, plain_cases
 from vnetperf.testing.frames import read_mark, stream_frame
 from vnetperf.testing.single_frames import STRANGERS, TAGS, addressed, contents, routed, tagged
+from vnetperf.traffic.frames import expected_fields
 from vnetperf.traffic.layers import internet_checksum
 from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.vswitches.cgnat.switch import Cgnat
 
 
 def scenario(name: str = "phy2phy", **changes: object) -> Scenario:
@@ -55,6 +60,39 @@ def test_strangers_are_addressed_and_nothing_else_changes() -> None:
         found = addressed(frame, mac)
         assert found[:6].hex(":") == mac
         assert found[6:] == frame[6:]
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+@pytest.mark.parametrize("number", [0, 5, 63, 64, 99])
+def test_a_nats_frames_are_of_its_sessions_and_come_out_as_the_other_side_has_them(
+    number: int, direction: int
+) -> None:
+    nat = Nat(subscribers=16, ports=4)
+    through = scenario(nat=nat, forwarding="l3")
+    stream, session = through.streams[direction], number % nat.sessions
+    sent = stream_frame(stream, 64, number)
+    out = routed(through, stream, sent)
+    block, port = nat.block_of(session % 16), 1024 + 4 * (session % 16) + session // 16
+    inside, public = str(nat.first_inside + session % 16), block.address
+    ends = [(ip_address(sent[at : at + 4]), ip_address(out[at : at + 4])) for at in (26, 30)]
+    assert [tuple(map(str, pair)) for pair in ends] == (
+        [(inside, public), ("198.19.0.1",) * 2]
+        if direction == 0
+        else [("198.19.0.1",) * 2, (public, inside)]
+    )
+    for frame in (sent, out):
+        assert int.from_bytes(frame[34 + 2 * direction :][:2]) == port
+        assert internet_checksum(frame[14:34]) == 0
+        assert read_mark(frame) == (stream.id, number)
+    for field in expected_fields(stream, TrafficProfile()):
+        listed = field.table[field.width * session :] or field.base.to_bytes(field.width)
+        assert out[field.offset :][: field.width] == listed[: field.width]
+
+
+def test_each_wire_is_looked_at_in_a_mode_that_it_reaches() -> None:
+    can = Cgnat.capabilities
+    modes = {case.wire: case.mode for case in other_cases(can)[: len(can.wires) - 1]}
+    assert modes == {"veth": "", "memif": "rtc"}
 
 
 @pytest.mark.parametrize(("name", "hops"), [("phy2phy", 1), ("pvp", 2)])

@@ -93,7 +93,7 @@ def other_cases(can: Any) -> list[Case]:
     first = cases[0]
 
     laid = [wire for wire in can.wires if wire in LAID_ANYWHERE]
-    found = [replace(first, wire=wire) for wire in laid] or [first]
+    found = [replace(first, wire=wire, mode=_mode_on(can, wire)) for wire in laid] or [first]
     if first.deployment != "phy2phy":
         found = [first]
     found += [replace(first, mode=mode) for mode in can.modes[1:]]
@@ -102,6 +102,12 @@ def other_cases(can: Any) -> list[Case]:
         replace(first, forwarding=layer) for layer in can.forwarding if layer != first.forwarding
     ]
     return found
+
+
+def _mode_on(can: Any, wire: str) -> str:
+    """The first mode that a wire reaches; "" for the backend's first."""
+    fitting = [mode for mode in can.modes if wire in can.mode_wires.get(mode, (wire,))]
+    return "" if fitting[:1] == list(can.modes[:1]) else fitting[0]
 
 
 #: A value for each option that differs from what a backend does by itself.

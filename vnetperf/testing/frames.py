@@ -22,7 +22,8 @@ from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
 from vnetperf.testing.memif import MemifPort
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
-from vnetperf.traffic.frames import HEADER_LEN, compile_header
+from vnetperf.traffic.frames import ETH_LEN, HEADER_LEN, IPV4_LEN, compile_header
+from vnetperf.traffic.layers import internet_checksum
 
 ETH_P_ALL: Final = 0x0003
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
@@ -31,6 +32,8 @@ AUXDATA: Final = struct.Struct("IIIHHHH")
 VLAN_VALID, VLAN_PROTOCOL_VALID = 0x10, 0x40
 ADDRESSES: Final = 12
 LARGEST: Final = 65_535
+IPV4_CHECKSUM: Final = ETH_LEN + 10
+IPV4_SRC: Final = ETH_LEN + 12
 RECEIVE_OCTETS: Final = 8 << 20
 
 
@@ -153,6 +156,7 @@ class FrameTester(TrafficGenerator):
         wires=("veth", "memif"),
         attachments=(*NETDEV_KINDS, "memif"),
         max_frame_size=MAX_FRAME_SIZE,
+        sessions=True,
     )
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
@@ -232,8 +236,13 @@ class FrameTester(TrafficGenerator):
             frames_per_stream: Frames of each stream.
         """
         for stream in self._streams:
-            frame = stream_frame(stream, self._size, 0)
-            self.exchange(stream.tx_port, [frame] * min(frames_per_stream, BATCH), expect=0)
+            most = BATCH if stream.nat is None else stream.nat.sessions
+            frames = [
+                stream_frame(stream, self._size, number if stream.nat else 0)
+                for number in range(min(frames_per_stream, most))
+            ]
+            for start in range(0, len(frames), BATCH):
+                self.exchange(stream.tx_port, frames[start : start + BATCH], expect=0)
 
     def exchange(
         self,
@@ -351,14 +360,53 @@ def stream_frame(stream: Stream, size: int, number: int) -> bytes:
     Args:
         stream: The stream.
         size: Octets including FCS.
-        number: Sequence number.
+        number: Sequence number; through a NAT that of the session, too, modulo all of them.
 
     Returns:
         Octets without FCS.
     """
-    head = compile_header(stream, size) + MARK.pack(SIGNATURE, stream.id, number)
+    head = compile_header(stream, size)
+    if stream.nat is not None:
+        bound = stream.nat.bindings()
+        own = bound.inside if stream.direction == 0 else bound.public
+        head = with_end(head, number % stream.nat.sessions, own, bound.ports, stream.direction)
+    head += MARK.pack(SIGNATURE, stream.id, number)
     rest = driver_length(size) - len(head)
     return head + random.Random(number << 16 | size).randbytes(rest)  # noqa: S311 - no secret
+
+
+def with_end(frame: bytes, session: int, addresses: bytes, ports: bytes, end: int) -> bytes:
+    """Give an IPv4 frame of UDP without a checksum one side of a session.
+
+    Args:
+        frame: Octets without FCS, or the headers alone.
+        session: Number of the session.
+        addresses: Of all sessions, four octets each.
+        ports: Of all sessions, two octets each.
+        end: 0 for the source, 1 for the destination.
+
+    Returns:
+        The frame with that address and port, and the header's checksum.
+    """
+    written = bytearray(frame)
+    address, port = IPV4_SRC + 4 * end, ETH_LEN + IPV4_LEN + 2 * end
+    written[address : address + 4] = addresses[4 * session : 4 * session + 4]
+    written[port : port + 2] = ports[2 * session : 2 * session + 2]
+    return checksummed(bytes(written))
+
+
+def checksummed(frame: bytes) -> bytes:
+    """Give an IPv4 frame its header's checksum.
+
+    Args:
+        frame: Octets without FCS, or the headers alone.
+
+    Returns:
+        The frame.
+    """
+    blank = frame[:IPV4_CHECKSUM] + bytes(2) + frame[IPV4_CHECKSUM + 2 :]
+    found = internet_checksum(blank[ETH_LEN : ETH_LEN + IPV4_LEN]).to_bytes(2)
+    return frame[:IPV4_CHECKSUM] + found + frame[IPV4_CHECKSUM + 2 :]
 
 
 def read_mark(frame: bytes) -> tuple[int, int] | None:

@@ -16,10 +16,16 @@ from vnetperf.model.deployment import dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
 from vnetperf.testing.cases import Case
-from vnetperf.testing.frames import BATCH, FrameTester, read_mark, stream_frame
+from vnetperf.testing.frames import (
+    BATCH,
+    FrameTester,
+    checksummed,
+    read_mark,
+    stream_frame,
+    with_end,
+)
 from vnetperf.testing.stage import Contract, Stage
 from vnetperf.traffic.frames import ETH_LEN, IPV4_LEN
-from vnetperf.traffic.layers import internet_checksum
 
 #: Tags by the name of their standard: outermost first.
 TAGS = {
@@ -35,7 +41,7 @@ STRANGERS = {
     "IPv6 multicast": "33:33:00:01:02:03",
     "unknown unicast": "02:00:00:00:be:ef",
 }
-IPV4_TTL, IPV4_CHECKSUM, UDP_CHECKSUM = ETH_LEN + 8, ETH_LEN + 10, ETH_LEN + IPV4_LEN + 6
+IPV4_TTL, UDP_CHECKSUM = ETH_LEN + 8, ETH_LEN + IPV4_LEN + 6
 ADDRESSES = 12
 
 
@@ -94,7 +100,7 @@ def _with(frame: bytes, place: int, value: int) -> bytes:
 
 
 def routed(scenario: Scenario, stream: Stream, frame: bytes, routers: int = 0) -> bytes:
-    """What a router makes of a stream's frame on its whole way.
+    """What a router, or a NAT, makes of a stream's frame on its whole way.
 
     Args:
         scenario: What is deployed.
@@ -103,7 +109,8 @@ def routed(scenario: Scenario, stream: Stream, frame: bytes, routers: int = 0) -
         routers: How many routed it; 0 for the vSwitch alone, at each of its hops.
 
     Returns:
-        As it must come out: a hop less to live for each time that it was routed.
+        As it must come out: a hop less to live for each time that it was routed, and from a NAT
+        with the other side of its session.
     """
     deployment = scenario.deployment
     path = deployment.path(deployment.ends[stream.direction], stream.chain)
@@ -112,8 +119,11 @@ def routed(scenario: Scenario, stream: Stream, frame: bytes, routers: int = 0) -
     frame = bytes.fromhex(macs.replace(":", "")) + frame[ADDRESSES:]
     ttl = frame[IPV4_TTL] - (routers or len(path) // 2)
     frame = frame[:IPV4_TTL] + bytes([ttl]) + frame[IPV4_TTL + 1 :]
-    frame = _with(frame, IPV4_CHECKSUM, 0)
-    return _with(frame, IPV4_CHECKSUM, internet_checksum(frame[ETH_LEN : ETH_LEN + IPV4_LEN]))
+    if stream.nat is not None and (mark := read_mark(frame)):
+        bound = stream.nat.bindings()
+        other = bound.public if stream.direction == 0 else bound.inside
+        frame = with_end(frame, mark[1] % stream.nat.sessions, other, bound.ports, stream.direction)
+    return checksummed(frame)
 
 
 #: Longest wait for a stopped process to stand still, seconds.

@@ -182,9 +182,15 @@ class KernelNat(KernelSwitch, NatSwitch):
         )
 
     def unplug(self, port: Port, netdev: str) -> None:
-        """Stop forwarding by an interface."""
-        del port
-        self.machine.in_netns(lambda: write_settings(IPV4_SETTINGS / netdev, {"forwarding": 0}))
+        """Stop forwarding by an interface, and to it: that is a matter of the other one."""
+
+        def cut() -> None:
+            write_settings(IPV4_SETTINGS / netdev, {"forwarding": 0})
+            with netlink("remove routes", self.name) as (route, indexes):
+                route.flush_routes(oif=indexes[netdev])
+                route.route("replace", dst=self._networks()[port], type="blackhole")
+
+        self.machine.in_netns(cut)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the routes and the rules."""
@@ -204,13 +210,16 @@ class KernelNat(KernelSwitch, NatSwitch):
         except HostError as error:
             raise DutError(f"the kernel refuses the rules: {error}", where=self.name) from error
 
+    def _networks(self) -> dict[Port, str]:
+        """What is behind each port."""
+        return {INSIDE: str(self.nat.inside), OUTSIDE: str(SERVERS)}
+
     def _route(self) -> None:
         """Subscribers behind phy0, servers behind phy1; public addresses are nobody's."""
         graph, nat = self.plan.scenario.deployment, self.nat
-        ways = {INSIDE: str(nat.inside), OUTSIDE: str(SERVERS)}
         with netlink("install routes", self.name) as (route, indexes):
             (IPV4_SETTINGS / "all/rp_filter").write_text("0\n")
-            for port, network in ways.items():
+            for port, network in self._networks().items():
                 if port in self.netdevs:
                     out, place = indexes[self.netdevs[port]], graph.ports.index(port)
                     mac = port_mac(graph, port, 0)
