@@ -506,15 +506,19 @@ def test_pods_that_cannot_be_in_vms_are_refused() -> None:
         LiveDeployment.deploy(frames, facts())
 
 
-def test_a_pod_in_a_vm_is_offered_a_tap_with_the_pods_mtu() -> None:
+@pytest.mark.parametrize(
+    ("network", "mtu", "offloads"), [("vxlan", 1450, True), ("ovs_gre", 1462, False)]
+)
+def test_a_pod_in_a_vm_is_offered_a_tap_of_its_network(
+    network: str, mtu: int, *, offloads: bool
+) -> None:
     machine = MagicMock()
     machine.interface_name.side_effect = lambda name: f"run-{name}"
-    machine.link_statistics.return_value = {}
     wishes = configured(hosts="other")
-    asked = endpoint_scenario(wishes, make_scenario("bmp2vmp_vxlan", wishes))
-    found = switch_class(asked.deployment, "vxlan")
+    asked = endpoint_scenario(wishes, make_scenario(f"bmp2vmp_{network}", wishes))
+    found = switch_class(asked.deployment, network)
     switch = found(machine, Plan.model_construct(scenario=asked, host="", hosts=()))
     offer = switch.offer_vnf_port(SECOND, "tap")
-    assert (offer.netdev, offer.mtu, offer.kind) == ("run-t1", 1450, "tap")
+    assert (offer.netdev, offer.mtu, offer.offloads) == ("run-t1", mtu, offloads)
     assert switch.offer_vnf_port(FIRST, "veth").netdev == "run-p0"
-    assert "tap" not in switch_class(make_deployment("bmp2bmp"), "vxlan").capabilities.attachments
+    assert "tap" not in switch_class(make_deployment("bmp2bmp"), network).capabilities.attachments

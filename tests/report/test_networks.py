@@ -94,6 +94,17 @@ def test_each_network_stands_beside_the_hosts_own() -> None:
     assert cpu_per_gigabit(rows["vxlan", "UDP_RR"].transfer).tools_s is None
 
 
+def test_pods_in_vms_are_not_held_against_those_beside_them() -> None:
+    run = results(host=(trip(20.0),), vxlan=(trip(40.0),))
+    host, vxlan = run.scenarios
+    of_vm = {"scenario": {**vxlan.plan["scenario"], "deployment": {"pods": True, "guests": [1]}}}
+    there = vxlan.model_copy(update={"plan": of_vm})
+    run = run.model_copy(update={"scenarios": (host, there)})
+    (row,) = [r for r in transfers.pod_transfers(run) if not r.is_baseline]
+    assert row.network == "vxlan, pod 1 in a VM"
+    assert row.ratio is None
+
+
 def test_rounds_give_an_interval() -> None:
     run = results(
         host=(trip(20.0), trip(20.2), trip(19.8)), vxlan=(trip(40.0), trip(40.8), trip(39.5))

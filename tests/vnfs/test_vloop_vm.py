@@ -44,9 +44,11 @@ def domain(kind: str = "vhost-user", **changes: Any) -> Any:
     own_macs, mtu = changes.pop("own_macs", False), changes.pop("mtu", 1500)
     ports = {
         key: changes.pop(key)
-        for key in ("queues", "multi_queue", "pci", "driver")
+        for key in ("queues", "multi_queue", "pci", "driver", "offloads")
         if key in changes
     }
+    if "port_mtu" in changes:
+        ports["mtu"] = changes.pop("port_mtu")
     where = guest_plan.GuestResources(
         name="vnf0-1",
         boot=guest_plan.image_boot(IMAGE),
@@ -90,6 +92,14 @@ def test_nics_plug_in_where_they_are_told() -> None:
     assert domain("tap", queues=2).nics[0].queues == 2
     with pytest.raises(DutError, match="cannot plug into a memif"):
         domain("memif")
+
+
+def test_a_nic_is_what_its_attachment_needs_where_no_option_says_otherwise() -> None:
+    needed = {"offloads": False, "port_mtu": 1450}
+    nic = domain("tap", tso=True, **needed).nics[0]
+    assert (nic.mtu, nic.offloads.csum, nic.offloads.tso) == (1450, False, True)
+    assert domain("tap", nic="e1000", **needed).nics[0].offloads.csum is None
+    assert domain("tap").nics[0].offloads.csum is None
 
 
 @pytest.mark.parametrize("kind", ["tap", "macvtap"])

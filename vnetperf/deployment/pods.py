@@ -277,8 +277,9 @@ class PodNetwork(VSwitch):
         """Where a pod's interface will be."""
         self.check_kind(kind)
         if kind == GUEST_KIND:
-            tap, mtu = self.machine.interface_name(f"t{port.vnf}"), self._network.mtu
-            return Attachment(port=port, kind=kind, netdev=tap, queues=queues, mtu=mtu)
+            of_network = {"mtu": self._network.mtu, "offloads": self._network.offloads}
+            tap = self.machine.interface_name(f"t{port.vnf}")
+            return Attachment(port=port, kind=kind, netdev=tap, queues=queues, **of_network)
         if self._network.has_ports:
             netdev = self._network.netdev(port.vnf)
             return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)

@@ -97,6 +97,7 @@ class Attachment(Frozen):
         multi_queue: False when who plugs into a tap opens it for one queue, without
             IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
         mtu: MTU of what plugs in, octets, where that is not the scenario's.
+        offloads: False where what plugs in must send whole checksums and segments of its MTU.
         mac: MAC address of the VNF's port.
         peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
         netns: Network namespace of the interface, where that is not the run's.
@@ -112,6 +113,7 @@ class Attachment(Frozen):
     queues: int = 1
     multi_queue: bool = True
     mtu: int | None = None
+    offloads: bool = True
     mac: str | None = None
     peer_mac: str | None = None
     netns: str | None = None

@@ -192,11 +192,13 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
         name, about = _tester(plan["scenario"], graph)
         name += "".join(f", port {number}" for number in numbers)
         name, lines, css = _part(plan, "tester", name, "tester")
-        part = (name, tuple(filter(None, [", ".join((*about, *lines))])), css)
+        cores = () if graph.guests else lines  # guests are on others
+        part = (name, tuple(filter(None, [", ".join((*about, *cores))])), css)
         ends = [_Row(host, "tester", (part,), graph, numbers or (0, 1))]
     elif numbers:
         in_guest = str(plan["scenario"].get("vnf", "")).endswith(":vm")
         in_guest &= isinstance(graph.ends[numbers[0]], VnfPort)
+        in_guest &= not graph.pods or numbers[0] in graph.guests
         part = (f"endpoint {numbers[0]}", ("in a VM",) if in_guest else (), "tester")
         ends = [_Row(host, "end", (part,), graph, numbers)]
     if "dut" not in _has(plan):

@@ -559,6 +559,7 @@ def _network_name(scenario: Mapping[str, Any]) -> str:
     ]
     if (pod := scenario.get("pod", "netns")) != "netns":
         given.append(f"pods by {pod}")
+    given += _in_vms(scenario)
     return ", ".join([scenario.get("vswitch", ""), *given])
 
 
@@ -570,7 +571,13 @@ def _short_option(value: Any) -> str:
 def _link_name(scenario: Mapping[str, Any]) -> str:
     options = scenario.get("options") or {}
     of_link = ", ".join(f"{name} = {options.get(name)}" for name in _OF_LINK)
-    return f"{of_link}, pods by {scenario.get('pod', 'netns')}"
+    return ", ".join([of_link, f"pods by {scenario.get('pod', 'netns')}", *_in_vms(scenario)])
+
+
+def _in_vms(scenario: Mapping[str, Any]) -> list[str]:
+    """The pods in VMs; such transfers have no baseline, since no guest has the host's network."""
+    guests = (scenario.get("deployment") or {}).get("guests") or ()
+    return [f"pod {number} in a VM" for number in guests]
 
 
 def ratio_text(row: PodTransfer) -> str | None:

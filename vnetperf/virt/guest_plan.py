@@ -245,6 +245,9 @@ def guest_nic(attachment: Attachment, options: GuestOptions, where: GuestResourc
         raise DutError(
             f"a guest cannot plug into a {attachment.kind} attachment", where=str(attachment.port)
         )
+    offloads = {key: getattr(options, key) for key in Offloads.model_fields}
+    if not attachment.offloads and options.nic == "virtio":
+        offloads = {key: bool(given) for key, given in offloads.items()}
     is_socket, virtio = attachment.kind == "vhost-user", options.nic == "virtio"
     return GuestNic(
         mac=own_mac(attachment) if where.own_macs else attachment.mac or "",
@@ -255,7 +258,7 @@ def guest_nic(attachment: Attachment, options: GuestOptions, where: GuestResourc
         tx_ring=options.tx_ring or (RX_RING if is_socket else TAP_TX_RING) if virtio else None,
         mergeable=options.mergeable,
         packed=options.packed,
-        offloads=Offloads(**{key: getattr(options, key) for key in Offloads.model_fields}),
+        offloads=Offloads(**offloads),
         mtu=attachment.mtu or (where.mtu if where.mtu > STANDARD_MTU else None),
     )
 
