@@ -13,8 +13,6 @@ disturbs little. Modes take turns.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import os
 import secrets
 import statistics
 import struct
@@ -33,7 +31,6 @@ from vnetperf.host.xdp import BpfObject, compile_program
 from vnetperf.traffic.layers import internet_checksum
 from vnetperf.vswitches.xdp.switch import COUNTS, SOURCES
 
-LIVE_FRAMES, BATCH = 1 << 1, 64
 MODES, PROGRAMS = ("native", "generic"), ("redirect", "fib")
 FIRST = struct.pack("=I", 0)
 #: Addresses: the router's at its port, the tester's beyond its other one, and a way to there.
@@ -41,44 +38,10 @@ ROUTER, TESTER = "02:00:00:00:00:01", "02:00:00:00:00:02"
 NEXT_HOP, NETWORK = "169.254.0.1", "198.18.0.0/15"
 
 
-class _Run(ctypes.Structure):
-    """struct bpf_test_run_opts of libbpf 1."""
-
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("data_in", ctypes.c_char_p),
-        ("data_out", ctypes.c_void_p),
-        ("data_size_in", ctypes.c_uint32),
-        ("data_size_out", ctypes.c_uint32),
-        ("context_in", ctypes.c_char_p),
-        ("context_out", ctypes.c_void_p),
-        ("context_size_in", ctypes.c_uint32),
-        ("context_size_out", ctypes.c_uint32),
-        ("verdict", ctypes.c_uint32),
-        ("repeat", ctypes.c_int),
-        ("duration", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("cpu", ctypes.c_uint32),
-        ("batch", ctypes.c_uint32),
-    )
-
-
-def send(program: int, frame: bytes, count: int) -> float:
+def send(number: int, frame: bytes, count: int) -> float:
     """Run a program on frames that go where it sends them; the processor time of it, seconds."""
-    run = _Run(
-        size=ctypes.sizeof(_Run),
-        data_in=frame,
-        data_size_in=len(frame),
-        context_in=struct.pack("=6I", 0, len(frame), 0, 0, 0, 0),  # struct xdp_md
-        context_size_in=24,
-        repeat=count,
-        flags=LIVE_FRAMES,
-        batch=BATCH,
-    )
     began = time.thread_time()
-    code = ctypes.CDLL(xdp.LIBRARY).bpf_prog_test_run_opts(program, ctypes.byref(run))
-    if code:
-        raise OSError(-code, os.strerror(-code))
+    xdp.run_live(number, frame, count)
     return time.thread_time() - began
 
 
@@ -147,7 +110,7 @@ class Stand:
             else:
                 dut.map("target").update(FIRST, self.target)
             before = links.statistics()["d1"].tx
-            spent = send(source.program("send"), frame, frames)
+            spent = send(source.number("send"), frame, frames)
             time.sleep(0.05)
             sent = links.statistics()["d1"].tx - before
             counts = [dut.map("counts").sums(struct.pack("=I", n))[0] for n in range(len(COUNTS))]

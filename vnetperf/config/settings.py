@@ -233,7 +233,7 @@ class Settings(Options):
     """Tunnel of the overlays `encap`, `decap` and `op2p`, and over the cables between vSwitches of
     several hosts: `vxlan`, `gre`, `geneve`; `auto` is `vxlan` in overlays, and none over hosts."""
     generator: Annotated[str, _NAME] = "loadgen"
-    """Traffic generator: `loadgen`, `trex`, `pktgen`, or one that a plugin registers."""
+    """Traffic generator: `loadgen`, `trex`, `pktgen`, `xdpgen`, or one that a plugin registers."""
     wire: Annotated[str, Option("KIND")] = "auto"
     """Kind of wire: `memif`, `veth`, `nic`; `auto` for the testbed's first that fits."""
     endpoint_tool: Annotated[str, _NAME] = AUTO

@@ -10,6 +10,7 @@
 #define TYPE(name, type)   type *name
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 static long (*const bpf_fib_lookup)(void *frame, struct bpf_fib_lookup *to, int size,

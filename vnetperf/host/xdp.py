@@ -10,6 +10,7 @@ import ctypes
 import errno
 import logging
 import os
+import struct
 import subprocess
 import sysconfig
 from collections.abc import Mapping
@@ -125,6 +126,8 @@ def _libbpf() -> Any:
         ("bpf_link_create", number, number, number, number, pointer),
         ("bpf_raw_tracepoint_open", number, text, number),
         ("bpf_obj_get_info_by_fd", number, number, pointer, pointer),
+        ("bpf_prog_get_fd_by_id", number, ctypes.c_uint32),
+        ("bpf_prog_test_run_opts", number, number, pointer),
         ("bpf_map_update_elem", number, number, pointer, pointer, ctypes.c_uint64),
         ("bpf_map_lookup_elem", number, number, pointer, pointer),
         ("bpf_map_delete_elem", number, number, pointer),
@@ -172,6 +175,71 @@ class _LinkInfo(ctypes.Structure):
     )
 
 
+class _RunOptions(ctypes.Structure):
+    """struct bpf_test_run_opts of libbpf 1."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("context_in", ctypes.c_char_p),
+        ("context_out", ctypes.c_void_p),
+        ("context_size_in", ctypes.c_uint32),
+        ("context_size_out", ctypes.c_uint32),
+        ("verdict", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch", ctypes.c_uint32),
+    )
+
+
+_LIVE_FRAMES: Final = 1 << 1  # BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18
+#: Frames that the kernel hands on together: as many as it takes from an interface at a time.
+_LIVE_BATCH: Final = 64
+MOST_LIVE: Final = (1 << 31) - 1
+
+
+def run_live(number: int, frame: bytes, count: int = MOST_LIVE) -> None:
+    """Run a program on frames that go where it sends them, until a signal comes or it has run.
+
+    Args:
+        number: Of the program, in the kernel.
+        frame: What each frame begins as; later ones are as they were left by whoever had them.
+        count: How often.
+    """
+    library = _libbpf()
+    fd = library.bpf_prog_get_fd_by_id(number)
+    if fd < 0:
+        raise HostError(f"there is no program {number}: {os.strerror(-fd)}")
+    context = struct.pack("=6I", 0, len(frame), 0, 0, 0, 0)  # struct xdp_md
+    run = _RunOptions(
+        size=ctypes.sizeof(_RunOptions),
+        data_in=frame,
+        data_size_in=len(frame),
+        context_in=context,
+        context_size_in=len(context),
+        repeat=count,
+        flags=_LIVE_FRAMES,
+        batch=_LIVE_BATCH,
+    )
+    try:
+        code = library.bpf_prog_test_run_opts(fd, ctypes.byref(run))
+    finally:
+        os.close(fd)
+    if code not in (0, -errno.EINTR):
+        raise HostError(f"the kernel does not make live frames: {os.strerror(-code)}")
+
+
+class _ProgramInfo(ctypes.Structure):
+    """The first fields of struct bpf_prog_info."""
+
+    _fields_ = (("kind", ctypes.c_uint32), ("number", ctypes.c_uint32))
+
+
 class BpfObject:
     """A compiled file in the kernel: its programs, its maps, and what they are attached to.
 
@@ -208,6 +276,15 @@ class BpfObject:
         """File descriptor of a program; it is the object's."""
         found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
         return self._known(self._library.bpf_program__fd(found) if found else -1, name)
+
+    def number(self, name: str) -> int:
+        """Number of a program in the kernel, by which other processes find it."""
+        info = _ProgramInfo()
+        size = ctypes.c_uint32(ctypes.sizeof(info))
+        code = self._library.bpf_obj_get_info_by_fd(
+            self.program(name), ctypes.byref(info), ctypes.byref(size)
+        )
+        return self._known(info.number if code == 0 else -1, name)
 
     def map(self, name: str) -> BpfMap:
         """A map."""
@@ -319,6 +396,16 @@ class BpfMap:
         code = _libbpf().bpf_map_delete_elem(self._fd, key)
         if code != -errno.ENOENT:
             self._call(code, "deleted")
+
+    def read(self, key: bytes, octets: int) -> bytes:
+        """The value of a key, of a map that has one for all processors."""
+        value = ctypes.create_string_buffer(octets)
+        self._call(_libbpf().bpf_map_lookup_elem(self._fd, key, value), "read")
+        return value.raw
+
+    def of_processors(self, key: bytes, octets: int) -> bytes:
+        """The values of a key of every processor; their octets are a multiple of 8."""
+        return self.read(key, octets * _libbpf().libbpf_num_possible_cpus())
 
     def sums(self, key: bytes, count: int = 1) -> tuple[int, ...]:
         """Numbers of 64 bits below a key, added up over the processors."""

@@ -1,0 +1,48 @@
+"""The kernel as a generator: what it refuses, and what it makes of what its programs count."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from vnetperf import config
+from vnetperf.deployment.capability_check import generator_errors
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import TrialSpec
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.traffic.xdpgen import Xdpgen
+from vnetperf.traffic.xdpgen.driver import PACE, SOURCE, _Pace
+
+
+def refusals(scenario: str, **settings: Any) -> str:
+    found = config.load({"generator": "xdpgen", **settings}, environment={})
+    made = make_scenario(scenario, found)
+    errors = [str(error) for error in generator_errors(made, Xdpgen.capabilities)]
+    return "; ".join([*errors, Xdpgen.cannot_send(made, Testbed())])
+
+
+def test_what_it_cannot_send_is_refused() -> None:
+    assert refusals("phy2phy_xdp", traffic="single-flow").strip("; ") == ""
+    assert "mix of frame sizes" in refusals("phy2phy_xdp", traffic="imix")
+    assert "one stream from each port" in refusals("pvpv_bridge", traffic="single-flow")
+
+
+def test_what_it_cannot_do_in_a_trial_is_refused() -> None:
+    spec = TrialSpec(frame_size=64, load_fps=1000.0, duration_s=1.0)
+    assert Xdpgen.lacks(spec) == ""
+    assert Xdpgen.lacks(spec.model_copy(update={"burst": 10}))
+
+
+@pytest.mark.parametrize(("made", "seconds"), [(0, 0.0), (1, 0.0), (5, 5.0)])
+def test_the_time_of_frames_has_one_more_gap(made: int, seconds: float) -> None:
+    pace = _Pace(made=made, skipped=0, first_ns=10**9, last_ns=10**9 + max(0, made - 1) * 10**9)
+    assert pace.seconds == seconds
+
+
+def test_the_maps_are_as_the_program_has_them() -> None:
+    text = SOURCE.read_text().partition("struct pace {")[2].partition("};")[0]
+    assert PACE.size == 8 * text.count("__u64")
+    written = [name for name in ("made", "skipped", "first", "last") if f"__u64 {name};" in text]
+    assert len(written) == len(dataclasses.fields(_Pace))

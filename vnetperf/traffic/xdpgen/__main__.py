@@ -1,0 +1,41 @@
+"""The process that the kernel makes frames in: for each line it runs a program for a time.
+
+A line is the program's number in the kernel, seconds, and the frame in hexadecimal digits. It is
+answered on standard output. All that is sent, and when, is in the program's maps.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+from vnetperf.host.xdp import run_live
+from vnetperf.model.errors import HostError
+from vnetperf.traffic.xdpgen.driver import ENDED, READY
+
+
+def answer(text: str) -> None:
+    """Write a line that the driver waits for."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read lines until standard input is closed."""
+    signal.signal(signal.SIGALRM, lambda *_: None)  # it interrupts the system call
+    answer(READY)
+    for line in sys.stdin:
+        number, seconds, frame = line.split()
+        until = time.monotonic() + float(seconds)
+        try:
+            while (left := until - time.monotonic()) > 0:
+                signal.setitimer(signal.ITIMER_REAL, left)
+                run_live(int(number), bytes.fromhex(frame))
+            answer(ENDED)
+        except HostError as error:
+            answer(f"{ENDED}: {error.what}")
+
+
+if __name__ == "__main__":
+    main()
