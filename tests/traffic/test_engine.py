@@ -212,6 +212,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "tag": None,
         "event": None,
         "ipdv": None,
+        "clock": None,
     }
 
 
