@@ -123,7 +123,7 @@ static void collect_learning(void)
 	}
 }
 
-struct wallclock wall_now(void)
+struct wallclock clock_now(clockid_t clock)
 {
 	struct wallclock found = {0};
 	struct timespec t;
@@ -131,7 +131,7 @@ struct wallclock wall_now(void)
 	for (unsigned int i = 0; i < WALL_LOOKS; i++) {
 		const uint64_t before = rte_rdtsc_precise();
 
-		clock_gettime(CLOCK_REALTIME, &t);
+		clock_gettime(clock, &t);
 		wallclock_note(&found, before,
 			       (uint64_t)t.tv_sec * LG_NS_PER_S + (uint64_t)t.tv_nsec,
 			       rte_rdtsc_precise());
@@ -151,7 +151,7 @@ static void collect(void)
 	result.epoch = engine.trial.epoch;
 	result.wall_error = UINT64_MAX;
 	if (engine.trial.by_wall) {
-		const struct wallclock later = wall_now();
+		const struct wallclock later = clock_now(CLOCK_REALTIME);
 
 		result.wall_error = wallclock_error(&engine.trial.wall, &later);
 	}
@@ -320,7 +320,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	plan.watch = watching_of(spec, longest(&plan, spec));
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
-	engine.trial.wall = wall_now();
+	engine.trial.wall = clock_now(CLOCK_REALTIME);
 	wallclock_rate(&engine.trial.wall, &engine.wall, engine.hz);
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;

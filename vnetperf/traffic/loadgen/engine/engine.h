@@ -234,7 +234,7 @@ int worker_main(void *unused);
 bool workers_order(enum phase phase);
 
 /* control.c: read the wall clock. */
-struct wallclock wall_now(void);
+struct wallclock clock_now(clockid_t clock);
 
 /* plug.c: what the worker polls, and what it refuses, from now on. */
 void plugs_look(struct worker *w, uint32_t plugs);
