@@ -78,7 +78,7 @@ class PlannedCase:
         """What a pytest item measures; None where that is nothing of ours."""
         if (selected := selected_of(item)) is None:
             return None
-        params: dict[str, Any] = item.callspec.params  # type: ignore[attr-defined]  # of functions
+        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         name: str = getattr(item, "originalname", item.name)
         mark = item.get_closest_marker("transfers")
         kind = str(params.get("kind", mark.args[0] if mark is not None else ""))
