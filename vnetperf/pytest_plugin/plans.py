@@ -144,7 +144,8 @@ class TimeSum:
         )
 
     def __str__(self) -> str:
-        besides = f"; besides {', '.join(self.unlimited)} without a limit" * bool(self.unlimited)
+        named = ", ".join(self.unlimited)
+        besides = f"; {named} beyond that, as long as it takes" if named else ""
         return (
             f"{self.cases} cases: at most {duration_text(self.seconds)} in all, deployment and "
             f"calibration besides{besides}"
