@@ -24,6 +24,7 @@ def test_messages(bench: Bench, message_size: int, kind: Kind) -> None:
     bench.between_endpoints(kind, message_size).check_expectations()
 
 
+@pytest.mark.transfers("TCP_STREAM")
 @pytest.mark.parametrize("way", ["back", "both"])
 def test_stream(bench: Bench, message_size: int, way: Way) -> None:
     """Bandwidth of TCP from the other end, and both ways at once."""

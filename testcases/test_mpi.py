@@ -28,6 +28,7 @@ def test_collective(bench: Bench, message_size: int, kind: MpiKind) -> None:
     bench.mpi(kind, message_size).check_expectations()
 
 
+@pytest.mark.transfers("MPI_BARRIER")
 def test_barrier(bench: Bench) -> None:
     """A barrier of all ranks."""
     if why := bench.no_mpi("MPI_BARRIER"):
@@ -36,6 +37,7 @@ def test_barrier(bench: Bench) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.transfers("MPI_HPL")
 def test_hpl(bench: Bench) -> None:
     """HPC Challenge: HPL, and ping-pong between pairs of ranks."""
     if why := bench.no_mpi("MPI_HPL"):

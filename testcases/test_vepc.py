@@ -9,6 +9,7 @@ import pytest
 from vnetperf.runner.bench import Bench
 
 
+@pytest.mark.transfers("users")
 @pytest.mark.deployments("vepc")
 def test_users_traffic(bench: Bench) -> None:
     """TCP and UDP between a UE and a server behind the mobile core, by iperf3, each both ways."""

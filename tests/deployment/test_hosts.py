@@ -18,10 +18,9 @@ from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import cpu
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
-from vnetperf.pytest_plugin.terminal import describe
+from vnetperf.pytest_plugin.plans import describe
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario, scenario_ids, session_scenario
 
@@ -520,8 +519,7 @@ def test_a_tester_on_two_machines_has_one_nic_of_each() -> None:
 
 
 def test_the_plan_of_machines_shows_each_nic_and_its_driver() -> None:
-    loop = LinkSpeed(bits_per_second=1e9)
-    shown = describe(plan_of_machines("phy2phy_bridge"), loaded().preset, loop)
+    shown = describe(plan_of_machines("phy2phy_bridge"))
     assert "            tester's end of phy0: 0000:21:00.0 to b:0000:41:00.0" in shown
     assert "            dut 0000:41:00.0 (enp65s0) through igb, node 1" in shown
     wires = "nic, those between hosts are cables; the tester is calibrated over veth"

@@ -123,8 +123,8 @@ def test_endpoints_of_two_hosts_are_in_guests_with_the_tools(name: str) -> None:
     facts = MachineFacts.model_construct(programs=programs, program_troubles={})
     run.facts.return_value = facts
     run.configuration = asked
-    assert transfers._spec(run, deployed, "TCP_RR", 64).tool == "sockperf"
-    assert transfers._spec(run, at_wires, "TCP_RR", 64).tool == "netperf"
+    assert transfers.endpoint_spec(run, deployed, "TCP_RR", 64).tool == "sockperf"
+    assert transfers.endpoint_spec(run, at_wires, "TCP_RR", 64).tool == "netperf"
 
 
 def test_endpoints_take_no_tester_that_is_on_two_hosts() -> None:

@@ -37,10 +37,21 @@ NAT_HEADERS: tuple[tuple[HeaderKind, ...], ...] = (PLAIN, ("ethernet", "ipv4", "
 MACS_OF_A_PORT = 1 << 16
 
 
+def why_not_size(scenario: Scenario, frame_size: int, largest: int) -> str:
+    """Why a scenario has no frames of a size, of those up to the largest; "" where it has."""
+    mix = scenario.traffic.mix
+    if (frame_size if mix is None else mix.largest) > largest:
+        return f"carries up to {largest}"
+    too_small = mix is None and frame_size < scenario.traffic.least_frame_size
+    return scenario.traffic.why_that_size if too_small else ""
+
+
 def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
     """Refuse a frame size that a scenario cannot carry or its headers do not fit."""
     profile = scenario.traffic
     mix = profile.mix
+    if not (why := why_not_size(scenario, frame_size, largest)):
+        return
     longest = frame_size if mix is None else mix.largest
     if longest > largest:
         raise FrameSizeError(
@@ -51,13 +62,12 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
             if mix is None
             else "choose another profile with --traffic",
         )
-    if mix is None and frame_size < profile.least_frame_size:
-        raise FrameSizeError(
-            f"frames of {frame_size} octets are too small: {profile.why_that_size}",
-            where=scenario.id,
-            accepted=f"{profile.least_frame_size} octets or more",
-            cure="choose sizes with --frame-sizes, or another profile with --traffic",
-        )
+    raise FrameSizeError(
+        f"frames of {frame_size} octets are too small: {why}",
+        where=scenario.id,
+        accepted=f"{profile.least_frame_size} octets or more",
+        cure="choose sizes with --frame-sizes, or another profile with --traffic",
+    )
 
 
 def require_trial(name: str, generator: Any, trial: TrialSpec, where: str) -> None:
@@ -267,17 +277,25 @@ def tester_roles(name: str, generator: Any, testbed: Testbed) -> tuple[RoleDeman
     )
 
 
+def mode_error(scenario: Scenario, can: Any) -> CapabilityError | None:
+    """What is wrong with a scenario's mode of what joins its ports."""
+    name, mode = scenario.vswitch, scenario.options.mode
+    if not mode or mode in can.modes:
+        return None
+    if not can.modes:
+        return CapabilityError(f"{name} has no modes; leave --set mode out", where="mode")
+    accepted = ", ".join(can.modes)
+    return CapabilityError(f"{name} has no mode {mode!r}", where="mode", accepted=accepted)
+
+
 def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityError]:
     can, known = (
         vswitch.capabilities,
         (*vswitch.capabilities.options, *vswitch.Options.model_fields),
     )
     name, where = scenario.vswitch, scenario.id
-    mode = scenario.options.mode
-    if mode and mode not in can.modes:
-        yield CapabilityError(
-            f"{name} has no mode {mode!r}", where="mode", accepted=", ".join(can.modes) or "none"
-        )
+    if error := mode_error(scenario, can):
+        yield error
     for option, value in scenario.options.given().items():
         if option not in known:
             yield CapabilityError(

@@ -63,7 +63,7 @@ class CapabilityError(VnetperfError):
 class FrameSizeError(CapabilityError):
     """Frames of a size cannot be sent or carried; others of the same scenario can.
 
-    A case is skipped with this reason unless the user asked for that size.
+    A case is skipped with this reason; a size that no selected scenario can have is refused before.
     """
 
 

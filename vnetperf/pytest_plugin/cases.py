@@ -19,7 +19,7 @@ from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, WITH_FRAMES
-from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
+from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
@@ -358,6 +358,124 @@ def parametrize(
     for fixture, values in sizes.items():
         metafunc.parametrize(fixture, list(values.values()), ids=list(values))
     return bool(params)
+
+
+def not_meant(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Cases that -k selects only by a part of their scenario's name that is another scenario's.
+
+    They are of functions with parameters of their own, of which all cases are made.
+    """
+    named = {word.lower() for word in _words(config)} & {*scenario_ids()}
+    if not named:
+        return []
+    from _pytest.mark import KeywordMatcher, _parse_expression
+
+    compiled = _parse_expression(config.option.keyword.strip(), "-k")
+    found = []
+    for item in items:
+        selected = selected_of(item)
+        name = selected.scenario if selected is not None else ""
+        others = {word for word in named if word in name and word != name}
+        if not others:
+            continue
+        if not compiled.evaluate(_ExactNames(KeywordMatcher.from_item(item), others)):
+            found.append(item)
+    return found
+
+
+@dataclass(frozen=True)
+class _ExactNames:
+    """Evaluates words of -k; those that name other scenarios are none of a case's."""
+
+    of_the_case: Callable[..., bool]
+    others: set[str]
+
+    def __call__(self, word: str, /, **arguments: str | int | bool | None) -> bool:
+        return word.lower() not in self.others and self.of_the_case(word, **arguments)
+
+
+def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) -> list[str]:
+    """Refuse what the user chose and no selected scenario can have.
+
+    Where one can, the others are skipped with the reason, as are frame sizes of the preset.
+
+    Args:
+        configuration: The session's.
+        items: Those that measure.
+
+    Returns:
+        A line for frame sizes that scenarios cannot carry.
+
+    Raises:
+        pytest.UsageError: A frame size, a mode or a NAT's options are for none of the scenarios.
+    """
+    from vnetperf.deployment.capability_check import why_not_size
+    from vnetperf.deployment.planner import largest_frame
+
+    scenarios: dict[Selected, Scenario | None] = {}
+    carried: dict[int, bool] = {}
+    left_out: dict[tuple[str, str], dict[int, None]] = {}
+    for item in items:
+        selected = replace(selected_of(item) or Selected(""), round=0)
+        if selected not in scenarios:
+            scenarios[selected] = _scenario_if_any(configuration, selected)
+        scenario = scenarios[selected]
+        size = getattr(getattr(item, "callspec", None), "params", {}).get("frame_size")
+        if not isinstance(size, int):
+            continue
+        why = why_not_size(scenario, size, largest_frame(scenario)) if scenario else ""
+        carried[size] = carried.get(size, False) or not why
+        if why:
+            left_out.setdefault((selected.id, why), {})[size] = None
+    made = [scenario for scenario in scenarios.values() if scenario is not None]
+    if len(made) == len(scenarios):
+        _refuse_for_all(made, configuration)
+    lines = [
+        f"{name}: not {', '.join(map(str, sizes))}: {why}"
+        for (name, why), sizes in left_out.items()
+    ]
+    source = configuration.sources["frame_sizes"]
+    none = [size for size, can in carried.items() if not can]
+    if none and source not in ("default", "test case"):
+        raise pytest.UsageError(
+            f"frame_sizes ({source}): no selected scenario has frames of "
+            f"{', '.join(map(str, none))} octets; {'; '.join(lines)}"
+        )
+    return lines
+
+
+def _scenario_if_any(configuration: Configuration, selected: Selected) -> Scenario | None:
+    """A scenario as far as it can be made; what is wrong with it is reported in its own cases."""
+    from vnetperf.runner.scenarios import make_scenario
+
+    try:
+        return make_scenario(
+            selected.scenario, configuration.varied(selected.variant), selected.variant.id
+        )
+    except (VnetperfError, ValueError):
+        return None
+
+
+def _refuse_for_all(scenarios: Sequence[Scenario], configuration: Configuration) -> None:
+    """Refuse a mode, or options of a NAT, that none of the scenarios can have."""
+    from vnetperf.deployment.capability_check import mode_error
+    from vnetperf.deployment.pods import switch_class
+
+    if not scenarios or any(scenario.variant for scenario in scenarios):
+        return  # what is wrong for a variant may be right for others
+    if configuration.settings.nat and not any(scenario.nat for scenario in scenarios):
+        names = ", ".join(dict.fromkeys(scenario.vswitch for scenario in scenarios))
+        raise pytest.UsageError(
+            f"--nat ({configuration.sources['nat']}): no selected scenario is a NAT ({names}); "
+            "leave it out, or measure one, e.g. -k phy2phy_cgnat"
+        )
+    wrong = [
+        mode_error(one, switch_class(one.deployment, one.vswitch).capabilities) for one in scenarios
+    ]
+    if all(wrong):
+        raise pytest.UsageError(
+            "; ".join(dict.fromkeys(f"--set {error}" for error in wrong if error is not None))
+        )
 
 
 def group_by_scenario(items: list[pytest.Item]) -> None:

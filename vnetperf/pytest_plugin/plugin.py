@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -80,6 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers", "vary(key, values): compares variants: a setting, and the values it is given"
+    )
+    config.addinivalue_line(
+        "markers", "transfers(kind): what sockets or ranks do in a test case without a `kind`"
     )
     config.addinivalue_line(
         "markers", "measures(test): a test case runs when the preset, or --tests, names the test"
@@ -158,7 +160,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
-    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario
+    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario, not_meant
+
+    if others := not_meant(config, items):
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
     try:
         if any(item.get_closest_marker("vary") for item in items):
@@ -225,22 +231,28 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if not _any_measures(session.items) and not config.getoption("plan"):
         return None
-    from vnetperf.pytest_plugin.cases import selected_of
+    from vnetperf.pytest_plugin.cases import check_selection, selected_of
 
-    wanted = {
-        (replace(selected, round=0), "message_size" in getattr(item, "fixturenames", ())): None
-        for item in session.items
-        if (selected := selected_of(item)) is not None
-    }
+    measuring = [item for item in session.items if selected_of(item) is not None]
+    ours = session_of(config)
+    if measuring:
+        try:
+            left_out = check_selection(ours.configuration, measuring)
+        except pytest.UsageError as error:
+            _refuse(config, error)
+            left_out = []
+        if ours.progress:
+            for line in left_out:
+                ours.progress.line(line)
     if not config.getoption("plan"):
-        if wanted:
-            session_of(config).check_resume()
-            session_of(config).interrupt_on_sigterm()
+        if measuring:
+            ours.check_resume()
+            ours.interrupt_on_sigterm()
         return None
-    from vnetperf.pytest_plugin.terminal import print_plans
+    from vnetperf.pytest_plugin.plans import print_plans
 
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    print_plans(session_of(config), list(wanted), terminal)
+    print_plans(ours, measuring, terminal)
     return True
 
 
@@ -257,7 +269,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Skip a test without a result by its own rules, and a size that cannot be had here.
 
-    A size that the user gave is not skipped. A case whose testbed is lost is run again on another.
+    A size that the user gave and that no scenario can have was refused before. A case whose testbed
+    is lost is run again on another.
     """
     if not _measures(item):
         return (yield)
@@ -275,12 +288,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             except HostError:
                 if not _moves(item):
                     raise
-    except NoResultError as error:
-        pytest.skip(str(error).replace("\n", ";"))
-    except FrameSizeError as error:
-        source = session_of(item.config).configuration.sources["frame_sizes"]
-        if source not in ("default", "test case"):
-            raise
+    except (NoResultError, FrameSizeError) as error:
         pytest.skip(str(error).replace("\n", ";"))
 
 

@@ -1,30 +1,17 @@
-"""Terminal output while cases run, and the plans that `--plan` prints."""
+"""Terminal output while cases run."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import suppress
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
-from vnetperf.model.frames import LinkSpeed, l1_bits_per_frame
+from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.profile import IMIX
 from vnetperf.model.trial import LiveCounts, TrialSpec
-from vnetperf.procedures import DurationEstimate, duration_estimate
-from vnetperf.search.confirmation import confirming_trials
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vnetperf.model.preset import Preset
-    from vnetperf.model.profile import TrafficProfile
-    from vnetperf.model.scenario import Plan
-    from vnetperf.pytest_plugin.cases import Selected
-    from vnetperf.pytest_plugin.session import BenchSession
     from vnetperf.results.records import BeginRecord, TrialRecord
 
 NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
@@ -167,174 +154,6 @@ def rate_text(fps: float) -> str:
     if fps >= 1e3:
         return f"{fps / 1e3:.1f} kfps"
     return f"{fps:.0f} fps"
-
-
-def print_plans(
-    session: BenchSession, wanted: Sequence[tuple[Selected, bool]], terminal: Any
-) -> None:
-    """Plan scenarios and print the plans; nothing on the machine is touched."""
-    from vnetperf.agent.hosts import connect
-    from vnetperf.deployment.planner import make_plan
-    from vnetperf.pytest_plugin.cases import round_count, scenario_of
-    from vnetperf.runner.transfers import endpoint_scenario
-
-    configuration = session.configuration
-    media = LinkSpeed(configuration.testbed.media.bits_per_second)
-    client = connect(configuration.testbed, read_only=True)
-    try:
-        try:
-            facts = client.inventory()
-        except VnetperfError as error:
-            raise pytest.UsageError(str(error)) from None
-        for selected, endpoints in wanted:
-            terminal.section(f"plan of {selected.id}")
-            for option in selected.variant.typed:
-                terminal.line(f"variant     {option}")
-            try:
-                scenario = scenario_of(configuration, selected, facts)
-                if endpoints:
-                    scenario = endpoint_scenario(configuration, scenario)
-                plan = make_plan(scenario, configuration.testbed, facts)
-            except CapabilityError as error:
-                terminal.line(f"would be skipped: {error}")
-                continue
-            except ConfigError as error:
-                if selected.variant:
-                    terminal.line(f"would fail: {error}")
-                    continue
-                raise pytest.UsageError(str(error)) from None
-            for line in describe(plan, configuration.preset, media):
-                terminal.line(line)
-            if rounds := round_count(session.config, configuration):
-                terminal.line(f"            all of it in each of {rounds} deployments (--repeat)")
-    finally:
-        client.close()
-
-
-def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
-    """A plan as lines of text."""
-    placement, scenario = plan.placement, plan.scenario
-    lines = [
-        f"deployment  {scenario.deployment.name}: {scenario.deployment.vnf_count} VNF(s), "
-        f"{scenario.deployment.chains} chain(s), tester at "
-        f"{' and '.join(str(end) for end in scenario.deployment.ends)}",
-        f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
-        *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
-        *_hosts(plan),
-        *([f"clocks      {plan.tester_text}"] if plan.tester_text else []),
-        f"wires       {_wires(plan)}"
-        if scenario.deployment.phy_ports
-        else "wires       none: the tester is in the place of VNFs",
-        *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
-        f"traffic     {scenario.traffic.name}: {scenario.traffic.description}",
-        f"cores       {placement.mode}: {placement.reason}",
-        *(
-            f"            {role} on {', '.join(map(str, cpus))}"
-            for role, cpus in placement.cores.items()
-        ),
-        *(
-            f"            {role} anywhere on {', '.join(map(str, cpus))}"
-            for role, cpus in placement.unpinned.items()
-        ),
-    ]
-    if placement.shared:
-        slices = f"{placement.slice_us} us" if placement.slice_us else placement.slice_note
-        lines.append(f"            scheduler slices: {slices or 'the kernel own'}")
-    for memory in plan.memory:
-        users = ", ".join(f"{user} {mib} MiB" for user, mib in memory.users.items())
-        lines.append(
-            f"memory      {memory.pages} hugepages of {memory.size_kb} KiB free on node "
-            f"{memory.node}: {users}"
-        )
-    lines += [f"command     {name}: {line}" for name, line in plan.commands.items()]
-    return [*lines, *_times(preset, scenario.traffic, media)]
-
-
-def _wires(plan: Plan) -> str:
-    """Kinds of wire and cable."""
-    if not plan.hosts:
-        return f"{plan.wire}, one per physical port"
-    (kind,) = {part.wire for part in plan.hosts}
-    graph = plan.scenario.deployment
-    elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not plan.scenario.apart
-    looped = f"; the tester is calibrated over {plan.wire}" if elsewhere else ""
-    return f"{kind}, those between hosts are cables{looped}"
-
-
-def _hosts(plan: Plan) -> list[str]:
-    """What each host has, where there are several."""
-    lines = []
-    for part in plan.hosts:
-        scenario = part.scenario
-        vnfs = [f"vnf{number}" for number in scenario.deployment.vnf_numbers]
-        of_dut = f" ({', '.join([f'vSwitch {scenario.vswitch}', *vnfs])})" if part.has_dut else ""
-        port = f"'s port {part.ends[0]}" if part.ends and part.has_tester else ""
-        parts = " and ".join(f"{one}{port}" if one == "tester" else one for one in part.parts)
-        lines.append(f"host        {part.host}: {parts}{of_dut}")
-        lines += [f"            {use}" for use in part.cables]
-        lines += [f"            {nic}" for nic in part.nics]
-        lines += [
-            f"            {scenario.tunnel} at {end.port}: {end.local} to {end.remote}"
-            for end in scenario.tunnel_ends
-            if part.has_dut
-        ]
-        own = {role: cpus for role, cpus in part.placement.cores.items() if ":" not in role}
-        lines += [
-            f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in own.items()
-        ]
-    return lines
-
-
-def _times(preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> list[str]:
-    sizes = ", ".join(map(str, preset.frame_sizes)) if traffic.mix is None else IMIX
-    lines = [
-        f"tests       {', '.join(preset.tests)}",
-        f"search      {preset.algorithm}, frame sizes {sizes}",
-    ]
-    too_small = [size for size in preset.frame_sizes if size < traffic.least_frame_size]
-    if too_small:
-        small = ", ".join(map(str, too_small))
-        lines.append(f"            but not {small}: {traffic.why_that_size}")
-    lines += [
-        f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
-        f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
-        for g in preset.goals
-    ]
-    lines += [
-        f"wall time   {_longest(test, preset, traffic, media)}"
-        for test in preset.tests
-        if any(size not in too_small for size in preset.sizes_of(test))
-    ]
-    return lines
-
-
-def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> str:
-    """The longest that a test can take."""
-    sizes = [size for size in preset.sizes_of(test) if size >= traffic.least_frame_size]
-    at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
-    if test == "throughput":
-        seconds = preset.time_budget_s or preset.max_trial_seconds
-        count, traffic_s = confirming_trials(preset.goals, preset.confirm)
-        after = DurationEstimate(count, traffic_s).wall_s(preset) + preset.confirm.idle_s
-        confirming = (
-            f"; confirming bounds that hold at most {duration_text(after)}" if count else ""
-        )
-        if seconds is None:
-            return f"{test}: not limited by the preset (max_trial_seconds){confirming}"
-        if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides
-            trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
-            seconds = DurationEstimate(trials, seconds).wall_s(preset)
-        else:
-            confirming = ""  # in the budget
-        waits = f"with all waits{confirming}, deployment besides"
-        return f"{test}: at most {duration_text(seconds)} {waits}, {at}"
-    found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
-    if found is None:
-        return f"{test}: as many trials as it takes"
-    return (
-        f"{test}: at most {found.trials} trials, {duration_text(found.wall_s(preset))} with "
-        f"all waits, deployment besides, {at}"
-    )
 
 
 def duration_text(seconds: float) -> str:

@@ -6,6 +6,7 @@ Users of a mobile core, and endpoints in place of the tester.
 from __future__ import annotations
 
 from math import ceil
+from typing import Protocol
 
 from vnetperf import registry
 from vnetperf.config import Configuration
@@ -23,7 +24,7 @@ from vnetperf.model.outcomes import (
     TransferSpec,
     Way,
 )
-from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Scenario, variant_id
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.mpi.base import MpiProgram
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
@@ -40,7 +41,24 @@ IMAGE = "endpoint"
 WARMUP_S = 1
 
 
-def why_no_users_traffic(run: Run, scenario: Scenario) -> str:
+class Planning(Protocol):
+    """What transfers are planned with: a run, or what `--plan` has in its place."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration."""
+
+    def facts(self) -> MachineFacts:
+        """The machine."""
+
+    def plan(self, scenario: Scenario) -> Plan:
+        """Plan a scenario on this testbed."""
+
+    def note_skipped(self, scenario_id: str, why: str) -> None:
+        """Note that the testbed cannot carry a scenario."""
+
+
+def why_no_users_traffic(run: Planning, scenario: Scenario) -> str:
     """What keeps users' traffic of a scenario from being measured; it is noted."""
     if scenario.deployment.vnf_count:
         vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
@@ -56,18 +74,22 @@ def why_no_users_traffic(run: Run, scenario: Scenario) -> str:
     return why
 
 
-def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
-    """TCP, then UDP, each both ways, as long as the preset's longest trial."""
+def users_specs(run: Planning) -> list[TransferSpec]:
+    """Transfers of users: TCP, then UDP, each both ways, as long as the preset's longest trial."""
     kinds: tuple[Kind, ...] = ("TCP_STREAM", "UDP_STREAM")
     ways: tuple[Way, ...] = ("forth", "back")
-    specs = [
+    return [
         TransferSpec(
             tool=USERS_TOOL, kind=kind, way=way, duration_s=_duration_s(run), rate_of_tcp=True
         )
         for kind in kinds
         for way in ways
     ]
-    found = _measured(run, scenario, "users_transfer", specs)
+
+
+def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
+    """Measure the transfers of users."""
+    found = _measured(run, scenario, "users_transfer", users_specs(run))
     vnf = registry.load_vnf(scenario.vnf)
     if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()
@@ -94,7 +116,7 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
 
 
 def why_no_endpoint_traffic(
-    run: Run,
+    run: Planning,
     scenario: Scenario,
     kind: Kind,
     message_size: int,
@@ -111,7 +133,7 @@ def why_no_endpoint_traffic(
     why = why_no_endpoints(deployed) or _no_inside(run, asked, deployed)
     if not why:
         try:
-            _spec(run, deployed, kind, message_size, clients=clients, configuration=asked)
+            endpoint_spec(run, deployed, kind, message_size, clients=clients, configuration=asked)
             plan = run.plan(deployed)
             if len(plan.testers) > 1:
                 why = (
@@ -130,7 +152,7 @@ def why_no_endpoint_traffic(
     return why
 
 
-def _no_inside(run: Run, configuration: Configuration, scenario: Scenario) -> str:
+def _no_inside(run: Planning, configuration: Configuration, scenario: Scenario) -> str:
     if configuration.settings.endpoint_server != "vnf":
         return ""
     if not scenario.deployment.vnf_count:
@@ -157,13 +179,15 @@ def measure_endpoints(
     """One transfer between endpoints, as long as the preset's longest trial."""
     asked = configuration or run.configuration
     deployed = endpoint_scenario(asked, scenario)
-    spec = _spec(run, deployed, kind, message_size, way, clients=clients, configuration=asked)
+    spec = endpoint_spec(
+        run, deployed, kind, message_size, way, clients=clients, configuration=asked
+    )
     server = asked.settings.endpoint_server
     return _measured(run, deployed, "transfer", [spec], server=server)
 
 
-def _spec(
-    run: Run,
+def endpoint_spec(
+    run: Planning,
     deployed: Scenario,
     kind: Kind,
     message_size: int,
@@ -172,6 +196,11 @@ def _spec(
     clients: int | None = None,
     configuration: Configuration | None = None,
 ) -> TransferSpec:
+    """One transfer between endpoints, with the tool that can do it.
+
+    Raises:
+        CapabilityError: No tool can.
+    """
     asked = configuration or run.configuration
     settings, preset = asked.settings, asked.preset
     spec = TransferSpec(
@@ -226,7 +255,7 @@ def mpi_scenario(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"variant": variant, "sockets": True})
 
 
-def why_no_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
+def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
     why = ""
     if not scenario.deployment.pods or scenario.deployment.guests:
@@ -235,7 +264,7 @@ def why_no_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | 
         why = "ranks run in pods on one machine; choose a testbed of one host"
     else:
         try:
-            _mpi_spec(run, scenario, kind, message_size)
+            mpi_spec(run, scenario, kind, message_size)
             run.plan(mpi_scenario(scenario))
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
@@ -246,15 +275,19 @@ def why_no_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | 
 
 def measure_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> Transfers:
     """One run of a program of MPI, as long as the preset's longest trial."""
-    spec = _mpi_spec(run, scenario, kind, message_size)
-    longest_s: float = registry.load("mpi", spec.tool)().longest_s
-    return _measured(
-        run, mpi_scenario(scenario), "transfer", [spec], more_s=longest_s, server="far"
-    )
+    spec = mpi_spec(run, scenario, kind, message_size)
+    more_s = longest_s(spec) - spec.length_s
+    return _measured(run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far")
 
 
-def _mpi_spec(
-    run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None
+def longest_s(spec: TransferSpec) -> float:
+    """Longest time of a program of MPI, seconds."""
+    program: MpiProgram = registry.load("mpi", spec.tool)()
+    return spec.length_s + program.longest_s
+
+
+def mpi_spec(
+    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
 ) -> TransferSpec:
     """What is run: between two ranks one in each of two pods, or both in the only one."""
     pods, ranks = scenario.pods, scenario.ranks
@@ -280,7 +313,7 @@ def _mpi_spec(
     raise CapabilityError("; ".join(dict.fromkeys(reasons)), where=f"program for {kind}")
 
 
-def _duration_s(run: Run) -> int:
+def _duration_s(run: Planning) -> int:
     return ceil(max(goal.final_trial_s for goal in run.configuration.preset.goals))
 
 

@@ -1,5 +1,5 @@
 # How an engine on DPDK is compiled. The Makefile that includes this has set NAME (its executable),
-# PURE (its files that do not know DPDK), DPDK (those that do) and LIBS.
+# PURE (its files that do not know DPDK) and DPDK (those that do).
 #   make                 optimised for this machine, into $(OUT)/$(NAME)
 #   make WERROR=1       warnings are errors
 #   make SANITIZE=1      with address and undefined behaviour checks
@@ -11,7 +11,7 @@ ARCH       ?= native
 
 # Files of this directory that all engines have.
 COMMON      := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
-COMMON_PURE := afpacket.c problem.c words.c
+COMMON_PURE := afpacket.c problem.c wallclock.c words.c
 COMMON_SRCS := $(COMMON_PURE) program.c
 SRCS        := $(PURE) $(DPDK)
 OBJS        := $(SRCS:%.c=$(OUT)/%.o) $(COMMON_SRCS:%.c=$(OUT)/%.o)
@@ -33,7 +33,7 @@ DPDK_LIBS   := $(shell $(PKG_CONFIG) --libs libdpdk)
 CFLAGS_ALL  := $(WARN) $(OPT) -iquote $(COMMON) $(DPDK_CFLAGS) -march=$(ARCH) $(CFLAGS)
 
 $(OUT)/$(NAME): $(OBJS)
-	$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS) $(DPDK_LIBS) $(LIBS) -lpthread
+	$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS) $(DPDK_LIBS) -lm -lpthread
 
 $(OUT)/%.o: %.c $(wildcard *.h $(COMMON)/*.h) | $(OUT)
 	$(CC) $(CFLAGS_ALL) -c -o $@ $<

@@ -1,16 +1,22 @@
 #include "program.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <rte_alarm.h>
+#include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 
 /* Longest wait for the interrupt thread at the end. */
 #define INTERRUPTS_MS 500u
+/* Readings of a clock, of which the shortest counts. */
+#define CLOCK_LOOKS 16
+/* For how long the counter is compared with the kernel's clock: 100 ns in it are 0.5 ppm. */
+#define COUNTER_US 200000u
 
 static atomic_bool *quit;
 
@@ -71,4 +77,31 @@ bool program_port_failed(struct problem *why, uint16_t port, const char *step, i
 {
 	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
 			   port, step, rte_strerror(-error));
+}
+
+struct wallclock program_clock(clockid_t clock)
+{
+	struct wallclock found = {0};
+	struct timespec t;
+
+	for (unsigned int i = 0; i < CLOCK_LOOKS; i++) {
+		const uint64_t before = rte_rdtsc_precise();
+
+		clock_gettime(clock, &t);
+		wallclock_note(&found, before,
+			       (uint64_t)t.tv_sec * WALL_NS_PER_S + (uint64_t)t.tv_nsec,
+			       rte_rdtsc_precise());
+	}
+	return found;
+}
+
+uint64_t program_counter_hz(void)
+{
+	const struct wallclock earlier = program_clock(CLOCK_MONOTONIC_RAW);
+	struct wallclock later;
+
+	usleep(COUNTER_US);
+	later = program_clock(CLOCK_MONOTONIC_RAW);
+	wallclock_rate(&later, &earlier, rte_get_tsc_hz());
+	return (uint64_t)llround((double)WALL_NS_PER_S / later.ns_per_cycle);
 }

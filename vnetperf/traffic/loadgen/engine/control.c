@@ -7,8 +7,6 @@
 
 /* Time for all workers to take the order before the common start. */
 #define MIN_DELAY_S 0.0005
-/* Readings of the wall clock, of which the shortest counts. */
-#define WALL_LOOKS 16
 
 struct result result;
 
@@ -123,22 +121,6 @@ static void collect_learning(void)
 	}
 }
 
-struct wallclock clock_now(clockid_t clock)
-{
-	struct wallclock found = {0};
-	struct timespec t;
-
-	for (unsigned int i = 0; i < WALL_LOOKS; i++) {
-		const uint64_t before = rte_rdtsc_precise();
-
-		clock_gettime(clock, &t);
-		wallclock_note(&found, before,
-			       (uint64_t)t.tv_sec * LG_NS_PER_S + (uint64_t)t.tv_nsec,
-			       rte_rdtsc_precise());
-	}
-	return found;
-}
-
 static void collect(void)
 {
 	engine.trial.active = false;
@@ -151,7 +133,7 @@ static void collect(void)
 	result.epoch = engine.trial.epoch;
 	result.wall_error = UINT64_MAX;
 	if (engine.trial.by_wall) {
-		const struct wallclock later = clock_now(CLOCK_REALTIME);
+		const struct wallclock later = program_clock(CLOCK_REALTIME);
 
 		result.wall_error = wallclock_error(&engine.trial.wall, &later);
 	}
@@ -320,7 +302,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	plan.watch = watching_of(spec, longest(&plan, spec));
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
-	engine.trial.wall = clock_now(CLOCK_REALTIME);
+	engine.trial.wall = program_clock(CLOCK_REALTIME);
 	wallclock_rate(&engine.trial.wall, &engine.wall, engine.hz);
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;

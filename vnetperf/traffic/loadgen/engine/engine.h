@@ -233,9 +233,6 @@ int worker_main(void *unused);
 /* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */
 bool workers_order(enum phase phase);
 
-/* control.c: read the wall clock. */
-struct wallclock clock_now(clockid_t clock);
-
 /* plug.c: what the worker polls, and what it refuses, from now on. */
 void plugs_look(struct worker *w, uint32_t plugs);
 

@@ -25,7 +25,7 @@ static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 
 static bool start(struct problem *why)
 {
-	engine.hz = rte_get_tsc_hz();
+	engine.hz = program_counter_hz();
 	engine.start = rte_rdtsc();
 	if (!workers_create(why) || !blocklog_open(engine.options.log, why))
 		return false;

@@ -1,13 +1,15 @@
 /*
- * The machine's wall clock told from TSC: where a service keeps the wall clocks of two machines
- * together, stamps of one are times of the other.
+ * A clock of the kernel told from TSC. Where a service keeps the wall clocks of two machines
+ * together, stamps of one by it are times of the other.
  */
-#ifndef LOADGEN_WALLCLOCK_H
-#define LOADGEN_WALLCLOCK_H
+#ifndef ENGINE_WALLCLOCK_H
+#define ENGINE_WALLCLOCK_H
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "common.h"
+#define WALL_NS_PER_S 1000000000ull
 
 struct wallclock {
 	uint64_t tsc, ns; /* one moment by both; ns since 1970 */

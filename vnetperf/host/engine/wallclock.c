@@ -16,7 +16,7 @@ void wallclock_note(struct wallclock *c, uint64_t before, uint64_t told, uint64_
 
 void wallclock_rate(struct wallclock *c, const struct wallclock *earlier, uint64_t hz)
 {
-	const double nominal = (double)LG_NS_PER_S / (double)hz;
+	const double nominal = (double)WALL_NS_PER_S / (double)hz;
 	const double cycles = (double)(int64_t)(c->tsc - earlier->tsc);
 	const double found = (double)(int64_t)(c->ns - earlier->ns) / cycles;
 	const bool known = earlier->ns && cycles >= LEAST_S * (double)hz;

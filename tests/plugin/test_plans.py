@@ -1,0 +1,129 @@
+"""`--plan` shows what will run, with the checks of the run; wrong options are refused before it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.conftest import ROOT, Site
+
+FILES = ("test_rfc2544.py", "test_endpoints.py", "test_mpi.py", "test_cgnat.py", "conftest.py")
+VXLAN = ("-k", "bmp2bmp_vxlan and test_latency", "--hosts", "same", "--tests", "latency")
+
+
+@pytest.fixture
+def cases(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    (site.path / "testcases").mkdir()
+    for name in FILES:
+        text = (ROOT / "testcases" / name).read_text()
+        (site.path / "testcases" / name).write_text(text)
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"programs": {"sockperf": "/usr/bin/sockperf"}}))
+    return site
+
+
+def run(cases: Site, file: str, *args: str) -> tuple[int, str]:
+    result = cases.run(f"testcases/{file}", *args)
+    return int(result.ret), result.stdout.str() + result.stderr.str()
+
+
+def test_frame_sizes_that_a_scenario_cannot_carry_are_not_planned(cases: Site) -> None:
+    status, text = run(cases, "test_rfc2544.py", *VXLAN, "--plan")
+    assert status == 0, text
+    assert "vnetperf: bmp2bmp_vxlan: not 1518: carries up to 1468" in text
+    assert "            but not 1518: carries up to 1468" in text
+    assert "frame sizes 64\n" in text
+
+
+def test_frame_sizes_of_the_user_that_no_scenario_carries_are_refused(cases: Site) -> None:
+    for more in ((), ("--plan",)):
+        status, text = run(cases, "test_rfc2544.py", *VXLAN, "--frame-sizes", "64,1518", *more)
+        assert status == pytest.ExitCode.USAGE_ERROR, text
+        assert "frame_sizes (command line): no selected scenario has frames of 1518 octets" in text
+    assert cases.calls("deploy") == {}
+
+
+def test_frame_sizes_of_the_user_that_one_scenario_carries_are_skipped_in_others(
+    cases: Site,
+) -> None:
+    chosen = ("-k", "(bmp2bmp_vxlan or phy2phy_bridge) and test_throughput")
+    status, text = run(cases, "test_rfc2544.py", *chosen, "--frame-sizes", "1518", "-rs")
+    assert status == 0, text
+    assert "1 passed, 1 skipped" in text
+    assert "bmp2bmp_vxlan carries no frames of 1518 octets; accepted: up to 1468" in text
+
+
+def test_tests_that_are_selected_are_planned_with_the_search_they_need(cases: Site) -> None:
+    chosen = ("-k", "pvp_dpdk and test_latency", "--tests", "latency,mrr", "--frame-sizes", "64")
+    _, text = run(cases, "test_rfc2544.py", *chosen, "--plan")
+    assert "tests       latency\n" in text
+    assert "the throughput is searched first, for latency" in text
+    assert "wall time   mrr" not in text
+    assert "vnf         vnf0: vloop, mode " in text
+    assert "hugepages of 2048 KiB are needed on node 0" in text
+    assert "1 cases: at most " in text
+
+
+def test_a_plan_of_sockets_has_tool_and_sizes_and_seconds(cases: Site) -> None:
+    chosen = ("-k", "bmp2bmp_vxlan and UDP_RR", "--message-sizes", "64,128", "--plan")
+    status, text = run(cases, "test_endpoints.py", *chosen)
+    assert status == 0, text
+    assert "transfer    UDP_RR forth by sockperf, 1 instance(s), messages of 64, 128 octets" in text
+    assert "2 cases: at most " in text
+    assert "plan of bmp2bmp_vxlan_routed" not in text
+    for word in ("tests  ", "search  ", "tester", "hours"):
+        assert word not in text.partition("plan of")[2], word
+
+
+def test_a_plan_of_sockets_names_what_no_tool_can_do(cases: Site) -> None:
+    chosen = ("-k", "phy2phy_bridge and UDP_RR", "--endpoint-tool", "iperf3", "--plan")
+    _, text = run(cases, "test_endpoints.py", *chosen)
+    assert "would be skipped: UDP_RR: endpoint tool for UDP_RR: iperf3 cannot" in text
+
+
+def test_a_plan_of_ranks_is_of_ranks(cases: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
+    _, text = run(cases, "test_mpi.py", "-k", "bmp2bmp_macvlan and test_barrier", "--plan")
+    assert "would be skipped: MPI_BARRIER: " in text
+    assert "tests  " not in text
+
+
+def test_the_plan_makes_the_checks_of_the_run(cases: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "frames of a tester are sent from no container; leave --pod out"
+    chosen = ("-k", "bmp2bmp_macvlan and test_throughput", "--pod", "podman")
+    tools = dict.fromkeys(("runc", "podman", "conmon", "skopeo"), "/usr/bin/x")
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"programs": tools}))
+    for more in (("-rs",), ("--plan",)):
+        _, text = run(cases, "test_rfc2544.py", *chosen, *more)
+        assert why in text, text
+    assert "would be skipped" in text
+
+
+def test_a_test_that_a_scenario_has_not_is_skipped_in_its_plan(cases: Site) -> None:
+    chosen = ("-k", "phy2phy_bridge", "--tests", "session_capacity", "--plan")
+    _, text = run(cases, "test_cgnat.py", *chosen)
+    assert "session_capacity would be skipped: phy2phy_bridge: bridge is no NAT" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--set=mode=fast", "--set mode: bridge has no modes; leave --set mode out"),
+        ("--nat=ports=3", "--nat (command line): no selected scenario is a NAT (bridge)"),
+    ],
+)
+def test_options_that_nothing_selected_has_are_refused(
+    cases: Site, option: str, message: str
+) -> None:
+    status, text = run(cases, "test_rfc2544.py", "-k", "phy2phy_bridge and test_throughput", option)
+    assert status == pytest.ExitCode.USAGE_ERROR, text
+    assert message in text
+    assert cases.calls("deploy") == {}
+
+
+def test_options_that_one_scenario_has_are_planned_for_it(cases: Site) -> None:
+    chosen = ("-k", "(phy2phy_bridge or bmp2bmp_macvlan) and test_throughput", "--set=mode=bridge")
+    status, text = run(cases, "test_rfc2544.py", *chosen, "--plan")
+    assert status == 0, text
+    assert "would be skipped: mode: bridge has no modes; leave --set mode out" in text
+    assert "1 cases" not in text

@@ -1,0 +1,441 @@
+"""What `--plan` prints: what would be deployed, what would be measured there, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, get_args
+
+import pytest
+
+from vnetperf.agent.hosts import connect
+from vnetperf.config import Configuration
+from vnetperf.deployment.capability_check import why_not_size
+from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.deployment.pods import require_frames
+from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
+from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.outcomes import Kind
+from vnetperf.model.parameters import THROUGHPUT, TestName
+from vnetperf.model.preset import Preset
+from vnetperf.model.profile import IMIX
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
+from vnetperf.pytest_plugin.cases import (
+    Selected,
+    measured_test,
+    round_count,
+    scenario_of,
+    selected_of,
+)
+from vnetperf.pytest_plugin.session import BenchSession
+from vnetperf.pytest_plugin.terminal import duration_text
+from vnetperf.runner import transfers
+from vnetperf.runner.scenarios import address_scenario, session_scenario
+from vnetperf.search.confirmation import confirming_trials
+
+#: What a test case measures with.
+FRAMES, SOCKETS, USERS, MPI = "frames", "sockets", "users", "mpi"
+_ENDS = {FRAMES: "tester", USERS: "tester", SOCKETS: "endpoints"}
+_IN_PLACE = {
+    FRAMES: "the tester is in the place of VNFs",
+    USERS: "the tester is in the place of VNFs",
+    SOCKETS: "the endpoints are in the place of VNFs",
+    MPI: "the ranks are in the pods",
+}
+
+
+@dataclass(frozen=True)
+class PlannedCase:
+    """A test case that is selected.
+
+    Attributes:
+        selected: Scenario and variant, without the number of a round.
+        name: Of the function.
+        test: Test of frames that it measures; of a function that names none, the throughput.
+        frame_size: Octets including FCS; None where it sends no frames of a size.
+        kind: What sockets or ranks do; "" where the test case states it itself.
+        way: From where.
+        message_size: Octets; None for none.
+        clients: Parallel instances, where the test case has a number of its own.
+        what: FRAMES, SOCKETS, USERS or MPI.
+    """
+
+    selected: Selected
+    name: str
+    test: str = THROUGHPUT
+    frame_size: int | None = None
+    kind: str = ""
+    way: str = "forth"
+    message_size: int | None = None
+    clients: int | None = None
+    what: str = FRAMES
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> PlannedCase | None:
+        """What a pytest item measures; None where that is nothing of ours."""
+        if (selected := selected_of(item)) is None:
+            return None
+        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        name: str = getattr(item, "originalname", item.name)
+        mark = item.get_closest_marker("transfers")
+        kind = str(params.get("kind", mark.args[0] if mark is not None else ""))
+        what = FRAMES
+        if kind == USERS:
+            what = USERS
+        elif kind.startswith("MPI_"):
+            what = MPI
+        elif kind or "message_size" in params:
+            what = SOCKETS
+        meant = name.removeprefix("test_")
+        return cls(
+            selected=replace(selected, round=0),
+            name=name,
+            test=measured_test(item) or (meant if meant in PROCEDURES else THROUGHPUT),
+            frame_size=params.get("frame_size"),
+            kind=kind,
+            way=str(params.get("way", "forth")),
+            message_size=params.get("message_size"),
+            clients=params.get("clients"),
+            what=what,
+        )
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What transfers are planned with, in the place of a run."""
+
+    configuration: Configuration
+    inventory: MachineFacts
+
+    def facts(self) -> MachineFacts:
+        """The machine."""
+        return self.inventory
+
+    def plan(self, scenario: Scenario) -> Plan:
+        """Plan a scenario."""
+        return make_plan(scenario, self.configuration.testbed, self.inventory)
+
+    def note_skipped(self, scenario_id: str, why: str) -> None:
+        """There is no log to note it in."""
+
+
+@dataclass(frozen=True)
+class TimeSum:
+    """How long cases take at most, without what is deployed and calibrated for them.
+
+    Attributes:
+        seconds: Of all with a limit.
+        cases: How many there are.
+        unlimited: Names of those without a limit.
+    """
+
+    seconds: float = 0.0
+    cases: int = 0
+    unlimited: tuple[str, ...] = ()
+
+    def __add__(self, other: TimeSum) -> TimeSum:
+        return TimeSum(
+            self.seconds + other.seconds,
+            self.cases + other.cases,
+            tuple(dict.fromkeys((*self.unlimited, *other.unlimited))),
+        )
+
+    def __str__(self) -> str:
+        named = ", ".join(self.unlimited)
+        besides = f"; {named} beyond that, as long as it takes" if named else ""
+        return (
+            f"{self.cases} cases: at most {duration_text(self.seconds)} in all, deployment and "
+            f"calibration besides{besides}"
+        )
+
+
+def print_plans(session: BenchSession, items: Iterable[pytest.Item], terminal: Any) -> None:
+    """Plan scenarios and print the plans; nothing on the machine is touched."""
+    configuration = session.configuration
+    client = connect(configuration.testbed, read_only=True)
+    try:
+        facts = client.inventory()
+    except VnetperfError as error:
+        raise pytest.UsageError(str(error)) from None
+    finally:
+        client.close()
+    groups: dict[tuple[Selected, str], dict[PlannedCase, None]] = {}
+    for case in filter(None, map(PlannedCase.of, items)):
+        groups.setdefault((case.selected, case.what), {})[case] = None
+    rounds, in_all = round_count(session.config, configuration), TimeSum()
+    for (selected, what), cases in groups.items():
+        terminal.section(f"plan of {selected.id}")
+        for option in selected.variant.typed:
+            terminal.line(f"variant     {option}")
+        try:
+            lines, times = _plan_lines(configuration, facts, selected, what, [*cases])
+        except CapabilityError as error:
+            terminal.line(f"would be skipped: {error}")
+            continue
+        except ConfigError as error:
+            if selected.variant:
+                terminal.line(f"would fail: {error}")
+                continue
+            raise pytest.UsageError(str(error)) from None
+        for line in lines:
+            terminal.line(line)
+        if rounds:
+            terminal.line(f"            all of it in each of {rounds} deployments (--repeat)")
+        for _ in range(rounds or 1):
+            in_all += times
+    if in_all.cases:
+        terminal.section("time of all plans")
+        terminal.line(str(in_all))
+
+
+def _plan_lines(
+    configuration: Configuration,
+    facts: MachineFacts,
+    selected: Selected,
+    what: str,
+    cases: Sequence[PlannedCase],
+) -> tuple[list[str], TimeSum]:
+    """The plan of a scenario and of its cases, and how long these take."""
+    scenario = scenario_of(configuration, selected, facts)
+    planner = Planner(configuration.varied(selected.variant), facts)
+    if what == FRAMES:
+        plan = planner.plan(scenario)
+        require_frames(scenario)
+        lines = describe(plan)
+        more, times = _frames(planner, scenario, cases)
+        return lines + more, times
+    done, times, whys = dict[str, list[str]](), TimeSum(), dict[str, None]()
+    for case in cases:
+        text, seconds, why = _transfer(planner, scenario, case)
+        if why:
+            whys[why] = None
+            continue
+        times += TimeSum(seconds, 1)
+        sizes = done.setdefault(text, [])
+        sizes += [] if case.message_size is None else [str(case.message_size)]
+    more = [
+        f"transfer    {text}" + (f", messages of {', '.join(sizes)} octets" if sizes else "")
+        for text, sizes in done.items()
+    ]
+    if not times.cases:
+        return [f"would be skipped: {why}" for why in whys], times
+    deployed = scenario
+    if what == SOCKETS:
+        deployed = transfers.endpoint_scenario(planner.configuration, scenario)
+    elif what == MPI:
+        deployed = transfers.mpi_scenario(scenario)
+    lines = [*describe(planner.plan(deployed), what), *more]
+    lines += [f"            not {why}" for why in whys]
+    wall = f"wall time   at most {duration_text(times.seconds)}, deployment besides"
+    return [*lines, wall], times
+
+
+def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[str, float, str]:
+    """A case of sockets or ranks: what is done, its seconds, and why not."""
+    kind: Any = case.kind
+    size = case.message_size
+    if case.what == USERS:
+        why = transfers.why_no_users_traffic(planner, scenario)
+        specs = transfers.users_specs(planner)
+        text = "TCP and UDP between users and a server, each both ways, by iperf3"
+        return text, sum(spec.length_s for spec in specs), why
+    if case.what == MPI:
+        if why := transfers.why_no_mpi(planner, scenario, kind, size):
+            return "", 0.0, f"{kind}: {why}"
+        spec = transfers.mpi_spec(planner, scenario, kind, size)
+        ranks = f"{spec.pods} pods with {spec.ranks} rank(s) each"
+        longest_s = transfers.longest_s(spec)
+        return f"{kind} by {spec.tool}, {ranks}", longest_s, ""
+    asked, clients = planner.configuration, case.clients
+    # Of a function that states no kind: what most tools can do.
+    stated: Kind = kind or "TCP_STREAM"
+    octets = size or 1
+    if why := transfers.why_no_endpoint_traffic(planner, scenario, stated, octets, clients):
+        return "", 0.0, f"{stated}: {why}"
+    deployed = transfers.endpoint_scenario(asked, scenario)
+    way: Any = case.way
+    spec = transfers.endpoint_spec(planner, deployed, stated, octets, way, clients=clients)
+    by = f"{kind} {way} by {spec.tool}" if kind else case.name
+    return f"{by}, {spec.instances} instance(s)", spec.length_s, ""
+
+
+def describe(plan: Plan, what: str = FRAMES) -> list[str]:
+    """What a plan deploys for frames, for sockets or for ranks, as lines of text."""
+    placement, scenario = plan.placement, plan.scenario
+    graph, placed = scenario.deployment, dict(placement.cores)
+    if what in (SOCKETS, MPI):
+        placed.pop("tester", None)  # it is taken away for them
+    ends = "" if what == MPI else f", {_ENDS[what]} at {' and '.join(map(str, graph.ends))}"
+    lines = [
+        f"deployment  {graph.name}: {graph.vnf_count} VNF(s), {graph.chains} chain(s){ends}",
+        f"forwarding  {'; '.join(str(hop) for hop in graph.hops)}",
+        *(
+            f"vnf         vnf{number}: {scenario.vnf}, mode {scenario.vnf_mode}"
+            for number in graph.vnf_numbers
+        ),
+        *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
+        *_hosts(plan),
+        *([f"clocks      {plan.tester_text}"] if plan.tester_text else []),
+        f"wires       {_wires(plan)}"
+        if graph.phy_ports
+        else f"wires       none: {_IN_PLACE[what]}",
+        *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
+        *(
+            [f"traffic     {scenario.traffic.name}: {scenario.traffic.description}"]
+            if what == FRAMES
+            else []
+        ),
+        *([f"cores       {placement.mode}: {placement.reason}"] if placed else []),
+        *(f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in placed.items()),
+        *(
+            f"            {role} anywhere on {', '.join(map(str, cpus))}"
+            for role, cpus in placement.unpinned.items()
+        ),
+    ]
+    if placement.shared:
+        slices = f"{placement.slice_us} us" if placement.slice_us else placement.slice_note
+        lines.append(f"            scheduler slices: {slices or 'the kernel own'}")
+    for memory in plan.memory:
+        users = ", ".join(f"{user} {mib} MiB" for user, mib in memory.users.items())
+        lines.append(
+            f"memory      {memory.pages} hugepages of {memory.size_kb} KiB are needed on node "
+            f"{memory.node}: {users}"
+        )
+    return [*lines, *(f"command     {name}: {line}" for name, line in plan.commands.items())]
+
+
+def _wires(plan: Plan) -> str:
+    """Kinds of wire and cable."""
+    if not plan.hosts:
+        return f"{plan.wire}, one per physical port"
+    (kind,) = {part.wire for part in plan.hosts}
+    graph = plan.scenario.deployment
+    elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not plan.scenario.apart
+    looped = f"; the tester is calibrated over {plan.wire}" if elsewhere else ""
+    return f"{kind}, those between hosts are cables{looped}"
+
+
+def _hosts(plan: Plan) -> list[str]:
+    """What each host has, where there are several."""
+    lines = []
+    for part in plan.hosts:
+        scenario = part.scenario
+        vnfs = [f"vnf{number}" for number in scenario.deployment.vnf_numbers]
+        of_dut = f" ({', '.join([f'vSwitch {scenario.vswitch}', *vnfs])})" if part.has_dut else ""
+        port = f"'s port {part.ends[0]}" if part.ends and part.has_tester else ""
+        parts = " and ".join(f"{one}{port}" if one == "tester" else one for one in part.parts)
+        lines.append(f"host        {part.host}: {parts}{of_dut}")
+        lines += [f"            {use}" for use in part.cables]
+        lines += [f"            {nic}" for nic in part.nics]
+        lines += [
+            f"            {scenario.tunnel} at {end.port}: {end.local} to {end.remote}"
+            for end in scenario.tunnel_ends
+            if part.has_dut
+        ]
+        own = {role: cpus for role, cpus in part.placement.cores.items() if ":" not in role}
+        lines += [
+            f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in own.items()
+        ]
+    return lines
+
+
+def _frames(
+    planner: Planner, scenario: Scenario, cases: Sequence[PlannedCase]
+) -> tuple[list[str], TimeSum]:
+    """Tests of frames: their sizes, searches and times, and what is left out."""
+    preset, traffic = planner.configuration.preset, scenario.traffic
+    media = LinkSpeed(planner.configuration.testbed.media.bits_per_second)
+    largest, lines, sizes_of = largest_frame(scenario), list[str](), dict[str, list[int]]()
+    left_out: dict[str, dict[int, None]] = {}
+    skipped: dict[str, str] = {}
+    for case in cases:
+        size = case.frame_size or min(preset.frame_sizes)
+        if why := why_not_size(scenario, size, largest):
+            left_out.setdefault(why, {})[size] = None
+        elif why := _why_not_test(case.test, scenario, preset):
+            skipped[case.test] = why
+        elif size not in sizes_of.setdefault(case.test, []):
+            sizes_of[case.test].append(size)
+    tests = [test for test in get_args(TestName) if test in sizes_of]
+    sizes = list(dict.fromkeys(size for found in sizes_of.values() for size in found))
+    after = [test for test in tests if test != THROUGHPUT and PROCEDURES[test].needs_throughput]
+    searched = dict.fromkeys(
+        size for test in (THROUGHPUT, *after) for size in sizes_of.get(test, ())
+    )
+    size_text = ", ".join(map(str, sizes)) if traffic.mix is None else IMIX
+    lines.append(f"tests       {', '.join(tests) or 'none'}")
+    if searched:
+        lines.append(f"search      {preset.algorithm}, frame sizes {size_text}")
+    elif tests:
+        lines.append(f"frame sizes {size_text}")
+    for why, them in left_out.items():
+        named = IMIX if traffic.mix is not None else ", ".join(map(str, them))
+        lines.append(f"            but not {named}: {why}")
+    lines += [f"            {test} would be skipped: {why}" for test, why in skipped.items()]
+    if searched:
+        lines += [
+            f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
+            f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
+            for g in preset.goals
+        ]
+    times = TimeSum()
+    if searched and THROUGHPUT not in tests:
+        sizes_of[THROUGHPUT], tests = [*searched], [THROUGHPUT, *tests]
+        lines.append(f"            the throughput is searched first, for {', '.join(after)}")
+    elif THROUGHPUT in tests:
+        sizes_of[THROUGHPUT] = [*searched]
+    for test in tests:
+        text, seconds = _longest(test, preset, media, sizes_of[test])
+        lines.append(f"wall time   {text}")
+        unlimited = () if seconds is not None else (test,)
+        count = sum(case.test == test and case.frame_size in sizes_of[test] for case in cases)
+        times += TimeSum((seconds or 0.0) * len(sizes_of[test]), count, unlimited)
+    return lines, times
+
+
+def _why_not_test(test: str, scenario: Scenario, preset: Preset) -> str:
+    """What keeps a test from a scenario that carries frames."""
+    try:
+        if test in ("address_caching", "address_learning"):
+            address_scenario(scenario, preset)
+        elif test in ("connection_rate", "session_capacity"):
+            session_scenario(scenario)
+    except CapabilityError as error:
+        return str(error).replace("\n", ";")
+    return ""
+
+
+def _longest(
+    test: str, preset: Preset, media: LinkSpeed, sizes: Sequence[int]
+) -> tuple[str, float | None]:
+    """The longest that a test can take at one of its frame sizes: text, and seconds."""
+    at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
+    if test == THROUGHPUT:
+        seconds = preset.time_budget_s or preset.max_trial_seconds
+        count, traffic_s = confirming_trials(preset.goals, preset.confirm)
+        after = DurationEstimate(count, traffic_s).wall_s(preset) + preset.confirm.idle_s
+        confirming = (
+            f"; confirming bounds that hold at most {duration_text(after)}" if count else ""
+        )
+        if seconds is None:
+            return f"{test}: not limited by the preset (max_trial_seconds){confirming}", None
+        if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides
+            trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
+            seconds = DurationEstimate(trials, seconds).wall_s(preset)
+        else:
+            confirming = ""  # in the budget
+        waits = f"with all waits{confirming}, deployment besides"
+        text = f"{test}: at most {duration_text(seconds)} {waits}, {at}"
+        return text, seconds + (after if confirming else 0.0)
+    found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
+    if found is None:
+        return f"{test}: as many trials as it takes", None
+    seconds = found.wall_s(preset)
+    text = (
+        f"{test}: at most {found.trials} trials, {duration_text(seconds)} with "
+        f"all waits, deployment besides, {at}"
+    )
+    return text, seconds
