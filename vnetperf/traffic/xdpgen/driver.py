@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import xdp
+from vnetperf.host.linux import python_argv
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
@@ -147,7 +147,7 @@ class Xdpgen(TrafficGenerator):
                 self.machine.in_netns(partial(xdp.let_peer_receive, netdev))
             self._process = self.machine.spawn(
                 self.name,
-                [sys.executable, "-m", __package__],
+                python_argv(__package__),
                 cpus=self.plan.placement.cores.get("tester"),
                 keep_stdin_open=True,
             )
