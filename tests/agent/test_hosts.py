@@ -16,7 +16,7 @@ from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
-from vnetperf.agent.counts import merge_counts
+from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.agent.hosts import HostsClient, connect
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
@@ -470,8 +470,8 @@ def test_latency_between_clocks_that_are_kept_together_has_their_bound(hosts: Ho
             by_chrony(2e-6),
             "may be 2.22 us apart, and the shortest time of a frame between them is 1",
         ),
-        (ClockSync(why="chrony: not synchronised"), "was not measured"),
-        (ClockSync(service="ptp4l", reference="another", bound_s=1e-9), "was not measured"),
+        (ClockSync(why="chrony: not synchronised"), "west: chrony: not synchronised"),
+        (ClockSync(service="ptp4l", reference="another", bound_s=1e-9), "west: it follows another"),
         (None, "was not measured"),
     ],
 )
@@ -485,6 +485,27 @@ def test_latency_that_clocks_cannot_tell_is_left_out(
     assert [d.received for d in result.directions] == [100, 100]
     assert result.clock_bound_s is None
     assert why in result.uncollected["latency"]
+
+
+@pytest.mark.parametrize("before_departure", [3, None])  # some of them, all of them
+def test_frames_that_arrive_before_they_leave_show_that_clocks_are_apart(
+    before_departure: int | None,
+) -> None:
+    """One direction would be cut off below, or have none, and the other would stand."""
+    east, west = half(0, 100), half(1, 100, ns=7000.0)
+    cut = east.directions[1].latency
+    if cut is not None and before_departure is not None:
+        cut = cut.model_copy(update={"before_departure": before_departure})
+    own, other = east.directions
+    early = other.model_copy(update={"latency": None if before_departure is None else cut})
+    east = east.model_copy(update={"directions": (own, early)})
+    parts = {
+        "east": PartResult(result=east, clock=by_chrony(1e-7), drift_s=0.0),
+        "west": PartResult(result=west, clock=by_chrony(1e-7), drift_s=0.0),
+    }
+    found = merge_parts(parts, clock_bound_s=2e-7)
+    assert [d.latency for d in found.directions] == [None, None]
+    assert "arrived before they had left" in found.uncollected["latency"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from vnetperf.host.clock import read_sync
+from vnetperf.host.clock import read_sync, wider
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockSync, clocks_apart_s
 
@@ -21,7 +21,7 @@ PMC = """sending: GET TIME_STATUS_NP
 \t\tgmPresent                  {present}
 \t\tgmIdentity                 0242ac.fffe.110003
 sending: GET CURRENT_DATA_SET
-\t\tstepsRemoved     1
+\t\tstepsRemoved     {steps}
 \t\toffsetFromMaster {offset}.0
 \t\tmeanPathDelay    7000.0
 sending: GET PORT_PROPERTIES_NP
@@ -35,8 +35,10 @@ def tracking(offset: str = "-0.000004", leap: str = "Normal") -> str:
     return TRACKING.format(offset=offset, leap=leap)
 
 
-def pmc(offset: int = -3000, present: str = "true", stamps: str = "SOFTWARE") -> str:
-    return PMC.format(offset=offset, present=present, stamps=stamps)
+def pmc(
+    offset: int = -3000, present: str = "true", stamps: str = "SOFTWARE", steps: int = 1
+) -> str:
+    return PMC.format(offset=offset, present=present, stamps=stamps, steps=steps)
 
 
 def sync(**printed: str) -> ClockSync:
@@ -52,7 +54,7 @@ def sync(**printed: str) -> ClockSync:
 
 def test_chronys_bound_is_offset_dispersion_and_half_of_the_delay() -> None:
     found = sync(chronyc=tracking())
-    assert (found.service, found.reference) == ("chrony", "UTC")
+    assert (found.service, found.reference) == ("chrony", "chrony's source C0000201")
     assert found.bound_s == pytest.approx(4e-6 + 30e-6 + 100e-6)
 
 
@@ -71,6 +73,7 @@ def test_ptps_bound_is_offset_and_path_delay() -> None:
         ({"chronyc": "506 Cannot talk to daemon"}, "chrony: "),
         ({"pmc": pmc(present="false")}, "ptp4l: no grandmaster"),
         ({"pmc": pmc(stamps="HARDWARE")}, "it keeps a NIC's clock"),
+        ({"pmc": pmc(steps=2)}, "2 steps from the grandmaster"),
         ({"pmc": "sending: GET TIME_STATUS_NP"}, "ptp4l: "),
     ],
 )
@@ -87,3 +90,23 @@ def test_two_clocks_are_apart_by_both_bounds_where_they_follow_the_same() -> Non
     assert clocks_apart_s([ptp, ptp]) == pytest.approx(2e-6)
     for one in (ptp, ClockSync(why="no chronyc"), None):
         assert clocks_apart_s([utc, one]) is None
+
+
+A, B = (ClockSync(service="chrony", reference=name, bound_s=1e-6) for name in "AB")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "bound_s", "why"),
+    [
+        (A.model_copy(update={"bound_s": 5e-4}), A, 5e-4, ""),  # slewed to its reference meanwhile
+        (A, A.model_copy(update={"bound_s": 2e-6}), 2e-6, ""),
+        (A, B, None, "it followed A, then B"),
+        (A, ClockSync(why="chrony: not synchronised"), None, "chrony: not synchronised"),
+        (ClockSync(why="no chronyc"), A, None, "no chronyc"),
+    ],
+)
+def test_the_wider_bound_of_two_readings_holds(
+    then: ClockSync, now: ClockSync, bound_s: float | None, why: str
+) -> None:
+    found = wider(then, now)
+    assert (found.bound_s, found.why) == (bound_s, why)

@@ -30,7 +30,7 @@ TWO_CLOCKS = (
 
 
 def _clock_bound_s(parts: Sequence[PartResult], clock_bound_s: float | None) -> float | None:
-    """Most that stamps of both hosts were apart in a trial, by what was read of them at its end."""
+    """Most that stamps of both hosts were apart in a trial, by what was read before and after."""
     if not clock_bound_s:
         return clock_bound_s
     drifts = [part.drift_s for part in parts if part.drift_s is not None]
@@ -38,10 +38,20 @@ def _clock_bound_s(parts: Sequence[PartResult], clock_bound_s: float | None) -> 
     return apart_s + sum(drifts) if apart_s is not None and len(drifts) == len(parts) else None
 
 
-def _why_no_latency(directions: Sequence[DirectionCounts], bound_s: float | None) -> str:
+def _why_no_latency(
+    directions: Sequence[DirectionCounts], bound_s: float | None, parts: Mapping[str, PartResult]
+) -> str:
     """What keeps the latency of a trial from being stated; "" for nothing."""
     if bound_s is None:
-        return TWO_CLOCKS
+        clocks = [(host, part.clock) for host, part in parts.items() if part.clock is not None]
+        known = [f"{host}: {c.why or f'it follows {c.reference}'}" for host, c in clocks]
+        return f"{TWO_CLOCKS} ({'; '.join(known)})" if known else TWO_CLOCKS
+    early = sum(d.latency.before_departure or 0 for d in directions if d.latency is not None)
+    if bound_s and (early or any(d.received and d.latency is None for d in directions)):
+        return (
+            "not measured: by the clocks of the tester's two hosts frames arrived before they had "
+            f"left; these may be {bound_s * 1e6:.3g} us apart"
+        )
     least = [d.latency.min_ns / 1e9 for d in directions if d.latency is not None]
     if bound_s and min(least, default=inf) <= bound_s:
         return (
@@ -75,7 +85,7 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
     }
     bound_s = _clock_bound_s([*parts.values()], clock_bound_s)
     directions = [_whole(half) for half in halves]
-    if why := _why_no_latency(directions, bound_s):
+    if why := _why_no_latency(directions, bound_s, parts):
         uncollected["latency"] = why
         directions = [d.model_copy(update={"latency": None}) for d in directions]
     ports = {port for result in results for port in result.foreign}

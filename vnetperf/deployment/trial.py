@@ -15,7 +15,7 @@ from vnetperf import registry
 from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.pods import switch_class
-from vnetperf.host.clock import read_sync
+from vnetperf.host.clock import read_sync, wider
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.deployment import PhyPort
@@ -618,6 +618,7 @@ def run_part(
 ) -> PartResult:
     """Send and count at the tester's port here, between `learn` and the end of a `DutWatch`."""
     generator, links = deployment.generator, LinkWatch(deployment.generator)
+    then = read_sync() if window.two_clocks else None
     found = PartResult(result=TrialResult(directions=()))
 
     def watch_all() -> None:
@@ -645,7 +646,7 @@ def run_part(
 
     result = _with_failures(deployment, send)
     log.info("trial ends here: %s", result.failure or counts_text(result))
-    clock = read_sync() if window.two_clocks else None
+    clock = wider(then, read_sync()) if then is not None else None
     return found.model_copy(update={"result": result, "clock": clock})
 
 

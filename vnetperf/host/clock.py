@@ -48,8 +48,18 @@ def read_sync(run: Run | None = None) -> ClockSync:
     return ClockSync(why="; ".join(troubles))
 
 
+def wider(then: ClockSync, now: ClockSync) -> ClockSync:
+    """What holds from one reading to the next: a clock may be slewed to its reference meanwhile."""
+    for one in (then, now):
+        if one.bound_s is None:
+            return one
+    if then.reference != now.reference:
+        return ClockSync(why=f"it followed {then.reference}, then {now.reference}")
+    return max(then, now, key=lambda one: one.bound_s or 0.0)
+
+
 def _by_chrony(run: Run) -> ClockSync:
-    """The bound that chronyc(1) gives, if its reference's own is right."""
+    """The bound that chronyc(1) gives, if its source is right: one source, one error of both."""
     try:
         fields = run(CHRONYC).strip().split(",")
         reference, leap = fields[_REFERENCE], fields[_LEAP]
@@ -59,7 +69,9 @@ def _by_chrony(run: Run) -> ClockSync:
     if reference in _NO_REFERENCE or leap == "Not synchronised":
         return ClockSync(why="chrony: not synchronised")
     return ClockSync(
-        service="chrony", reference="UTC", bound_s=abs(offset) + dispersion + delay / 2
+        service="chrony",
+        reference=f"chrony's source {reference}",
+        bound_s=abs(offset) + dispersion + delay / 2,
     )
 
 
@@ -69,7 +81,7 @@ def _by_ptp(run: Run) -> ClockSync:
         found = dict(_FIELD.findall(run(PMC)))
         offset, delay = float(found["master_offset"]), float(found["meanPathDelay"])
         present, master = found["gmPresent"] == "true", found["gmIdentity"]
-        stamps = found["timestamping"]
+        stamps, steps = found["timestamping"], int(found["stepsRemoved"])
     except (HostError, ValueError, KeyError) as error:
         return ClockSync(why=f"ptp4l: {_line(error)}")
     if not present:
@@ -78,6 +90,11 @@ def _by_ptp(run: Run) -> ClockSync:
         return ClockSync(
             why=f"ptp4l: it keeps a NIC's clock (time stamps: {stamps}), from which nothing "
             "bounds the time of day"
+        )
+    if steps != 1:
+        return ClockSync(
+            why=f"ptp4l: {steps} steps from the grandmaster, and the error of a boundary clock "
+            "between is not known"
         )
     return ClockSync(service="ptp4l", reference=master, bound_s=(abs(offset) + delay) / 1e9)
 

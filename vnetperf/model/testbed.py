@@ -502,7 +502,7 @@ class ClockSync(Frozen):
 
     Attributes:
         service: "chrony" or "ptp4l"; "" where nothing bounds the clock.
-        reference: What it follows: "UTC", or the identity of a PTP grandmaster.
+        reference: What it follows: chrony's source, or the identity of a PTP grandmaster.
         bound_s: Most that the time of day is from the reference, seconds; None: not known.
         why: Why it is not known.
     """

@@ -51,7 +51,10 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
             yield Text(title, style="bold")
             yield terminal_table(variant_table(comparison, name), plain=plain, gap=0)
         if comparison.goal_names:
-            yield Text("Lower bounds, and their ratio to the first variant's that is no limit.", style="dim")
+            yield Text(
+                "Lower bounds, and their ratio to the first variant's that is no limit.",
+                style="dim",
+            )
         else:
             yield Text(_encodable(comparison.title, plain=plain), style="bold")
         if table := variant_transfers(comparison):
