@@ -82,7 +82,8 @@ def test_what_its_threads_did_is_read_once_all_of_it_is_there(cycles: str) -> No
     assert cabling.parse_forward_stats("") is None
 
 
-def test_what_its_threads_did_adds_up_over_calls(tmp_path: Path) -> None:
+def shown_switch(tmp_path: Path, rx_queues: int = 1) -> TestpmdSwitch:
+    """One that shows the same each time."""
     log = tmp_path / "log"
     log.write_text(SHOWN)  # of an earlier call
 
@@ -91,12 +92,50 @@ def test_what_its_threads_did_adds_up_over_calls(tmp_path: Path) -> None:
             with log.open("a") as file:
                 file.write(SHOWN)
 
-    switch = TestpmdSwitch(MagicMock(subdir=lambda name: tmp_path), MagicMock())
+    plan = MagicMock()
+    plan.scenario.options.rx_queues = rx_queues
+    switch = TestpmdSwitch(MagicMock(subdir=lambda name: tmp_path), plan)
     switch.process = MagicMock(log=log, write_line=MagicMock(side_effect=shows))
-    (first,), (second,) = switch.datapath_work(), switch.datapath_work()
-    assert second.since(first) == first
+    return switch
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds: its only element."""
+    now = [1000.0]
+    monkeypatch.setattr(cabling.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.usefixtures("clock")
+def test_of_several_queues_polls_are_unknown(tmp_path: Path) -> None:
+    """testpmd leaves out those that had no frame."""
+    (work,) = shown_switch(tmp_path, rx_queues=4).datapath_work()
+    assert (work.polls, work.empty_polls) == (None, None)
+    assert work.packets
+
+
+def test_polls_of_a_minute_are_unknown_and_those_after_it_are_not(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    """Counts of 32 bits overflow."""
+    switch = shown_switch(tmp_path)
+    switch.datapath_work()
+    clock[0] += 60
+    (late,) = switch.datapath_work()
+    assert (late.polls, late.empty_polls) == (None, None)
+    (before,), (after,) = switch.datapath_work(), switch.datapath_work()
+    assert after.since(before).polls
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_its_threads_did_adds_up_over_calls(tmp_path: Path) -> None:
+    switch = shown_switch(tmp_path)
+    switch.datapath_work()
+    (first,), (second,), (third,) = (switch.datapath_work() for _ in range(3))
+    assert third.since(second) == second.since(first)
     assert [call.args[0] for call in switch.process.write_line.call_args_list] == (
-        [cabling.SHOW, cabling.CLEAR] * 2
+        [cabling.SHOW, cabling.CLEAR] * 4
     )
 
 

@@ -246,6 +246,8 @@ class PodNetwork(VSwitch):
         """Make the hosts, and what each that has pods has of the network."""
         if not self._made:
             self._made = True
+            if self.plan.scenario.deployment.guests:  # filters go with the pods' interfaces
+                tc_redirect.load_modules(self.machine)
             for host in self._hosts:
                 host.create()
             if self._far is None:

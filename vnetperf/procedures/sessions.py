@@ -9,9 +9,8 @@ rate is of those that were sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf, sqrt
 from statistics import median
 
@@ -39,11 +38,20 @@ SESSIONS_OF_RATE = 20 * 2048
 
 @dataclass(frozen=True)
 class _Try:
-    """Sessions made at a rate: whether the generator kept up, how fast those before ended."""
+    """Sessions made at a rate: whether the generator kept up.
+
+    Attributes:
+        row: Of the last trial of the rate.
+        sent: Whether the generator offered them all.
+        again: Trials of the rate before that one.
+        emptied: Before each trial of the rate: sessions of the one before, and sessions/s at which
+            they were taken away.
+    """
 
     row: SessionsTried
     sent: bool
-    ended_per_s: float
+    again: int
+    emptied: tuple[tuple[int, float], ...]
 
 
 def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
@@ -64,7 +72,7 @@ def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
         tried=tuple(one.row for one in tries),
         ended_per_s=_ended(tries, count),
         capped=capped,
-        note="; ".join(_notes_of_rate(count, rate, capped=capped)),
+        note="; ".join(_notes_of_rate(count, rate, tries, capped=capped)),
     )
 
 
@@ -102,11 +110,15 @@ def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]
     )
 
 
-def _notes_of_rate(count: int, rate: float, *, capped: bool) -> Iterator[str]:
+def _notes_of_rate(
+    count: int, rate: float, tries: Sequence[_Try], *, capped: bool
+) -> Iterator[str]:
     if not rate:
         yield "not all sessions were made at the slowest rate tried"
     if capped:
         yield "faster could not be offered"
+    if again := sum(one.again for one in tries):
+        yield f"{again} trials made again: frames were left out, or the machine was disturbed"
     if count < SESSIONS_OF_RATE:
         yield (
             f"of {count} sessions a good part fits the rings of the wires: their frames may come "
@@ -126,11 +138,7 @@ def _sessions(inputs: ProcedureInputs[NatTest]) -> int:
 
 def _ended(tries: list[_Try], count: int) -> float | None:
     """Median of the rates at which a table with most of the sessions was emptied."""
-    rates = [
-        later.ended_per_s
-        for earlier, later in pairwise(tries)
-        if earlier.row.held >= count / 2 and later.ended_per_s
-    ]
+    rates = [rate for one in tries for ended, rate in one.emptied if ended >= count / 2]
     return median(rates) if rates else None
 
 
@@ -168,9 +176,10 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
-    attempt = 0
+    emptied = list[tuple[int, float]]()
+    again = -1
     while True:
-        attempt += 1
+        again += 1
         outcome = yield request
         seen = outcome.result.sessions
         if seen is None:
@@ -188,6 +197,8 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
             held=seen.held,
             trial=outcome.number,
         )
+        if seen.ended_s:
+            emptied.append((seen.ended, seen.ended / seen.ended_s))
         says = sent and (row.made or not outcome.result.disturbances)
-        if says or attempt == ATTEMPTS:
-            return _Try(row, sent, seen.ended / seen.ended_s if seen.ended_s else 0.0)
+        if says or again + 1 == ATTEMPTS:
+            return _Try(row, sent, again, tuple(emptied))

@@ -13,7 +13,7 @@ from typing import Any
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, tests_of
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import LIBVIRT_PYTHON, MachineFacts
 from vnetperf.results.environment import tree_differences
 from vnetperf.results.log import read_log
 from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
@@ -30,7 +30,9 @@ def machine_identity(facts: MachineFacts) -> dict[str, str]:
         # Also which were looked for and are missing: another plugin looks for other programs.
         **{
             f"{_VERSION}{name}": text
-            for name, text in (dict.fromkeys(facts.programs, _ABSENT) | facts.versions).items()
+            for name, text in (
+                dict.fromkeys((*facts.programs, LIBVIRT_PYTHON), _ABSENT) | facts.versions
+            ).items()
         },
     }
     others = {

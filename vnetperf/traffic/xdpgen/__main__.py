@@ -12,7 +12,7 @@ import time
 
 from vnetperf.host.xdp import run_live
 from vnetperf.model.errors import HostError
-from vnetperf.traffic.xdpgen.driver import ENDED, READY
+from vnetperf.traffic.xdpgen.driver import ENDED, ENDS, READY
 
 
 def answer(text: str) -> None:
@@ -23,13 +23,20 @@ def answer(text: str) -> None:
 
 def main() -> None:
     """Read lines until standard input is closed."""
+    ended = False
+
+    def end(*_: object) -> None:
+        nonlocal ended
+        ended = True
+
     signal.signal(signal.SIGALRM, lambda *_: None)  # it interrupts the system call
+    signal.signal(ENDS, end)  # so does this one, for good
     answer(READY)
     for line in sys.stdin:
         number, seconds, frame = line.split()
-        until = time.monotonic() + float(seconds)
+        ended, until = False, time.monotonic() + float(seconds)
         try:
-            while (left := until - time.monotonic()) > 0:
+            while not ended and (left := until - time.monotonic()) > 0:
                 signal.setitimer(signal.ITIMER_REAL, left)
                 run_live(int(number), bytes.fromhex(frame))
             answer(ENDED)

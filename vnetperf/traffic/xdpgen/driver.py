@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.backend import IS_STOPPED
 from vnetperf.host import xdp
 from vnetperf.host.linux import python_argv
 from vnetperf.host.machine import Machine
@@ -47,6 +48,8 @@ from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 
 #: What its process says when it has started, and when it has done what a line told it to.
 READY, ENDED = "ready", "ended"
+#: Has it leave what a line told it to do.
+ENDS = signal.SIGUSR1
 #: One of each port.
 STREAMS = 2
 #: struct pace of source.c: start, stop, interval, total, target, trial, and what `send` writes.
@@ -170,6 +173,8 @@ class Xdpgen(TrafficGenerator):
     def check_alive(self) -> None:
         """Raise when its process has ended."""
         process = self.started(self._process)
+        if process.stopped:
+            raise GeneratorError(f"its process {IS_STOPPED}", where=self.name)
         if not process.alive():
             raise GeneratorError(
                 "its process has ended; its output ends with:\n" + process.log_tail(5),
@@ -295,17 +300,18 @@ class Xdpgen(TrafficGenerator):
                 f"{code.number('send')} {runs_s:.6f} {next(iter(wanted)).template.hex()}"
             )
 
-            def watch_all() -> None:
-                self.check_alive()
-                watch()
+        def watch_all() -> None:
+            self.check_alive()
+            watch()
 
-            try:
-                sleep_watching(stop / 1e9, watch_all)
-            except BaseException:
-                for number in range(STREAMS):
-                    paces.update(_key(number), bytes(PACE.size))
-                process.signal(signal.SIGALRM)
-                raise
+        try:
+            sleep_watching(stop / 1e9, watch_all)
+        except BaseException:
+            for number in range(STREAMS):
+                paces.update(_key(number), bytes(PACE.size))
+            process.signal(ENDS)
+            raise
+        with host_failures():
             self._await(ENDED, ENDS_S, since=written)
 
     def _pace(self, number: int) -> _Pace:

@@ -13,6 +13,7 @@
 #define MAGIC	 0x76706578
 #define FRACTION 16  /* bits of an interval below a nanosecond */
 #define CATCH_UP 256 /* overdue frames that are still sent: as many as the ring of a pair holds */
+#define LATE_NS	 10000000ull /* and no later than this, as of the other generators */
 
 /* As PACE in driver.py; the loader writes the first six. */
 struct pace {
@@ -118,15 +119,20 @@ static inline __attribute__((always_inline)) void timed(__u32 stream, __u64 tria
 
 static inline __attribute__((always_inline)) int is_due(struct pace *pace, __u64 now)
 {
-	__u64 due;
+	__u64 due, most;
 
 	if (!pace->interval || now < pace->start || now >= pace->stop)
 		return 0;
 	due = ((now - pace->start) << FRACTION) / pace->interval + 1;
 	if (due > pace->total)
 		due = pace->total;
-	if (due > pace->made + pace->skipped + CATCH_UP)
-		pace->skipped = due - pace->made - CATCH_UP;
+	most = (LATE_NS << FRACTION) / pace->interval;
+	if (most > CATCH_UP)
+		most = CATCH_UP;
+	if (!most)
+		most = 1;
+	if (due > pace->made + pace->skipped + most)
+		pace->skipped = due - pace->made - most;
 	return pace->made + pace->skipped < due;
 }
 

@@ -213,6 +213,8 @@ class DpdkNat(NatSwitch):
             info = self._telemetry.ask("/cgnat/info")
         except HostError:
             return False  # not there yet
+        if info is None:
+            return False  # DPDK answers, and the engine has not registered its commands yet
         if info.get("protocol") != PROTOCOL:
             raise DutError(f"the engine uses protocol {info.get('protocol')}", where=self.name)
         return True
