@@ -38,6 +38,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
+from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Profile, Result, throughput_goal
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
@@ -75,12 +76,12 @@ _ANY_RATE_FPS = 1e6
 _ANY_THROUGHPUT = KnownThroughput(load_fps=_ANY_RATE_FPS / 2, search=0, goal="any")
 
 
-def require_generator(run: Run, scenario: Scenario, test: str) -> None:
+def require_generator(scenario: Scenario, test: str, preset: Preset) -> None:
     """Refuse a test whose trials the generator cannot do."""
     kind = standard_test(test)
     procedure = kind.run(
         kind.inputs(
-            parameters=kind.parameters(run.configuration.preset),
+            parameters=kind.parameters(preset),
             frame_size=64,
             ceiling_fps=_ANY_RATE_FPS,
             media_fps=_ANY_RATE_FPS,
@@ -370,7 +371,7 @@ class Conductor:
             return held  # measured before the run was interrupted
         known = None
         if test != THROUGHPUT:
-            require_generator(self.run, self.scenario, test)
+            require_generator(self.scenario, test, self.run.configuration.preset)
             if standard_test(test).needs_throughput:
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
