@@ -145,7 +145,8 @@ def begin_test(
     profile = scenario.traffic
     mix, equal = profile.mix, profile.loads == (1.0, 1.0)
     loads = () if equal or directions < 2 else profile.loads
-    first, second = scenario.deployment.ends
+    graph = scenario.deployment
+    first, second = graph.ends
     point = run.calibrated(frame_size)
     common: dict[str, Any] = {
         "search": run.log.next_search(),
@@ -153,7 +154,7 @@ def begin_test(
         "test": test,
         "frame_size": frame_size,
         "directions": directions,
-        "ends": (str(first), str(second)),
+        "ends": (graph.port_name(first), graph.port_name(second)),
         # Both ports' sum; a test that sends one way can use half of it.
         "generator_max_fps": point.max_clean_fps * (sum(loads) or directions) / 2
         if point
