@@ -51,7 +51,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def verdicts() -> list[str]:
     """Names of verdicts, in the engine's order."""
-    text = (ENGINE / "common.h").read_text()
+    text = (ENGINE / "types.h").read_text()
     return re.findall(r'X\(\w+, "([^"]+)"\)', text)
 
 

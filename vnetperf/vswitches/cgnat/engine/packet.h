@@ -3,6 +3,7 @@
 #define CGNAT_PACKET_H
 
 #include "common.h"
+#include "tcp.h"
 
 struct ether {
 	uint8_t to[6], from[6];
@@ -29,11 +30,6 @@ struct icmp {
 
 #define ETHER_LEN 14u
 #define IPV4_LEN  20u
-
-#define TCP_FIN 0x01
-#define TCP_SYN 0x02
-#define TCP_RST 0x04
-#define TCP_ACK 0x10
 
 /* Both sides of a mapping, copied: later stages never look into the table of mappings. */
 struct binding {
