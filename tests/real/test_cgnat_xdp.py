@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Network
 
 import pytest
 
 from tests.real.needs import program
+from tests.real.switches import deployed, fails
 from tests.vswitches.cgnat.reference import (
     ERRORS,
     ICMP,
@@ -26,6 +28,7 @@ from tests.vswitches.cgnat.reference import (
 )
 from vnetperf.host import xdp
 from vnetperf.host.xdp import ATOMIC, BpfObject, compile_program
+from vnetperf.model.deployment import PhyPort
 from vnetperf.model.nat import Nat
 from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.xdp import (
@@ -34,6 +37,7 @@ from vnetperf.vswitches.cgnat.xdp import (
     MADE,
     PROGRAMS,
     SHARED,
+    XdpNat,
     counted_names,
     numbers,
 )
@@ -41,16 +45,19 @@ from vnetperf.vswitches.xdp.switch import INDEX
 
 WHY = xdp.why_no_bpf() if program("clang") else "clang is not installed"
 pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
+Unchanged = Callable[[], tuple[str, ...]]
 TESTER = bytes.fromhex("020000000099")
 LOOPBACK = 1
 DROPPED, REDIRECTED = 1, 4  # enum xdp_action
 
 
 class OfMappings(Reference):
-    """Without sessions: who an endpoint outside is makes no difference."""
+    """Without sessions, errors and fragments: who an endpoint outside is makes no difference."""
 
     def translate(self, side: int, p: Packet) -> tuple[int, Packet]:
-        if p.ttl > 1 and not p.fragment & 0x3FFF and p.protocol == ICMP and p.icmp_type in ERRORS:
+        if p.ttl > 1 and p.fragment & 0x3FFF:
+            raise DroppedError("fragment")
+        if p.ttl > 1 and p.protocol == ICMP and p.icmp_type in ERRORS:
             raise DroppedError("ICMP error")
         return super().translate(side, p)
 
@@ -132,6 +139,8 @@ def agree(config: Config, packets: int, seed: int) -> Counter[str]:
             if later or not number:
                 programs.advance(second)
             side, packet = traffic.next()
+            if traffic.random.random() < 0.01:
+                packet = replace(packet, fragment=traffic.random.choice((0x2000, 1)))
             frame = packet.frame(OWN[side], TESTER)
             verdict, octets = programs.ports[side].run("forward", frame=frame)
             cause, wanted = "passed", frame
@@ -186,3 +195,13 @@ def test_a_full_table_refuses_and_counts() -> None:
         assert programs.mappings() == config.mappings
     finally:
         programs.close()
+
+
+@pytest.mark.daily
+def test_a_program_that_vanishes_in_a_trial_is_no_number(unchanged: Unchanged) -> None:
+    with deployed("phy2phy_cgnat", nat=("subscribers=9",), set=("mode=xdp",)) as deployment:
+        switch = deployment.vswitch
+        assert isinstance(switch, XdpNat)
+        result = fails(deployment, switch.ports[PhyPort(index=1)].code.close)
+        assert "gone: the program of port phy1" in result.failure
+    assert unchanged() == ()

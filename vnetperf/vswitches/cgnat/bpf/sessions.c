@@ -1,9 +1,9 @@
 /* Time, and the end of mappings: what was idle for too long ends, by a timer of the kernel's. */
 #include "nat.h"
 
-#define TICK_NS	       10000000ULL
-#define OF_A_TICK      (PLACES / 100 + 1)
-#define SECOND_NS      1000000000ULL
+#define TICK_NS		10000000ULL
+#define OF_A_TICK	(PLACES / 100 + 1)
+#define SECOND_NS	1000000000ULL
 #define CLOCK_MONOTONIC 1
 
 struct sweep {
@@ -48,7 +48,8 @@ static long look_at(uint32_t index, void *given)
 	if (!at)
 		return 0;
 	place = *(volatile uint64_t *)at;
-	if (!(place & LIVE) || place & ENDING || (!sweep->all && !is_idle(number, place, sweep->now)))
+	if (!(place & LIVE) || place & ENDING ||
+	    (!sweep->all && !is_idle(number, place, sweep->now)))
 		return 0;
 	if (__sync_val_compare_and_swap(at, place, place | ENDING) != place)
 		return 0; /* used just now */
