@@ -50,11 +50,14 @@ struct packet {
 	uint8_t flags;	   /* of TCP */
 	bool error;	   /* an ICMP error: what follows is of the packet that it quotes */
 	bool hairpin;	   /* from one subscriber to another's public address */
+	bool first;	   /* the first one of several fragments */
+	bool later;	   /* a fragment but the first: nothing in it is to be translated */
 	uint16_t l3, l4;   /* offsets of IPv4 and what is in it */
 	uint16_t q3, q4;   /* the same of a quoted packet */
 	uint16_t q4_there; /* octets of it that are quoted, from q4 on */
 	be32 src, dst;	   /* of the packet, or of the one it quotes */
 	be16 src_port, dst_port;
+	struct packet *next; /* among fragments that wait */
 	uint64_t hash;
 	uint32_t guess;
 	struct binding up;   /* whose source is translated */

@@ -31,6 +31,8 @@ enum kind { KIND_UDP, KIND_TCP, KIND_ICMP, KINDS };
 	X(BAD_CHECKSUM, "wrong checksum")                                                          \
 	X(TTL_ENDED, "time to live ended")                                                         \
 	X(FRAGMENT, "fragment")                                                                    \
+	X(FRAGMENTS_FULL, "no room for a fragment")                                                \
+	X(FRAGMENT_LATE, "first fragment missing")                                                 \
 	X(OTHER_PROTOCOL, "other protocol")                                                        \
 	X(NOT_SUBSCRIBER, "source is no subscriber")                                               \
 	X(SPOOFED, "source is behind the NAT")                                                     \
@@ -53,7 +55,11 @@ enum verdict {
 #define NAME(name, text) name,
 	VERDICTS(NAME)
 #undef NAME
-		N_VERDICTS
+		N_VERDICTS,
+	/* Of a fragment, between validation and the table of fragments, and while it waits there.
+	 */
+	FRAGMENT_PART,
+	HELD,
 };
 
 static inline uint32_t host32(be32 value)
