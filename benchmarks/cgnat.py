@@ -55,7 +55,7 @@ OWN = ("02:00:00:00:00:10", "02:00:00:00:00:11")
 NEXT_HOP = ("02:00:00:00:00:20", "02:00:00:00:00:21")
 DENSITIES = {"64,512": Nat(), "1,032,192": Nat(subscribers=16384)}
 #: More than any DUT forwards, frames/s each way, and the load at which sessions are made first.
-OVERLOAD, GENTLE = 5e6, 2e5
+OVERLOAD, GENTLE = 1e7, 2e5
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from vnetperf.runner.bench import Bench
 
 #: Those that are there on wires of veth.
-MODES = ("nft", "iptables", "rtc", "pipeline")
+MODES = ("nft", "iptables", "xdp", "rtc", "pipeline")
 
 
 @pytest.mark.vnetperf(wire="veth")

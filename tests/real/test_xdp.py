@@ -91,7 +91,7 @@ def test_a_program_that_vanishes_in_a_trial_is_no_number(unchanged: Unchanged) -
     with deployed("phy2phy_xdp") as deployment:
         switch = deployment.vswitch
         assert isinstance(switch, Xdp)
-        result = fails(deployment, switch._ports[PhyPort(index=1)].code.close)
+        result = fails(deployment, switch.ports[PhyPort(index=1)].code.close)
         assert "gone: the program of port phy1" in result.failure
     assert unchanged() == ()
 

@@ -10,11 +10,20 @@
 #define TYPE(name, type)   type *name
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value,
+					 __u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 static long (*const bpf_fib_lookup)(void *frame, struct bpf_fib_lookup *to, int size,
 				    __u32 flags) = (void *)69;
+static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, __u64 clock) = (void *)169;
+static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
+static long (*const bpf_timer_start)(struct bpf_timer *timer, __u64 ns, __u64 flags) = (void *)171;
+static long (*const bpf_loop)(__u32 count, void *callback, void *context,
+			      __u64 flags) = (void *)181;
+static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *frame) = (void *)188;
 
 SEC("license") char _license[] = "GPL"; /* without it the kernel refuses some of the helpers */
 

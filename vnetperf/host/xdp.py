@@ -13,7 +13,7 @@ import os
 import struct
 import subprocess
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,12 +41,19 @@ _COMPILE_S = 60
 _TAIL_LINES = 12
 
 
-def compile_program(clang: str, source: Path, **numbers: int) -> bytes:
+#: Flags of programs that swap atomically (Linux 5.12), and include <stdint.h>.
+ATOMIC: Final = ("-mcpu=v3", "-ffreestanding")
+
+
+def compile_program(
+    clang: str, source: Path, flags: Sequence[str] = (), **numbers: int | str
+) -> bytes:
     """Compile a program for the kernel's virtual machine; numbers become macros of the source."""
     # clang of a BPF target does not search the directory that Debian keeps <asm/types.h> in.
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     argv = [
         *(clang, "-O2", "-g", "-target", "bpf", "-Wall", "-Wextra", "-Werror"),
+        *flags,
         *(f"-D{name}={value}" for name, value in numbers.items()),
         *(f"-I{INCLUDE}", "-idirafter", f"/usr/include/{multiarch}"),
         *("-c", str(source), "-o", "-"),
@@ -122,6 +129,8 @@ def _libbpf() -> Any:
         ("bpf_object__close", None, pointer),
         ("bpf_object__find_program_by_name", pointer, pointer, text),
         ("bpf_object__find_map_fd_by_name", number, pointer, text),
+        ("bpf_object__find_map_by_name", pointer, pointer, text),
+        ("bpf_map__reuse_fd", number, pointer, number),
         ("bpf_program__fd", number, pointer),
         ("bpf_link_create", number, number, number, number, pointer),
         ("bpf_raw_tracepoint_open", number, text, number),
@@ -246,9 +255,10 @@ class BpfObject:
     Args:
         name: What it is called in messages.
         code: What `compile_program` made.
+        shared: Maps of another object to use in place of its own, by name.
     """
 
-    def __init__(self, name: str, code: bytes) -> None:
+    def __init__(self, name: str, code: bytes, shared: Mapping[str, BpfMap] | None = None) -> None:
         self.name = name
         self._code = code  # which libbpf may read until it is closed
         self._library = _libbpf()
@@ -262,7 +272,13 @@ class BpfObject:
             log_size=_LOG_OCTETS,
         )
         self._object = self._library.bpf_object__open_mem(code, len(code), ctypes.byref(options))
-        if not self._object or self._library.bpf_object__load(self._object):
+        refused = not self._object or any(
+            self._library.bpf_map__reuse_fd(
+                self._library.bpf_object__find_map_by_name(self._object, own.encode()), other.fd
+            )
+            for own, other in (shared or {}).items()
+        )
+        if refused or self._library.bpf_object__load(self._object):
             code_of_error = ctypes.get_errno()
             self.close()
             raise HostError(
@@ -295,6 +311,24 @@ class BpfObject:
         if fd < 0:
             raise HostError(f"there is no {name}", where=self.name)
         return fd
+
+    def run(self, program: str, context: bytes = b"", frame: bytes = b"") -> tuple[int, bytes]:
+        """Run a program once: what it returns, and what became of the frame."""
+        room = ctypes.create_string_buffer(len(frame)) if frame else None
+        run = _RunOptions(
+            size=ctypes.sizeof(_RunOptions),
+            data_in=frame or None,
+            data_size_in=len(frame),
+            data_out=ctypes.addressof(room) if room else None,
+            data_size_out=len(frame),
+            context_in=context or None,
+            context_size_in=len(context),
+        )
+        code = self._library.bpf_prog_test_run_opts(self.program(program), ctypes.byref(run))
+        if code:
+            what = f"the kernel does not run {program}: {os.strerror(-code)}"
+            raise HostError(what, where=self.name)
+        return run.verdict, room.raw if room else b""
 
     def attach(self, program: str, netdev: str, mode: str) -> Attached:
         """Attach a program to an interface of the calling thread's namespace, in one mode alone.
@@ -377,15 +411,19 @@ class BpfObject:
 
 
 class BpfMap:
-    """A map of an object that is loaded; keys and values are octets as the program has them."""
+    """A map of an object that is loaded; keys and values are octets as the program has them.
+
+    Attributes:
+        fd: Its file descriptor, which is the object's.
+    """
 
     def __init__(self, name: str, fd: int) -> None:
         self._name = name
-        self._fd = fd
+        self.fd = fd
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set the value of a key; an interface's index is of the calling thread's namespace."""
-        self._call(_libbpf().bpf_map_update_elem(self._fd, key, value, 0), "written")
+        self._call(_libbpf().bpf_map_update_elem(self.fd, key, value, 0), "written")
 
     def update_per_cpu(self, key: bytes, value: bytes) -> None:
         """Set the value of a key for every processor."""
@@ -393,14 +431,14 @@ class BpfMap:
 
     def delete(self, key: bytes) -> None:
         """Remove a key; that it is not there is not an error."""
-        code = _libbpf().bpf_map_delete_elem(self._fd, key)
+        code = _libbpf().bpf_map_delete_elem(self.fd, key)
         if code != -errno.ENOENT:
             self._call(code, "deleted")
 
     def read(self, key: bytes, octets: int) -> bytes:
         """The value of a key, of a map that has one for all processors."""
         value = ctypes.create_string_buffer(octets)
-        self._call(_libbpf().bpf_map_lookup_elem(self._fd, key, value), "read")
+        self._call(_libbpf().bpf_map_lookup_elem(self.fd, key, value), "read")
         return value.raw
 
     def of_processors(self, key: bytes, octets: int) -> bytes:
@@ -411,7 +449,7 @@ class BpfMap:
         """Numbers of 64 bits below a key, added up over the processors."""
         processors = _libbpf().libbpf_num_possible_cpus()
         values = (ctypes.c_uint64 * (count * processors))()
-        self._call(_libbpf().bpf_map_lookup_elem(self._fd, key, values), "read")
+        self._call(_libbpf().bpf_map_lookup_elem(self.fd, key, values), "read")
         return tuple(sum(values[place::count]) for place in range(count))
 
     def _call(self, code: int, what: str) -> None:

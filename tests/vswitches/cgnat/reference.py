@@ -6,6 +6,7 @@ checksums instead of updates. `Reference.translate` is what the engine must do w
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 from collections import deque
@@ -21,6 +22,7 @@ NEXT_HOP = (bytes.fromhex("020000000020"), bytes.fromhex("020000000021"))
 QUERIES, ERRORS = {8, 0, 13, 14}, {3, 11, 12}
 FIRST_PORT = 1024
 SERVER = 0xC6130001
+PARTIALS, MOST_HELD, PARTIAL_S = 1024, 256, 2
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Packet:
     ttl: int = 64
     fragment: int = 0
     options: bytes = b""
+    number: int = 99
 
     def l4(self) -> bytes:
         ports = struct.pack("!HH", self.sport, self.dport)
@@ -122,14 +125,41 @@ class Packet:
         length = words * 4 + len(l4)
         ttl = self.ttl if ttl is None else ttl
         head = struct.pack(
-            "!BBHHHBBHII", 0x40 | words, 0, length, 99, self.fragment, ttl, self.protocol, 0,
-            self.src, self.dst,
+            "!BBHHHBBHII", 0x40 | words, 0, length, self.number, self.fragment, ttl,
+            self.protocol, 0, self.src, self.dst,
         )  # fmt: skip
         head += self.options
         return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + l4
 
     def frame(self, to: bytes, sender: bytes) -> bytes:
         return (to + sender + b"\x08\x00" + self.ip()).ljust(60, b"\0")
+
+    def fragments(self, *cuts: int) -> list[Fragment]:
+        """It in pieces, cut at these multiples of 8 octets."""
+        edges = (0, *cuts, len(self.l4()))
+        return [Fragment(self, a, b) for a, b in itertools.pairwise(edges)]
+
+
+class Fragment(NamedTuple):
+    """Some octets of what follows a packet's header."""
+
+    packet: Packet
+    start: int
+    end: int
+
+    @property
+    def more(self) -> bool:
+        return self.end < len(self.packet.l4())
+
+    def frame(self, to: bytes, sender: bytes) -> bytes:
+        whole = self.packet.ip()
+        header = (whole[0] & 15) * 4
+        octets = whole[header + self.start : header + self.end]
+        bits = self.more << 13 | self.start // 8
+        head = whole[:2] + struct.pack("!H", header + len(octets)) + whole[4:6]
+        head += struct.pack("!H", bits) + whole[8:10] + b"\0\0" + whole[12:header]
+        head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
+        return (to + sender + b"\x08\x00" + head + octets).ljust(60, b"\0")
 
 
 @dataclass
@@ -160,8 +190,23 @@ class Event(NamedTuple):
     given: bool
 
 
+@dataclass
+class Partial:
+    """A datagram of which some fragments have come."""
+
+    since: int
+    known: bool = False
+    octets: int = 0
+    total: int = 0
+    held: list[tuple[int, Fragment]] = field(default_factory=list)
+
+
 class DroppedError(Exception):
     """Why a packet is not passed on, by the engine's name."""
+
+
+class HeldError(Exception):
+    """A fragment waits for the first one."""
 
 
 class Reference:
@@ -180,12 +225,20 @@ class Reference:
         ]
         self.since: dict[int, int] = {}
         self.events: list[Event] = []
+        self.partials: dict[tuple[int, int, int, int, int], Partial] = {}
+        self.ready: list[tuple[int, Fragment]] = []
+        self.late = 0
+        self.passed: tuple[int, Packet]
 
     def advance(self, second: int) -> None:
         """Let time pass: sessions end that were idle, then mappings without one."""
         if second == self.second:
             return
         self.second = second
+        for key, partial in list(self.partials.items()):
+            if second - partial.since > PARTIAL_S:
+                self.late += len(partial.held)
+                del self.partials[key]
         for of in self.sessions.values():
             for end, session in list(of.items()):
                 if second - session.last > self._limit(session):
@@ -354,8 +407,6 @@ class Reference:
         """The side a packet leaves by, and what it then is; raises `DroppedError`."""
         if p.ttl <= 1:
             raise DroppedError("time to live ended")
-        if p.fragment & 0x3FFF:
-            raise DroppedError("fragment")
         if p.protocol not in (UDP, TCP, ICMP):
             raise DroppedError("other protocol")
         if p.protocol == ICMP and not p.quote and p.icmp_type not in QUERIES:
@@ -370,7 +421,58 @@ class Reference:
                 raise DroppedError("other protocol")
         way = self._from_inside if side == INSIDE else self._from_outside
         to, out = way(p, about)
-        return to, replace(out, ttl=p.ttl - 1)
+        self.passed = to, replace(out, ttl=p.ttl - 1)
+        return self.passed
+
+    def take(self, side: int, one: Fragment | Packet) -> tuple[int, Fragment | Packet]:
+        """As `translate`, of a packet or a fragment; `HeldError` where its first is awaited."""
+        if isinstance(one, Packet):
+            return self.translate(side, one)
+        self._check_fragment(one)
+        if not self._is_known(side, one):
+            raise HeldError
+        return self.follow(side, one)
+
+    def _check_fragment(self, one: Fragment) -> None:
+        p, length = one.packet, one.end - one.start
+        if p.ttl <= 1:
+            raise DroppedError("time to live ended")
+        if p.protocol == TCP and 0 < one.start < 20:
+            raise DroppedError("malformed header")
+        least = {TCP: 20, UDP: 8, ICMP: 8}
+        if p.protocol not in least:
+            raise DroppedError("other protocol")
+        if not one.start and length < least[p.protocol]:
+            raise DroppedError("malformed header")
+        if not one.start and p.protocol == ICMP and p.icmp_type not in QUERIES:
+            raise DroppedError("fragment" if p.icmp_type in ERRORS else "other protocol")
+
+    def _is_known(self, side: int, one: Fragment) -> bool:
+        """Note a fragment; whether the first one has come."""
+        p = one.packet
+        key = (side, p.src, p.dst, p.protocol, p.number)
+        if key not in self.partials and len(self.partials) == PARTIALS:
+            raise DroppedError("no room for a fragment")
+        partial = self.partials.setdefault(key, Partial(self.second))
+        if one.start and not partial.known:
+            if sum(len(other.held) for other in self.partials.values()) == MOST_HELD:
+                raise DroppedError("no room for a fragment")
+            partial.held.append((side, one))
+        elif not one.start:
+            partial.known = True
+            self.ready += partial.held
+            partial.held = []
+        partial.octets += one.end - one.start
+        if not one.more:
+            partial.total = one.end
+        if partial.known and 0 < partial.total <= partial.octets:
+            del self.partials[key]
+        return partial.known
+
+    def follow(self, side: int, one: Fragment) -> tuple[int, Fragment]:
+        """A fragment whose first one has come is of its flow."""
+        to, out = self.translate(side, one.packet)
+        return to, one._replace(packet=out)
 
     def _from_inside(self, p: Packet, about: Packet) -> tuple[int, Packet]:
         kind = about.protocol
@@ -441,6 +543,8 @@ class Traffic:
         self.reference = reference
         self.random = random.Random(seed)
         self.sent: deque[tuple[int, Packet]] = deque(maxlen=64)
+        self.pieces: list[tuple[int, Fragment]] = []
+        self.number = 100
 
     def next(self) -> tuple[int, Packet]:
         r = self.random
@@ -453,6 +557,23 @@ class Traffic:
         if way < 0.65:
             return 1 - side if r.random() < 0.9 else side, self._error(last)
         return self._noise(side, self._answer(last))
+
+    def piece(self) -> tuple[int, Packet | Fragment]:
+        """The next packet, or a fragment of one: in any order, among others, some lost."""
+        r = self.random
+        if self.pieces and r.random() < 0.5:
+            return self.pieces.pop(r.randrange(len(self.pieces)))
+        side, packet = self.next()
+        length = len(packet.l4())
+        if packet.quote or packet.fragment or length <= 8 or r.random() < 0.9:
+            return side, packet
+        self.number = (self.number + 1) % (1 << 16)
+        cuts = range(8, length, 8)
+        packet = replace(packet, number=self.number)
+        chosen = sorted(r.sample(cuts, r.randint(1, min(3, len(cuts)))))
+        whole = packet.fragments(*chosen)
+        self.pieces += [(side, one) for one in whole if r.random() < 0.95]
+        return self.piece()
 
     def came_out(self, side: int, p: Packet) -> None:
         """Remember what the NAT sent: answers come to that side."""
@@ -509,7 +630,7 @@ class Traffic:
         if r.random() < 0.01:
             p = replace(p, ttl=1)
         if r.random() < 0.01:
-            p = replace(p, fragment=r.choice((0x2000, 0x0001, 0x4000)))
+            p = replace(p, fragment=0x4000)  # not to be fragmented
         if r.random() < 0.03:
             p = replace(p, options=b"\x01" * 4 * r.randrange(1, 4))
         return side, p

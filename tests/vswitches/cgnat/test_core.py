@@ -6,7 +6,9 @@ import re
 import struct
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +30,8 @@ from tests.vswitches.cgnat.reference import (
     Config,
     DroppedError,
     Event,
+    Fragment,
+    HeldError,
     Packet,
     Reference,
     Traffic,
@@ -51,7 +55,7 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def verdicts() -> list[str]:
     """Names of verdicts, in the engine's order."""
-    text = (ENGINE / "common.h").read_text()
+    text = (ENGINE / "types.h").read_text()
     return re.findall(r'X\(\w+, "([^"]+)"\)', text)
 
 
@@ -60,6 +64,8 @@ class Core:
 
     def __init__(self, unit: Path, config: Config) -> None:
         self.names = verdicts()
+        self.released: list[tuple[str, int, bytes]] = []
+        self.late = 0
         self.process = subprocess.Popen(
             [unit / "core", *config.argv()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -67,7 +73,10 @@ class Core:
     def burst(
         self, second: int, frames: list[tuple[int, bytes]], head: int = 1 << 16
     ) -> tuple[list[tuple[str, int, bytes]], list[Event]]:
-        """Verdict, side and octets (of the first buffer) of each frame; what became of blocks."""
+        """Verdict, side and octets (of the first buffer) of each frame; what became of blocks.
+
+        `released` has the same of fragments that waited, `late` counts those that did in vain.
+        """
         assert self.process.stdin is not None
         parts = [struct.pack("<IB", second, len(frames))]
         parts += [
@@ -76,17 +85,25 @@ class Core:
         ]
         self.process.stdin.write(b"".join(parts))
         self.process.stdin.flush()
-        found = []
-        for _ in frames:
-            verdict, side, length = struct.unpack("<BBH", self._read(4))
-            found.append((self.names[verdict], side, self._read(length)))
-        return found, self._events()
+        found = [self._verdict() for _ in frames]
+        return found, self._rest()
+
+    def _verdict(self) -> tuple[str, int, bytes]:
+        verdict, side, length = struct.unpack("<BBH", self._read(4))
+        name = self.names[verdict] if verdict < len(self.names) else "waits"
+        return name, side, self._read(length)
 
     def end_all(self, second: int, looked_at: int) -> list[Event]:
         """End all sessions and mappings, when the sweep has looked at so many mappings more."""
         assert self.process.stdin is not None
         self.process.stdin.write(struct.pack("<IBI", second, END_ALL, looked_at))
         self.process.stdin.flush()
+        return self._rest()
+
+    def _rest(self) -> list[Event]:
+        (n,) = struct.unpack("<H", self._read(2))
+        self.released = [self._verdict() for _ in range(n)]
+        (self.late,) = struct.unpack("<H", self._read(2))
         return self._events()
 
     def _events(self) -> list[Event]:
@@ -114,6 +131,19 @@ class Core:
         assert self.process.wait(60) == 0
 
 
+def decided(
+    decide: Callable[[], tuple[int, Packet | Fragment]], sent: tuple[int, bytes]
+) -> tuple[str, int, bytes]:
+    """What the reference does: verdict, side and octets."""
+    try:
+        to, out = decide()
+    except DroppedError as error:
+        return str(error), *sent
+    except HeldError:
+        return "waits", *sent
+    return "passed", to, out.frame(NEXT_HOP[to], OWN[to])
+
+
 def agree(unit: Path, config: Config, packets: int, seed: int) -> Counter[str]:
     """Send random packets through both; every octet and every cause of a drop must be equal."""
     reference = Reference(config)
@@ -125,25 +155,30 @@ def agree(unit: Path, config: Config, packets: int, seed: int) -> Counter[str]:
         while done < packets:
             second += traffic.random.choice((0, 0, 0, 1, 1, 30, 100, 400))
             reference.events.clear()
+            reference.late = 0
             reference.advance(second)
             sent, wanted = [], []
             for _ in range(traffic.random.randint(1, BURST)):
-                side, packet = traffic.next()
+                side, packet = traffic.piece()
                 sent.append((side, packet.frame(OWN[side], TESTER)))
-                try:
-                    to, out = reference.translate(side, packet)
-                except DroppedError as error:
-                    wanted.append((str(error), None, packet, packet))
-                else:
-                    wanted.append(("passed", to, packet, out))
-                    traffic.came_out(to, out)
+                wanted.append(decided(partial(reference.take, side, packet), sent[-1]))
+                if isinstance(packet, Packet) and wanted[-1][0] == "passed":
+                    traffic.came_out(*reference.passed)
+            waited, reference.ready = reference.ready, []
+            later = [
+                decided(partial(reference.follow, side, one), (side, b"")) for side, one in waited
+            ]
             found, events = core.burst(second, sent)
-            for (verdict, to, octets), (name, side, packet, out) in zip(found, wanted, strict=True):
-                assert verdict == name, (second, packet, out)
+            for (verdict, to, octets), (name, side, frame) in zip(
+                (*found, *core.released), (*wanted, *later), strict=True
+            ):
+                assert verdict == name, (second, frame)
                 causes[name] += 1
-                if side is not None:
-                    assert to == side, packet
-                    assert octets == out.frame(NEXT_HOP[to], OWN[to]), (packet, out)
+                if name == "passed":
+                    assert (to, octets) == (side, frame)
+            assert core.late == reference.late
+            causes["first fragment missing"] += core.late
+            causes["waited"] += len(later)
             assert sorted(events) == sorted(reference.events)
             done += len(sent)
     return causes
@@ -168,6 +203,8 @@ CONFIGS = {
 def test_same_decisions_as_the_reference(unit: Path, name: str) -> None:
     causes = agree(unit, CONFIGS[name], 2000, seed=len(name))
     assert causes["passed"] > 500
+    assert causes["waited"] > 10
+    assert causes["first fragment missing"] > 5
     assert len(causes) > 8, causes
 
 

@@ -121,6 +121,25 @@ def traffic(config: ref.Config, n: int) -> tuple[list[ref.Packet], list[ref.Pack
 
 
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
+def test_fragments_follow_their_first_one(run_dir: Path, spawn: Spawn, stages: str) -> None:
+    config = ref.Config(subscribers=4, block=63, addresses=1)
+    up = ref.Packet(config.inside, ref.SERVER, ref.UDP, 1030, 53, payload=bytes(range(200)))
+    _, out = ref.Reference(config).translate(ref.INSIDE, up)
+    first, *later = up.fragments(64, 128)
+    alone = replace(up, number=7).fragments(64)[1]
+    macs = ref.OWN[ref.INSIDE], ref.OWN[ref.OUTSIDE]
+    write_pcap(run_dir / "in0", [one.frame(*macs) for one in (*later, alone, first)])
+    write_pcap(run_dir / "in1", [])
+    engine = Running(run_dir, spawn, config, stages)
+    engine.forward(3)
+    tables = engine.ask("tables")
+    assert (tables["datagrams_in_fragments"], tables["fragments_that_wait"]) == (1, 1)
+    _, outside = engine.stop()
+    macs = ref.NEXT_HOP[ref.OUTSIDE], ref.OWN[ref.OUTSIDE]
+    assert outside == [one.frame(*macs) for one in out.fragments(64, 128)]
+
+
+@pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str) -> None:
     config = ref.Config(subscribers=4, block=63, addresses=1)
     # One burst: what comes from outside is looked at after it.

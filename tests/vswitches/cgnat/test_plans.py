@@ -50,7 +50,7 @@ def given(plan: Plan) -> dict[str, str]:
 def test_modes_on_dpdk_take_memif_and_the_kernels_do_not() -> None:
     assert planned(mode="rtc").wire == "memif"
     assert planned(mode="pipeline", wire="veth").wire == "veth"
-    for mode in ("nft", "iptables", ""):
+    for mode in ("nft", "iptables", "xdp", ""):
         with pytest.raises(CapabilityError):
             planned(mode=mode, wire="memif")
 
@@ -106,7 +106,7 @@ def test_options_that_would_do_nothing_are_refused() -> None:
         with pytest.raises(CapabilityError, match=option):
             planned(mode="rtc", **{option: 512})
     for mode in ("rtc", "pipeline"):
-        with pytest.raises(CapabilityError, match="napi is of modes nft and iptables"):
+        with pytest.raises(CapabilityError, match="napi is of modes nft, iptables and xdp"):
             planned(mode=mode, wire="veth", napi="threaded")
 
 

@@ -53,10 +53,11 @@ class NatSwitch(VSwitch):
         wires=("veth", "nic", "memif"),
         attachments=(),
         chains=False,
-        modes=("nft", "iptables", "rtc", "pipeline"),
+        modes=("nft", "iptables", "xdp", "rtc", "pipeline"),
         mode_wires={
             "nft": ("veth", "nic"),
             "iptables": ("veth", "nic"),
+            "xdp": ("veth", "nic"),
             "rtc": ("memif", "veth"),
             "pipeline": ("memif", "veth"),
         },

@@ -53,8 +53,9 @@ MAPPING_OCTETS, SESSION_OCTETS, PLACE_OCTETS = 40, 40, 64
 ADDRESS_OCTETS = 3 * (65536 * 4 + 65536 // 8)
 #: Octets of a subscriber and of a block.
 SUBSCRIBER_OCTETS, BLOCK_OCTETS = 80, 12
-#: Buffers in caches and bursts of a thread (ports.c), and octets of a packet beside its buffer.
-BUFFERS_OF_THREAD, PACKET_OCTETS = 2 * 256 + 2 * 32, 192
+#: Buffers in caches and bursts of a thread, those of fragments that wait (ports.c), and octets of a
+#: packet beside its buffer.
+BUFFERS_OF_THREAD, BUFFERS_OF_FRAGMENTS, PACKET_OCTETS = 2 * 256 + 2 * 32, 256, 192
 
 
 class DpdkNatOptions(NatOptions):
@@ -140,7 +141,8 @@ class DpdkNat(NatSwitch):
         nat = scenario.nat or Nat()
         room = _room(scenario, nat)
         threads = len(groups_of(scenario))
-        buffers = 4 * dpdk.RING_SIZE + (threads - 1) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
+        buffers = (3 + threads) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
+        buffers += BUFFERS_OF_FRAGMENTS
         tables = (
             room * (MAPPING_OCTETS + SESSION_OCTETS)
             + 2 * _places(room) * PLACE_OCTETS

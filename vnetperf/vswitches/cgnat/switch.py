@@ -11,19 +11,22 @@ from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat
+from vnetperf.vswitches.cgnat.xdp import XdpNat
+from vnetperf.vswitches.kernelports import KernelSwitch
 
 #: Mode -> its class; the first is the default. A new one is a line here, its name in `modes` of
 #: the capabilities, and its wires and options there.
 MODES: dict[str, type[VSwitch]] = {
     "nft": KernelNat,
     "iptables": KernelNat,
+    "xdp": XdpNat,
     "rtc": DpdkNat,
     "pipeline": DpdkNat,
 }
 
 
 class Cgnat(NatSwitch):
-    """Carrier-grade NAT: the kernel's by nftables or iptables, or our own on DPDK.
+    """Carrier-grade NAT: the kernel's by nftables or iptables, or our own in XDP or on DPDK.
 
     What is registered: it hands everything on to the class of the scenario's mode.
     """
@@ -48,8 +51,8 @@ class Cgnat(NatSwitch):
         for name in scenario.options.given():
             if name in cls.Options.model_fields and name not in mode.Options.model_fields:
                 return f"the mode has no option {name}; leave it out, or choose another mode"
-        if scenario.options.napi and not issubclass(mode, KernelNat):
-            return "napi is of modes nft and iptables: on DPDK the NAT's own threads receive"
+        if scenario.options.napi and not issubclass(mode, KernelSwitch):
+            return "napi is of modes nft, iptables and xdp: on DPDK the NAT's own threads receive"
         return mode.missing(facts, scenario)
 
     @classmethod

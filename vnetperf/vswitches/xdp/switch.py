@@ -39,8 +39,8 @@ TRACEPOINTS = ("xmit", "exception", "redirect_err")
 ROUTED = "fib"
 #: The test networks of RFC 2544 (appendix C.2.2), and the first of the ports' routing tables.
 TEST_NETWORKS, FIRST_TABLE = "198.18.0.0/15", 100
-_INDEX = struct.Struct("=I")
-_FIRST = _INDEX.pack(0)
+INDEX = struct.Struct("=I")
+_FIRST = INDEX.pack(0)
 
 
 class XdpOptions(Frozen):
@@ -72,7 +72,11 @@ class PortProgram:
 
 
 class Xdp(KernelSwitch):
-    """XDP programs at veth wires and NICs, taps and veth pairs of VNFs: redirect, router."""
+    """XDP programs at veth wires and NICs, taps and veth pairs of VNFs: redirect, router.
+
+    Attributes:
+        ports: Ports and their programs.
+    """
 
     name: ClassVar[str] = "xdp"
     programs: ClassVar[tuple[Program, ...]] = (CLANG,)
@@ -91,7 +95,7 @@ class Xdp(KernelSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._compiled = b""
-        self._ports: dict[Port, PortProgram] = {}
+        self.ports: dict[Port, PortProgram] = {}
         self._watch: BpfObject | None = None
 
     @classmethod
@@ -136,11 +140,47 @@ class Xdp(KernelSwitch):
             for hop in scenario.deployment.hops
         }
 
+    @property
+    def native(self) -> bool:
+        """Whether programs run in drivers."""
+        return self.mode == "native"
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Names of what a port's program counts: frames taken, and causes of drops."""
+        return COUNTS
+
+    def prepare(self, clang: str) -> None:
+        """Compile what ports need."""
+        self._compiled = compile_program(clang, _source(self.plan.scenario))
+
+    def load(self, port: Port) -> BpfObject:
+        """Load a port's program."""
+        code = BpfObject(f"{_source(self.plan.scenario).stem} at {port}", self._compiled)
+        if self.plan.scenario.routed:
+            try:
+                code.map("port").update(_FIRST, bytes.fromhex(dut_mac(port).replace(":", "")))
+            except BaseException:
+                code.close()
+                raise
+        return code
+
+    def forget(self, port: Port) -> None:
+        """Send nothing to a port any more, which has gone; in the run's namespace."""
+        for number, hop in enumerate(self.plan.scenario.deployment.hops):
+            if hop.dst != port or hop.src not in self.ports:
+                continue
+            if self.plan.scenario.routed:
+                with netlink("remove routes", self.name) as (route, _):
+                    route.flush_routes(table=FIRST_TABLE + number)
+            else:
+                self.ports[hop.src].code.map("target").delete(_FIRST)
+
     def start(self) -> None:
         """Compile the programs, and begin to count what becomes of redirected frames."""
         clang = self.machine.facts.programs.get(CLANG.name) or CLANG.name
         try:
-            self._compiled = compile_program(clang, _source(self.plan.scenario))
+            self.prepare(clang)
             self._watch = BpfObject("watch", compile_program(clang, SOURCES / "watch.c"))
             for program in TRACEPOINTS:
                 self._watch.trace(program)
@@ -149,31 +189,27 @@ class Xdp(KernelSwitch):
                 self._watch.close()
             self._watch = None
             if isinstance(error, HostError):
-                raise self._refused(error) from error
+                raise self.refused(error) from error
             raise
 
     def plug(self, port: Port, netdev: str) -> None:
         """Load a port's program, and attach it."""
-        routed = self.plan.scenario.routed
-        if routed:
+        if self.plan.scenario.routed:
             self.machine.set_link(netdev, mac=dut_mac(port))
 
         def attach() -> PortProgram:
             index = self.machine.link(netdev).index
-            code = BpfObject(f"{_source(self.plan.scenario).stem} at {port}", self._compiled)
+            code = self.load(port)
             try:
-                if routed:
-                    mac = bytes.fromhex(dut_mac(port).replace(":", ""))
-                    code.map("port").update(_FIRST, mac)
                 self._watched().update_per_cpu(self._interface(index), bytes(24))
-                peer = self._peer(port, netdev) if self.mode == "native" else ""
-                code.attach("forward", netdev, self.mode)
+                peer = self._peer(port, netdev) if self.native else ""
+                code.attach("forward", netdev, "native" if self.native else "generic")
             except BaseException:
                 code.close()
                 raise
             return PortProgram(netdev, index, code, peer)
 
-        self._ports[port] = self._in_namespace(attach)
+        self.ports[port] = self.in_namespace(attach)
 
     def _peer(self, port: Port, netdev: str) -> str:
         """The other end of a port's pair, which takes native frames from here on."""
@@ -185,38 +221,27 @@ class Xdp(KernelSwitch):
     def unplug(self, port: Port, netdev: str) -> None:
         """Detach a port's program; frames for the port are dropped and counted."""
         del netdev
-
-        def forget() -> None:
-            for number, hop in enumerate(self.plan.scenario.deployment.hops):
-                if hop.dst != port or hop.src not in self._ports:
-                    continue
-                if self.plan.scenario.routed:
-                    with netlink("remove routes", self.name) as (route, _):
-                        route.flush_routes(table=FIRST_TABLE + number)
-                else:
-                    self._ports[hop.src].code.map("target").delete(_FIRST)
-
-        self._ports.pop(port).code.close()
-        self._in_namespace(forget)
+        self.ports.pop(port).code.close()
+        self.in_namespace(lambda: self.forget(port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Tell each port's program where frames go: another port, or the kernel's table."""
         del streams
         hops = self.plan.scenario.deployment.hops
         connect = self._route if self.plan.scenario.routed else self._redirect
-        self._in_namespace(lambda: connect(hops))
+        self.in_namespace(lambda: connect(hops))
 
     def _redirect(self, hops: tuple[Hop, ...]) -> None:
         for hop in hops:
-            target = _INDEX.pack(self._ports[hop.dst].index)
-            self._ports[hop.src].code.map("target").update(_FIRST, target)
+            target = INDEX.pack(self.ports[hop.dst].index)
+            self.ports[hop.src].code.map("target").update(_FIRST, target)
 
     def _route(self, hops: tuple[Hop, ...]) -> None:
         """A table for each port that frames come in by, with one way and one neighbour."""
         graph = self.plan.scenario.deployment
         with netlink("install routes", self.name) as (route, indexes):
             for number, hop in enumerate(hops):
-                if not {hop.src, hop.dst} <= {*self._ports}:
+                if not {hop.src, hop.dst} <= {*self.ports}:
                     continue  # one of them was removed
                 source, target = (self.netdevs[port] for port in (hop.src, hop.dst))
                 (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
@@ -229,8 +254,8 @@ class Xdp(KernelSwitch):
     def link_came_up(self, port: Port) -> None:
         """Install routes anew: the kernel drops them with the link."""
         super().link_came_up(port)
-        if self.plan.scenario.routed and port in self._ports:
-            self._in_namespace(lambda: self._route(self.plan.scenario.deployment.hops))
+        if self.plan.scenario.routed and port in self.ports:
+            self.in_namespace(lambda: self._route(self.plan.scenario.deployment.hops))
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the programs took in and dropped, and what drivers did with what was redirected.
@@ -239,13 +264,13 @@ class Xdp(KernelSwitch):
         """
         table = self.machine.link_statistics()
         found = []
-        for port, program in self._ports.items():
+        for port, program in self.ports.items():
             if program.netdev not in table:
                 continue
             kernel = table[program.netdev]
-            taken, *dropped = self._counts(program)
+            taken, *dropped = self.counts(program)
             sent, refused, failed = self._watched().sums(self._interface(program.index), 3)
-            native = self.mode == "native"
+            native = self.native
             # Before the program; the ring of a pair's end is its own, and the other counts drops.
             early = kernel.rx_dropped
             if native:
@@ -261,14 +286,15 @@ class Xdp(KernelSwitch):
             )
         return tuple(found)
 
-    def _counts(self, program: PortProgram) -> tuple[int, ...]:
+    def counts(self, program: PortProgram) -> tuple[int, ...]:
+        """What a port's program has counted, in the order of `counted`."""
         counts = program.code.map("counts")
-        return tuple(counts.sums(_INDEX.pack(place))[0] for place in range(len(COUNTS)))
+        return tuple(counts.sums(INDEX.pack(place))[0] for place in range(len(self.counted)))
 
     def check_alive(self) -> None:
         """Raise when an interface or its program is gone."""
         super().check_alive()
-        for port, program in self._ports.items():
+        for port, program in self.ports.items():
             if not program.code.is_attached():
                 raise DutError(
                     f"gone: the program of port {port} ({program.netdev})", where=self.name
@@ -276,19 +302,21 @@ class Xdp(KernelSwitch):
 
     def facts(self) -> dict[str, Any]:
         """Programs, the modes that were read back, and what they dropped by cause."""
-        there = self._in_namespace(xdp.attached)
+        there = self.in_namespace(xdp.attached)
         dropped = {}
-        for port, program in self._ports.items():
-            counts = dict(zip(COUNTS, self._counts(program), strict=True))
-            dropped[str(port)] = {k: n for k, n in counts.items() if n and k != COUNTS[0]} or "none"
-        peers = {str(port): one.peer for port, one in self._ports.items() if one.peer}
+        for port, program in self.ports.items():
+            counts = dict(zip(self.counted, self.counts(program), strict=True))
+            dropped[str(port)] = {
+                k: n for k, n in counts.items() if n and k != self.counted[0]
+            } or "none"
+        peers = {str(port): one.peer for port, one in self.ports.items() if one.peer}
         return {
             **super().facts(),
             "program": _source(self.plan.scenario).stem,
             "compiler": self.machine.facts.versions.get(CLANG.name, "").partition("\n")[0],
             "modes as the kernel has them": {
                 str(port): there[one.netdev].mode
-                for port, one in self._ports.items()
+                for port, one in self.ports.items()
                 if one.netdev in there
             },
             "dropped by programs until then": dropped,
@@ -298,11 +326,11 @@ class Xdp(KernelSwitch):
 
     def stop(self) -> None:
         """Detach and unload all programs; VNF ports stay, since VNFs have them open."""
-        for program in self._ports.values():
+        for program in self.ports.values():
             program.code.close()
         if self._watch is not None:
             self._watch.close()
-        self._ports, self._watch, self.netdevs = {}, None, {}
+        self.ports, self._watch, self.netdevs = {}, None, {}
 
     def _watched(self) -> xdp.BpfMap:
         if self._watch is None:
@@ -313,13 +341,15 @@ class Xdp(KernelSwitch):
         """Key of an interface among the outcomes: indexes are of a namespace."""
         return struct.pack("=II", index, self.machine.netns.stat().st_ino)
 
-    def _in_namespace(self, call: Callable[[], Any]) -> Any:
+    def in_namespace(self, call: Callable[[], Any]) -> Any:
+        """Call something in the run's namespace; what the kernel refuses is the DUT's error."""
         try:
             return self.machine.in_netns(call)
         except HostError as error:
-            raise self._refused(error) from error
+            raise self.refused(error) from error
 
-    def _refused(self, error: HostError) -> DutError:
+    def refused(self, error: HostError) -> DutError:
+        """What the kernel refuses, as the DUT's error."""
         return DutError(error.what, where=f"{self.name}, {error.where}", cure=error.cure)
 
 

@@ -4,9 +4,10 @@
  *
  *   in   second (4 octets), number of frames (1), each: side (1), length (2), of that in the first
  *        buffer (2), octets of that
- *   out  each: verdict (1), side (1), length of the first buffer (2), its octets; number of block
- * events (2), each: second, inside address, public address (4 each), first and last port (2 each),
- * given (1)
+ *   out  each: verdict (1), side (1), length of the first buffer (2), its octets; number of
+ * fragments that waited (2), each: the same; number of those that waited in vain (2); number of
+ * block events (2), each: second, inside address, public address (4 each), first and last port (2
+ * each), given (1)
  *
  * 255 for the number of frames ends all sessions and mappings, after so many mappings (4 octets)
  * have been looked at: the sweep may be anywhere.
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 
 #include "args.h"
+#include "fragments.h"
 #include "tracker.h"
 
 #define LONGEST	    1600u
@@ -26,10 +28,10 @@
 struct core {
 	struct options options;
 	struct published published;
+	struct fragments fragments;
 	struct mapper mapper;
 	struct tracker tracker;
-	struct packet packets[BURST];
-	uint8_t frames[BURST][LONGEST];
+	uint16_t late;
 	struct block_event events[MOST_EVENTS];
 	uint16_t n_events;
 };
@@ -67,9 +69,34 @@ static void note(void *to, const struct block_event *event)
 	core->events[core->n_events++] = *event;
 }
 
+/* A packet, and at the end of its memory its frame: AddressSanitizer sees who reads on. */
+static struct packet *make_packet(uint16_t head)
+{
+	struct packet *p = malloc(sizeof(*p));
+	uint8_t *frame = malloc(head ? head : 1);
+
+	if (!p || !frame)
+		abort();
+	*p = (struct packet){.frame = frame, .head = head};
+	return p;
+}
+
+static void free_packet(struct packet *p)
+{
+	free(p->frame);
+	free(p);
+}
+
 static void look_at_all(struct core *core, uint32_t second)
 {
-	core->mapper.second = core->tracker.second = second;
+	struct packet *late;
+
+	core->fragments.second = core->mapper.second = core->tracker.second = second;
+	fragments_sweep(&core->fragments, PARTIALS);
+	while ((late = fragments_take(&core->fragments.late, FRAGMENT_LATE)) != NULL) {
+		free_packet(late);
+		core->late++;
+	}
 	tracker_sweep(&core->tracker, core->options.nat.sessions);
 	mapper_sweep(&core->mapper, core->options.nat.mappings);
 }
@@ -85,16 +112,9 @@ static uint32_t passed(struct packet *of[], uint32_t n)
 	return kept;
 }
 
-static void translate(struct core *core, uint32_t n)
+static void translate(struct core *core, struct packet *at[], uint32_t kept)
 {
-	struct packet *at[BURST];
-	uint32_t kept;
-
-	for (uint32_t i = 0; i < n; i++) {
-		at[i] = &core->packets[i];
-		packet_check(at[i], &core->options.macs);
-	}
-	kept = passed(at, n);
+	kept = passed(at, kept);
 	mapper_run(&core->mapper, at, kept);
 	kept = passed(at, kept);
 	core->mapper.sent += kept;
@@ -105,16 +125,38 @@ static void translate(struct core *core, uint32_t n)
 		packet_rewrite(at[i], &core->options.macs);
 }
 
-static void answer(struct core *core, uint32_t n)
+static void tell(struct packet *const packets[], uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const struct packet *p = &core->packets[i];
+		struct packet *p = packets[i];
 
 		put(&p->verdict, 1);
 		put(&p->to, 1);
 		put(&p->head, 2);
 		put(p->frame, p->head);
+		if (p->verdict != HELD)
+			free_packet(p);
 	}
+}
+
+/* The fragments that the burst has let go; then what became of blocks. */
+static void answer(struct core *core)
+{
+	struct packet *released[MOST_HELD], *at[BURST];
+	uint16_t n = 0;
+
+	while (core->fragments.ready.first)
+		released[n++] = fragments_take(&core->fragments.ready, PASS);
+	for (uint32_t i = 0; i < n; i += BURST) {
+		const uint32_t some = n - i < BURST ? n - i : BURST;
+
+		memcpy(at, released + i, some * sizeof(*at));
+		translate(core, at, some);
+	}
+	put(&n, 2);
+	tell(released, n);
+	put(&core->late, 2);
+	core->late = 0;
 	put(&core->n_events, 2);
 	for (uint32_t i = 0; i < core->n_events; i++) {
 		const struct block_event *e = &core->events[i];
@@ -132,6 +174,7 @@ static void answer(struct core *core, uint32_t n)
 
 static bool burst(struct core *core)
 {
+	struct packet *packets[BURST], *at[BURST];
 	uint32_t second, looked_at;
 	uint8_t n;
 
@@ -144,13 +187,12 @@ static bool burst(struct core *core)
 		tracker_end_all(&core->tracker);
 		if (!mapper_end_all(&core->mapper))
 			abort();
-		answer(core, 0);
+		answer(core);
 		return true;
 	}
 	if (n > BURST)
 		abort();
 	for (uint32_t i = 0; i < n; i++) {
-		struct packet *p = &core->packets[i];
 		uint8_t from;
 		uint16_t length, head;
 
@@ -159,17 +201,19 @@ static bool burst(struct core *core)
 		get(&head, 2);
 		if (head > length || head > LONGEST)
 			abort();
-		/* At the end of its memory: AddressSanitizer then sees who reads on. */
-		*p = (struct packet){.frame = core->frames[i] + LONGEST - head,
-				     .from = from,
-				     .length = length,
-				     .head = head};
-		get(p->frame, head);
+		at[i] = packets[i] = make_packet(head);
+		packets[i]->from = from;
+		packets[i]->length = length;
+		get(packets[i]->frame, head);
 	}
 	if (second != core->mapper.second)
 		look_at_all(core, second);
-	translate(core, n);
-	answer(core, n);
+	for (uint32_t i = 0; i < n; i++)
+		packet_check(packets[i], &core->options.macs);
+	fragments_run(&core->fragments, packets, n);
+	translate(core, at, n);
+	tell(packets, n);
+	answer(core);
 	return true;
 }
 
@@ -180,6 +224,7 @@ int main(int argc, char **argv)
 
 	args_defaults(&core->options);
 	if (!args_parse(&core->options, argc, argv, &why) ||
+	    !fragments_create(&core->fragments, core->options.nat.seed, &memory) ||
 	    !mapper_create(&core->mapper, &core->options.nat, &core->published, &memory) ||
 	    !tracker_create(&core->tracker, &core->options.nat, &core->published, &memory)) {
 		fprintf(stderr, "core: %s; accepted: %s\n", why.what, why.accepted);
@@ -191,6 +236,9 @@ int main(int argc, char **argv)
 		;
 	fprintf(stderr, "%u sessions, %u mappings, %u blocks\n", tracker_count(&core->tracker),
 		mapper_count(&core->mapper), core->mapper.blocks.in_use);
+	core->fragments.second = UINT32_MAX / 2;
+	look_at_all(core, UINT32_MAX / 2); /* frees what waits */
+	fragments_release(&core->fragments, &memory);
 	tracker_release(&core->tracker, &memory);
 	mapper_release(&core->mapper, &memory);
 	free(core);

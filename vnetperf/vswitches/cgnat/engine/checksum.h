@@ -2,7 +2,7 @@
 #ifndef CGNAT_CHECKSUM_H
 #define CGNAT_CHECKSUM_H
 
-#include "common.h"
+#include "types.h"
 
 static inline uint16_t sum_fold(uint32_t sum)
 {
@@ -33,7 +33,7 @@ static inline uint16_t sum_of(const uint8_t *octets, size_t n)
 	uint16_t word;
 
 	for (; n > 1; n -= 2, octets += 2) {
-		memcpy(&word, octets, 2);
+		__builtin_memcpy(&word, octets, 2);
 		sum += word;
 	}
 	if (n)

@@ -10,6 +10,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "fragments.h"
 #include "program.h"
 #include "tracker.h"
 
@@ -38,6 +39,7 @@ struct worker {
 struct engine {
 	struct options options;
 	struct published published;
+	struct fragments fragments;
 	struct mapper mapper;
 	struct tracker tracker;
 	struct worker workers[STAGES];

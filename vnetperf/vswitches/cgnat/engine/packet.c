@@ -3,18 +3,19 @@
 
 #include "checksum.h"
 
-#define TYPE_IPV4     0x0800
-#define FRAGMENT_BITS 0x3fff /* more fragments, or an offset */
-#define OFFSET_BITS   0x1fff
-#define PROTOCOL_ICMP 1
-#define PROTOCOL_TCP  6
-#define PROTOCOL_UDP  17
-#define UDP_LEN	      8u
-#define TCP_LEN	      20u
-#define ICMP_LEN      8u
-#define QUOTED_LEN    8u /* octets after the header that an error quotes at least (RFC 792) */
-#define TCP_SUM	      16u
-#define UDP_SUM	      6u
+#define TYPE_IPV4      0x0800
+#define FRAGMENT_BITS  0x3fff /* more fragments, or an offset */
+#define OFFSET_BITS    0x1fff
+#define MORE_FRAGMENTS 0x2000
+#define PROTOCOL_ICMP  1
+#define PROTOCOL_TCP   6
+#define PROTOCOL_UDP   17
+#define UDP_LEN	       8u
+#define TCP_LEN	       20u
+#define ICMP_LEN       8u
+#define QUOTED_LEN     8u /* octets after the header that an error quotes at least (RFC 792) */
+#define TCP_SUM	       16u
+#define UDP_SUM	       6u
 
 enum {
 	ECHO_REPLY = 0,
@@ -64,7 +65,8 @@ static enum verdict check_udp(struct packet *p, uint16_t there)
 	const uint8_t *udp = p->frame + p->l4;
 	const struct ports *ports = (const struct ports *)udp;
 
-	if (there < UDP_LEN || get16(udp + 4) < UDP_LEN || get16(udp + 4) > there)
+	/* A first fragment has the length of all. */
+	if (there < UDP_LEN || get16(udp + 4) < UDP_LEN || (!p->first && get16(udp + 4) > there))
 		return BAD_HEADER;
 	p->kind = KIND_UDP;
 	p->src_port = ports->src;
@@ -131,11 +133,49 @@ static enum verdict check_icmp(struct packet *p, uint16_t there)
 	}
 	if (!is_error(icmp->type))
 		return OTHER_PROTOCOL;
+	if (p->first)
+		return FRAGMENT; /* is never that long */
 	if (p->l4 + there > p->head)
 		return BAD_HEADER; /* is never that long */
 	if (sum_of(p->frame + p->l4, there) != 0xffff)
 		return BAD_CHECKSUM;
 	return check_quoted(p, there);
+}
+
+static enum verdict check_upper(struct packet *p, uint8_t protocol, uint16_t there)
+{
+	/* No header that is read lies across two buffers. */
+	if (p->l4 + (there < TCP_LEN ? there : TCP_LEN) > p->head)
+		return BAD_HEADER;
+	switch (protocol) {
+	case PROTOCOL_UDP:
+		return check_udp(p, there);
+	case PROTOCOL_TCP:
+		return check_tcp(p, there);
+	case PROTOCOL_ICMP:
+		return check_icmp(p, there);
+	default:
+		return OTHER_PROTOCOL;
+	}
+}
+
+/* A fragment: the first one has ports. One of TCP that begins within its header would replace
+ * flags that were looked at (RFC 1858); all but the last are multiples of 8 octets. */
+static enum verdict check_fragment(struct packet *p, uint8_t protocol, uint16_t bits,
+				   uint16_t there)
+{
+	const uint32_t offset = bits & OFFSET_BITS;
+	enum verdict verdict;
+
+	if (there == 0 || (bits & MORE_FRAGMENTS && there % 8) || offset * 8 + there > UINT16_MAX ||
+	    (protocol == PROTOCOL_TCP && offset && offset * 8 < TCP_LEN))
+		return BAD_HEADER;
+	if (protocol != PROTOCOL_UDP && protocol != PROTOCOL_TCP && protocol != PROTOCOL_ICMP)
+		return OTHER_PROTOCOL;
+	p->later = offset != 0;
+	p->first = offset == 0;
+	verdict = p->later ? PASS : check_upper(p, protocol, there);
+	return verdict == PASS ? FRAGMENT_PART : verdict;
 }
 
 static enum verdict check_ipv4(struct packet *p)
@@ -152,32 +192,20 @@ static enum verdict check_ipv4(struct packet *p)
 		return BAD_CHECKSUM;
 	if (ip->ttl <= 1)
 		return TTL_ENDED;
-	if (host16(ip->fragment) & FRAGMENT_BITS)
-		return FRAGMENT;
 	p->l4 = (uint16_t)(p->l3 + header);
 	there = (uint16_t)(total - header);
-	/* No header that is read lies across two buffers. */
-	if (p->l4 + (there < TCP_LEN ? there : TCP_LEN) > p->head)
-		return BAD_HEADER;
 	p->src = ip->src;
 	p->dst = ip->dst;
-	switch (ip->protocol) {
-	case PROTOCOL_UDP:
-		return check_udp(p, there);
-	case PROTOCOL_TCP:
-		return check_tcp(p, there);
-	case PROTOCOL_ICMP:
-		return check_icmp(p, there);
-	default:
-		return OTHER_PROTOCOL;
-	}
+	if (UNLIKELY(host16(ip->fragment) & FRAGMENT_BITS))
+		return check_fragment(p, ip->protocol, host16(ip->fragment), there);
+	return check_upper(p, ip->protocol, there);
 }
 
 void packet_check(struct packet *p, const struct addresses *macs)
 {
 	const struct ether *ether = (const struct ether *)p->frame;
 
-	p->error = p->hairpin = false;
+	p->error = p->hairpin = p->later = p->first = false;
 	p->flags = 0;
 	p->l3 = ETHER_LEN;
 	p->to = p->from == INSIDE ? OUTSIDE : INSIDE;
@@ -269,6 +297,11 @@ void packet_rewrite(struct packet *p, const struct addresses *macs)
 
 	if (UNLIKELY(p->error)) {
 		rewrite_error(p, ip);
+	} else if (UNLIKELY(p->later)) {
+		if (p->from == INSIDE)
+			write_address(ip, true, p->up.pub_ip);
+		if (p->from == OUTSIDE || p->hairpin)
+			write_address(ip, false, p->down.in_ip);
 	} else {
 		if (p->from == INSIDE)
 			write_side(ip, l4, PORTS - 1, p->kind, true, p->up.pub_ip, p->up.pub_port);

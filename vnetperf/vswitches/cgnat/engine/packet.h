@@ -3,6 +3,7 @@
 #define CGNAT_PACKET_H
 
 #include "common.h"
+#include "tcp.h"
 
 struct ether {
 	uint8_t to[6], from[6];
@@ -30,11 +31,6 @@ struct icmp {
 #define ETHER_LEN 14u
 #define IPV4_LEN  20u
 
-#define TCP_FIN 0x01
-#define TCP_SYN 0x02
-#define TCP_RST 0x04
-#define TCP_ACK 0x10
-
 /* Both sides of a mapping, copied: later stages never look into the table of mappings. */
 struct binding {
 	uint32_t mapping; /* its number */
@@ -54,11 +50,14 @@ struct packet {
 	uint8_t flags;	   /* of TCP */
 	bool error;	   /* an ICMP error: what follows is of the packet that it quotes */
 	bool hairpin;	   /* from one subscriber to another's public address */
+	bool first;	   /* the first one of several fragments */
+	bool later;	   /* a fragment but the first: nothing in it is to be translated */
 	uint16_t l3, l4;   /* offsets of IPv4 and what is in it */
 	uint16_t q3, q4;   /* the same of a quoted packet */
 	uint16_t q4_there; /* octets of it that are quoted, from q4 on */
 	be32 src, dst;	   /* of the packet, or of the one it quotes */
 	be16 src_port, dst_port;
+	struct packet *next; /* among fragments that wait */
 	uint64_t hash;
 	uint32_t guess;
 	struct binding up;   /* whose source is translated */

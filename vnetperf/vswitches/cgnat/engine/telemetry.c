@@ -90,6 +90,8 @@ static int tell_tables(const char *command, const char *text, struct rte_tel_dat
 	add(d, "mappings", mapper_count(m));
 	add(d, "mappings made", read_number(&m->made));
 	add(d, "mappings ended", read_number(&m->ended));
+	add(d, "datagrams in fragments", fragments_partials(&engine.fragments));
+	add(d, "fragments that wait", engine.fragments.held);
 	add(d, "blocks", m->blocks.in_use);
 	add(d, "blocks given", read_number(&m->blocks.given));
 	add(d, "blocks returned", read_number(&m->blocks.returned));

@@ -1,23 +1,5 @@
 #include "tracker.h"
 
-/* What was seen of a connection, by who sent it: SYN, ACK without SYN, FIN; whether the inside
- * answered a SYN, whether it was established, and reset. */
-enum {
-	OUT_SYN = 1,
-	IN_SYN = 2,
-	OUT_ACK = 4,
-	IN_ACK = 8,
-	OUT_FIN = 16,
-	IN_FIN = 32,
-	OUT_ANSWERED = 64,
-	WAS_OPEN = 128,
-	WAS_RESET = 256,
-};
-
-#define BOTH_SYN (OUT_SYN | IN_SYN)
-#define BOTH_ACK (OUT_ACK | IN_ACK)
-#define BOTH_FIN (OUT_FIN | IN_FIN)
-
 struct ends {
 	uint32_t mapping;
 	be32 ip;
@@ -81,64 +63,13 @@ static void count_use(struct tracker *t, uint32_t mapping, uint32_t by)
 			      memory_order_relaxed);
 }
 
-/* RFC 5382 REQ-5: a connection is established between its SYNs and its FINs; RFC 7857 section 2:
- * one that was reset is not. */
 static uint32_t limit_of(const struct config *c, const struct session *s)
 {
 	if (s->kind == KIND_UDP)
 		return c->udp_s;
 	if (s->kind == KIND_ICMP)
 		return c->icmp_s;
-	if (!(s->state & WAS_OPEN) || (s->state & BOTH_FIN) == BOTH_FIN || s->state & WAS_RESET)
-		return c->tcp_transitory_s;
-	return c->tcp_s;
-}
-
-/* Whether the handshake is done: both SYN, and an ACK of the inside, or of who opened from outside.
- * One that was open before anything of it came here shows by segments both ways. */
-static bool is_open(uint16_t state)
-{
-	if (!(state & BOTH_SYN))
-		return (state & BOTH_ACK) == BOTH_ACK;
-	return (state & BOTH_SYN) == BOTH_SYN &&
-	       (state & OUT_ACK || (state & OUT_ANSWERED && state & IN_ACK));
-}
-
-/* A SYN with ACK is the answer to one. An ACK between the two says nothing of a handshake. */
-static uint16_t also_seen(uint16_t state, uint8_t flags, bool out)
-{
-	const uint16_t one = state & BOTH_SYN;
-
-	if (flags & TCP_SYN) {
-		if (!(state & WAS_OPEN))
-			state &= (uint16_t)~BOTH_ACK;
-		state |= out ? OUT_SYN : IN_SYN;
-		if (flags & TCP_ACK)
-			state |= BOTH_SYN | (out ? OUT_ANSWERED : 0);
-	} else if (flags & TCP_ACK && (one == 0 || one == BOTH_SYN)) {
-		state |= out ? OUT_ACK : IN_ACK;
-	}
-	if (flags & TCP_FIN)
-		state |= out ? OUT_FIN : IN_FIN;
-	return is_open(state) ? state | WAS_OPEN : state;
-}
-
-static void follow_tcp(struct session *s, uint8_t flags, bool out)
-{
-	uint16_t state = s->state;
-
-	if (flags & TCP_RST) {
-		s->state = state | WAS_RESET;
-		return;
-	}
-	/* The same ports again, after the connection has ended. */
-	if (flags & TCP_SYN && (state & WAS_RESET || (state & BOTH_FIN) == BOTH_FIN))
-		state = 0;
-	/* A segment that comes after RST shows that this was not meant. */
-	state &= (uint16_t)~WAS_RESET;
-	state = also_seen(state, flags, out);
-	if (state != s->state)
-		s->state = state;
+	return tcp_established(s->state) ? c->tcp_s : c->tcp_transitory_s;
 }
 
 static enum verdict make_session(struct tracker *t, const struct ends *key, uint64_t hash,
@@ -209,8 +140,12 @@ static enum verdict follow(struct tracker *t, const struct packet *p, const stru
 	if (UNLIKELY(p->error))
 		return PASS; /* RFC 5508 REQ-6: neither keeps a session nor ends it */
 	s = &t->sessions[number];
-	if (s->kind == KIND_TCP)
-		follow_tcp(s, p->flags, out);
+	if (s->kind == KIND_TCP) {
+		const uint16_t state = tcp_followed(s->state, p->flags, out);
+
+		if (state != s->state)
+			s->state = state;
+	}
 	/* RFC 4787 REQ-6. Only what differs is written: most packets leave the line clean. */
 	if (s->last != t->second && (out || s->kind == KIND_TCP || c->inbound_refresh))
 		s->last = t->second;

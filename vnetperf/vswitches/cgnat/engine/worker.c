@@ -75,7 +75,8 @@ bool workers_create(struct problem *why)
 					   rte_strerror(rte_errno));
 		engine.workers[i + 1].in = engine.workers[i].out;
 	}
-	if (!mapper_create(&engine.mapper, &engine.options.nat, &engine.published, &memory) ||
+	if (!fragments_create(&engine.fragments, engine.options.nat.seed, &memory) ||
+	    !mapper_create(&engine.mapper, &engine.options.nat, &engine.published, &memory) ||
 	    !tracker_create(&engine.tracker, &engine.options.nat, &engine.published, &memory))
 		return problem_set(why, "more memory (-m, hugepages), or smaller tables",
 				   "no memory for %u mappings and %u sessions",
@@ -97,7 +98,7 @@ static uint32_t keep(struct worker *w, struct packet *packets[], uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		if (LIKELY(packets[i]->verdict == PASS))
 			packets[kept++] = packets[i];
-		else
+		else if (packets[i]->verdict != HELD)
 			drop(w, packets[i], packets[i]->verdict);
 	}
 	return kept;
@@ -151,6 +152,7 @@ static uint32_t run_stage(struct worker *w, enum stage stage, struct packet *pac
 	case STAGE_VAL:
 		for (uint32_t i = 0; i < n; i++)
 			packet_check(packets[i], &engine.options.macs);
+		fragments_run(&engine.fragments, packets, n);
 		return keep(w, packets, n);
 	case STAGE_NAT:
 		mapper_run(&engine.mapper, packets, n);
@@ -203,6 +205,17 @@ static void run_stages(struct worker *w, enum stage next, struct packet *packets
 	}
 	if (n && w->out)
 		hand_on(w, packets, n);
+}
+
+/* Fragments whose first one has come: they follow it from the stage after validation on. */
+static void released(struct worker *w)
+{
+	struct packet *packets[BURST];
+	uint32_t n = 0;
+
+	while (n < BURST && engine.fragments.ready.first)
+		packets[n++] = fragments_take(&engine.fragments.ready, PASS);
+	run_stages(w, STAGE_NAT, packets, n, rte_rdtsc());
 }
 
 static uint32_t from_ports(struct worker *w)
@@ -263,6 +276,8 @@ static void set_clocks(const struct worker *w, uint64_t now)
 {
 	const uint32_t second = (uint32_t)((now - engine.start) / engine.hz) + 1;
 
+	if (has(w, STAGE_VAL))
+		engine.fragments.second = second;
 	if (has(w, STAGE_CT))
 		engine.tracker.second = second;
 	if (has(w, STAGE_NAT))
@@ -280,6 +295,13 @@ static void look_through(struct worker *w, uint64_t now)
 	if (UNLIKELY(w->forgot != atomic_load(&engine.forget))) {
 		forget(w, atomic_load(&engine.forget));
 		return;
+	}
+	if (has(w, STAGE_VAL)) {
+		struct packet *late;
+
+		fragments_sweep(&engine.fragments, due(PARTIALS, since));
+		while ((late = fragments_take(&engine.fragments.late, FRAGMENT_LATE)) != NULL)
+			drop(w, late, FRAGMENT_LATE);
 	}
 	if (has(w, STAGE_CT))
 		tracker_sweep(&engine.tracker, due(engine.options.nat.sessions, since));
@@ -334,6 +356,8 @@ int worker_main(void *unused)
 	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t n = w->in ? from_ring(w) : from_ports(w);
 
+		while (has(w, STAGE_VAL) && UNLIKELY(engine.fragments.ready.first != NULL))
+			released(w);
 		now = rte_rdtsc();
 		if (now - w->swept > engine.hz / SWEEPS_PER_S)
 			look_through(w, now);

@@ -1,0 +1,229 @@
+"""The NAT in XDP: programs at both ports translate, and the kernel's stack sees no frame."""
+
+from __future__ import annotations
+
+import re
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.xdp import ATOMIC, CLANG, BpfMap, BpfObject, compile_program
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import Port, dut_mac, port_mac
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.nat import Nat
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.xdp.switch import INDEX, Xdp
+
+PROGRAMS = Path(__file__).with_name("bpf")
+#: Maps that the programs of both ports and the timer have in common (bpf/nat.h).
+SHARED = ("insides", "places", "second", "tallies", "target")
+#: Places in `tallies`.
+MADE, ENDED = 0, 1
+#: Causes of drops that only these programs have, in their order.
+OWN_CAUSES = ("no target", "ICMP error", "mapping that is ending")
+#: UDP, TCP and ICMP have ports, or identifiers, of their own.
+KINDS = 3
+#: Octets of a public port of a kind, and most of these: 1 GiB.
+PLACE_OCTETS, MOST_PLACES = 8, 1 << 27
+#: Places that are looked at in one call: the kernel runs a loop of no more than 2^23.
+AT_ONCE: Final = 1 << 20
+_SPAN = struct.Struct("=4I")
+
+
+def numbers(nat: Nat, options: NatOptions, room: int, macs: dict[str, str]) -> dict[str, int | str]:
+    """Macros of the programs' sources.
+
+    Args:
+        nat: Subscribers, pool and blocks.
+        options: Timers.
+        room: Mappings at most.
+        macs: MAC addresses by macro.
+
+    Returns:
+        Name -> value.
+    """
+    return {
+        "INSIDE_FIRST": f"{int(nat.first_inside)}u",
+        "SUBSCRIBERS": f"{nat.subscribers}u",
+        "POOL": f"{int(nat.pool.network_address)}u",
+        "ADDRESSES": f"{nat.addresses}u",
+        "BLOCK": f"{nat.block_size}u",
+        "PER_ADDRESS": f"{nat.per_address}u",
+        "ROOM": room,
+        "UDP_S": options.udp_timeout,
+        "TCP_S": options.tcp_timeout,
+        "TCP_TRANSITORY_S": options.tcp_transitory_timeout,
+        "ICMP_S": options.icmp_timeout,
+        **{name: f"0x{mac.replace(':', '')}ULL" for name, mac in macs.items()},
+    }
+
+
+@cache
+def counted_names() -> tuple[str, ...]:
+    """What a port's program counts, in its order: frames taken, and drops by cause."""
+    text = (PROGRAMS.parent / "engine/types.h").read_text()
+    _, *causes = re.findall(r'X\(\w+, "([^"]+)"\)', text)
+    return ("taken", *causes, *OWN_CAUSES)
+
+
+class XdpNat(NatSwitch, Xdp):
+    """Mode xdp: mappings in maps of the kernel, made and looked up by a program in the driver.
+
+    A session is a mapping: what an endpoint outside does has no state of its own.
+    """
+
+    Options: ClassVar[type[Frozen]] = NatOptions
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self._tables: BpfObject | None = None
+        self._code: dict[Port, bytes] = {}
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps programs from being compiled, loaded, or from holding the blocks."""
+        nat = scenario.nat or Nat()
+        places = KINDS * nat.subscribers * nat.block_size
+        if places > MOST_PLACES:
+            return (
+                f"mode xdp has {PLACE_OCTETS} octets for each public port of UDP, TCP and ICMP, "
+                f"and {nat.subscribers} blocks of {nat.block_size} ports are {places}: at most "
+                f"{MOST_PLACES}; give fewer or smaller blocks with --nat, or another mode"
+            )
+        return facts.missing_program(CLANG) or facts.bpf or super(Xdp, cls).missing(facts, scenario)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The programs, for `--plan`."""
+        del facts
+        nat = plan.scenario.nat or Nat()
+        return {"XDP": f"translate at {INSIDE} and {OUTSIDE}, native, {nat}"}
+
+    @property
+    def native(self) -> bool:
+        """Always: a NAT behind the kernel's buffers is what mode nft is."""
+        return True
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Frames taken, and the causes of drops."""
+        return counted_names()
+
+    @property
+    def tables(self) -> BpfObject:
+        """What has the maps, and the timer that ends mappings."""
+        if self._tables is None:
+            raise DutError("it has not been started", where=self.name)
+        return self._tables
+
+    def start(self) -> None:
+        """Compile the programs, make the tables, begin to keep time."""
+        try:
+            super().start()
+        except BaseException:
+            self._close()
+            raise
+
+    def prepare(self, clang: str) -> None:
+        """Compile the programs of both ports; load the tables, and start their timer."""
+        graph = self.plan.scenario.deployment
+        ends = tuple(enumerate((INSIDE, OUTSIDE)))
+        macs = {f"OWN_{n}": dut_mac(port) for n, port in ends}
+        macs |= {f"HOP_{n}": port_mac(graph, port, 0) for n, port in ends}
+        values = numbers(self.nat, self.options, self.max_sessions, macs)
+        source = PROGRAMS / "translate.c"
+        self._code = {p: compile_program(clang, source, ATOMIC, FROM=n, **values) for n, p in ends}
+        code = compile_program(clang, PROGRAMS / "sessions.c", ATOMIC, **values)
+        self._tables = BpfObject("tables of the NAT", code)
+        if self._tables.run("begin")[0]:
+            raise HostError("the timer that ends mappings cannot be started", where="mode xdp")
+
+    def load(self, port: Port) -> BpfObject:
+        """A port's program, by the common tables."""
+        return BpfObject(f"NAT at {port}", self._code[port], self._maps())
+
+    def _maps(self) -> dict[str, BpfMap]:
+        return {name: self.tables.map(name) for name in SHARED}
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Tell the programs where frames go."""
+        del streams
+
+        def direct() -> None:
+            for number, port in enumerate((INSIDE, OUTSIDE)):
+                if port in self.ports:
+                    index = INDEX.pack(self.ports[port].index)
+                    self.tables.map("target").update(INDEX.pack(number), index)
+
+        self.in_namespace(direct)
+
+    def forget(self, port: Port) -> None:
+        """Send nothing to a port any more."""
+        self.tables.map("target").delete(INDEX.pack((INSIDE, OUTSIDE).index(port)))
+
+    def link_came_up(self, port: Port) -> None:
+        """Start the port's threads anew; there are no routes."""
+        super(Xdp, self).link_came_up(port)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What both ports took, sent and dropped, by cause."""
+        found = {str(port): self.causes(port) for port in self.ports}
+        return tuple(
+            hop.model_copy(update={"causes": found[hop.port]}) for hop in super().counters()
+        )
+
+    def causes(self, port: Port) -> dict[str, int]:
+        """Frames of a port that its program dropped so far."""
+        counts = zip(self.counted[1:], self.counts(self.ports[port])[1:], strict=True)
+        return {cause: n for cause, n in counts if n}
+
+    def sessions(self) -> int | None:
+        """Mappings that there are."""
+        return self._tally(MADE) - self._tally(ENDED)
+
+    def _tally(self, what: int) -> int:
+        return int(self.tables.map("tallies").sums(INDEX.pack(what))[0])
+
+    def end_sessions(self) -> None:
+        """End all mappings."""
+        places = KINDS * self.nat.subscribers * self.nat.block_size
+        for first in range(0, places, AT_ONCE):
+            self.tables.run("look", _SPAN.pack(first, min(AT_ONCE, places - first), 0, 1))
+        if left := self.sessions():
+            raise DutError(f"{left} sessions are left", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """Programs, the mode that was read back, tables, and drops by cause."""
+        return {
+            **super().facts(),
+            "program": "translate",
+            "mode": self.mode,
+            "nat": str(self.nat),
+            "room for sessions": self.max_sessions,
+            "mappings made and ended": [self._tally(MADE), self._tally(ENDED)],
+            "timeouts": self.options.model_dump(exclude={"max_sessions"}),
+        }
+
+    def refused(self, error: HostError) -> DutError:
+        """What the kernel refuses; there is no generic mode to choose."""
+        cure = error.cure
+        if "mode=generic" in cure:
+            cure = "choose an interface whose driver has native XDP, or --set mode=nft"
+        return DutError(error.what, where=f"{self.name}, {error.where}", cure=cure)
+
+    def stop(self) -> None:
+        """Detach and unload all programs; the tables go with them."""
+        super().stop()
+        self._close()
+
+    def _close(self) -> None:
+        if self._tables is not None:
+            self._tables.close()
+        self._tables = None
