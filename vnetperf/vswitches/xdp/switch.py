@@ -34,6 +34,8 @@ COUNTS = (
     "other MAC address",
     "time to live ended",
     "no route",
+    "no service or flow",
+    "no room for flows",
 )
 TRACEPOINTS = ("xmit", "exception", "redirect_err")
 ROUTED = "fib"
@@ -88,6 +90,9 @@ class Xdp(KernelSwitch):
         nic_drivers=("kernel",),
     )
 
+    #: What is routed by the kernel's tables.
+    networks: ClassVar[str] = TEST_NETWORKS
+
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._compiled = b""
@@ -130,18 +135,45 @@ class Xdp(KernelSwitch):
         del facts
         scenario = plan.scenario
         mode = scenario.options.mode or cls.capabilities.modes[0]
-        program = _source(scenario).stem
+        program = cls.source(scenario).stem
         return {
             f"XDP at {hop.src}": f"{program}, mode {mode}, to {hop.dst}, MTU {scenario.mtu}"
             for hop in scenario.deployment.hops
         }
 
+    @classmethod
+    def source(cls, scenario: Scenario) -> Path:
+        """Source of the program that a scenario's ports have."""
+        return SOURCES / ("fib.c" if scenario.routed else "redirect.c")
+
+    @property
+    def clang(self) -> str:
+        """The compiler."""
+        return self.machine.facts.programs.get(CLANG.name) or CLANG.name
+
+    def prepare(self) -> None:
+        """Compile the ports' programs."""
+        self._compiled = compile_program(self.clang, self.source(self.plan.scenario))
+
+    def load(self, port: Port) -> BpfObject:
+        """A port's program in the kernel, attached to nothing."""
+        name = f"{self.source(self.plan.scenario).stem} at {port}"
+        return BpfObject(name, self._compiled)
+
+    def attach(self, code: BpfObject, netdev: str) -> None:
+        """Attach a port's program."""
+        code.attach("forward", netdev, self.hook)
+
+    @property
+    def hook(self) -> str:
+        """Where programs are attached: "native", "generic"."""
+        return self.mode
+
     def start(self) -> None:
         """Compile the programs, and begin to count what becomes of redirected frames."""
-        clang = self.machine.facts.programs.get(CLANG.name) or CLANG.name
         try:
-            self._compiled = compile_program(clang, _source(self.plan.scenario))
-            self._watch = BpfObject("watch", compile_program(clang, SOURCES / "watch.c"))
+            self.prepare()
+            self._watch = BpfObject("watch", compile_program(self.clang, SOURCES / "watch.c"))
             for program in TRACEPOINTS:
                 self._watch.trace(program)
         except BaseException as error:
@@ -160,14 +192,14 @@ class Xdp(KernelSwitch):
 
         def attach() -> PortProgram:
             index = self.machine.link(netdev).index
-            code = BpfObject(f"{_source(self.plan.scenario).stem} at {port}", self._compiled)
+            code = self.load(port)
             try:
                 if routed:
                     mac = bytes.fromhex(dut_mac(port).replace(":", ""))
                     code.map("port").update(_FIRST, mac)
                 self._watched().update_per_cpu(self._interface(index), bytes(24))
-                peer = self._peer(port, netdev) if self.mode == "native" else ""
-                code.attach("forward", netdev, self.mode)
+                peer = self._peer(port, netdev) if self.hook == "native" else ""
+                self.attach(code, netdev)
             except BaseException:
                 code.close()
                 raise
@@ -222,7 +254,7 @@ class Xdp(KernelSwitch):
                 (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
                 place, table = graph.ports.index(hop.dst), FIRST_TABLE + number
                 mac = port_mac(graph, hop.dst, 0)
-                add_way(route, TEST_NETWORKS, indexes[target], number=place, mac=mac, table=table)
+                add_way(route, self.networks, indexes[target], number=place, mac=mac, table=table)
                 if table not in {rule.get_attr("FRA_PRIORITY") for rule in route.get_rules()}:
                     route.rule("add", iifname=source, table=table, priority=table)
 
@@ -245,7 +277,7 @@ class Xdp(KernelSwitch):
             kernel = table[program.netdev]
             taken, *dropped = self._counts(program)
             sent, refused, failed = self._watched().sums(self._interface(program.index), 3)
-            native = self.mode == "native"
+            native = self.hook == "native"
             # Before the program; the ring of a pair's end is its own, and the other counts drops.
             early = kernel.rx_dropped
             if native:
@@ -276,7 +308,6 @@ class Xdp(KernelSwitch):
 
     def facts(self) -> dict[str, Any]:
         """Programs, the modes that were read back, and what they dropped by cause."""
-        there = self._in_namespace(xdp.attached)
         dropped = {}
         for port, program in self._ports.items():
             counts = dict(zip(COUNTS, self._counts(program), strict=True))
@@ -284,17 +315,19 @@ class Xdp(KernelSwitch):
         peers = {str(port): one.peer for port, one in self._ports.items() if one.peer}
         return {
             **super().facts(),
-            "program": _source(self.plan.scenario).stem,
+            "program": self.source(self.plan.scenario).stem,
             "compiler": self.machine.facts.versions.get(CLANG.name, "").partition("\n")[0],
-            "modes as the kernel has them": {
-                str(port): there[one.netdev].mode
-                for port, one in self._ports.items()
-                if one.netdev in there
-            },
+            "modes as the kernel has them": self.hooks(),
             "dropped by programs until then": dropped,
             "GRO is on, so that native frames are taken, at": peers,
             "mtu": self.plan.scenario.mtu,
         }
+
+    def hooks(self) -> dict[str, str]:
+        """Where the kernel has the programs of the ports."""
+        there = self._in_namespace(xdp.attached)
+        ports = self._ports.items()
+        return {str(port): there[one.netdev].mode for port, one in ports if one.netdev in there}
 
     def stop(self) -> None:
         """Detach and unload all programs; VNF ports stay, since VNFs have them open."""
@@ -321,8 +354,3 @@ class Xdp(KernelSwitch):
 
     def _refused(self, error: HostError) -> DutError:
         return DutError(error.what, where=f"{self.name}, {error.where}", cure=error.cure)
-
-
-def _source(scenario: Scenario) -> Path:
-    """Source of the program that a scenario's ports have."""
-    return SOURCES / ("fib.c" if scenario.routed else "redirect.c")
