@@ -615,7 +615,7 @@ class EnergyCollector(Collector[EnergyUse]):
 
     def _controller(self) -> str:
         """The program that asks a management controller which is no power meter of the kernel's."""
-        there = any((self._root / "dev").glob("ipmi*"))
+        there = (self._root / _IPMI_DEVICE).exists()
         return (there and shutil.which("ipmitool")) or ""
 
     def _number(self, path: Path) -> int | None:
@@ -625,13 +625,14 @@ class EnergyCollector(Collector[EnergyUse]):
     def _why_none(self) -> str:
         if any((self._root / _POWERCAP).glob("intel-rapl:*")):
             return "the kernel does not let this process read RAPL: root is needed"
-        if any((self._root / "dev").glob("ipmi*")):
+        if (self._root / _IPMI_DEVICE).exists():
             return "no RAPL, and the management controller is asked by ipmitool; install it"
         return "neither RAPL (CONFIG_POWERCAP, intel_rapl) nor a platform's power meter here"
 
 
 #: A management controller's mean power, in whole seconds and watts.
 _IPMI, _SHORTEST_S = "power by IPMI", 1.0
+_IPMI_DEVICE = "dev/ipmi0"
 _ASKED_S = 5.0
 _SAYS = (
     r"Average power reading over sample period\s*:\s*(\d+)\s+Watts",
