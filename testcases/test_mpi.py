@@ -9,7 +9,7 @@ import pytest
 from vnetperf.model.outcomes import MpiKind
 from vnetperf.runner.bench import Bench
 
-pytestmark = pytest.mark.deployments("bmp2bmp")
+pytestmark = pytest.mark.deployments("bmp2bmp", "bmp2vmp")
 
 
 @pytest.mark.parametrize("kind", ["MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET"])

@@ -31,7 +31,8 @@ def run(tmp_path: Path) -> MpiRun:
 
 def test_files_of_the_launcher_and_its_session_are_its_own(run: MpiRun, tmp_path: Path) -> None:
     own, ranks = tmp_path / "own", tmp_path / RANKS / "0"
-    line = run._launch_line(SPEC, own, ranks)
+    line, options = run._launch_line(SPEC, own, ranks)
+    line += run._ranks(SPEC, options, ["loops"])
     assert line[:3] == ["env", f"TMPDIR={own}", "/usr/bin/mpirun"]
     # Ranks begin there, each in its pod; the launcher has nothing there.
     assert [line[n - 1] for n, word in enumerate(line) if str(ranks) in word] == ["--wdir"]

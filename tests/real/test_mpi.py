@@ -65,6 +65,20 @@ def test_ranks_talk_and_are_gone(case: str, kinds: str, start: Start, unchanged:
     assert unchanged() == ()
 
 
+@pytest.mark.daily  # a guest is booted, emulated
+def test_ranks_of_a_pod_in_a_vm_talk(start: Start, unchanged: Unchanged) -> None:
+    selected = "bmp2vmp_vxlan and (LATENCY or ALLTOALL)"
+    run = begin(start, selected, "--hosts=other", "--ranks=2", "--message-sizes=1K")
+    assert run.finish(160) == 0, run.output
+    (found,) = run.json()["transfers"]
+    assert found["scenario"] == "bmp2vmp_vxlan,mpi"
+    assert {one["spec"]["kind"] for one in found["transfers"]} == {"MPI_LATENCY", "MPI_ALLTOALL"}
+    for one in found["transfers"]:
+        assert "pod1 in a VM" in one["client"]["place"]
+        assert one["operation_us"]["mean"] > 0
+    assert unchanged() == ()
+
+
 @pytest.mark.daily  # pods of another kind; what their launcher is given has fast tests
 @pytest.mark.skipif(shutil.which("runc") is None, reason="runc is not installed")
 def test_pods_of_runc_write_to_no_file_of_the_launcher(start: Start, unchanged: Unchanged) -> None:

@@ -172,7 +172,7 @@ def test_frames_pass_pods_in_vms(
 ) -> None:
     run = start(
         *("-k", f"{scenario} and test_throughput", "--frame-sizes=64", "--hosts=other"),
-        f"--vnf-mode={mode}",
+        *("--vnf=vloop:vm", f"--vnf-mode={mode}"),
     )
     assert run.finish(160) == 0, run.output
     (result,) = run.json()["results"]

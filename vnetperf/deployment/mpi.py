@@ -33,7 +33,9 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.mpi.base import MpiOutputError, MpiProgram
 from vnetperf.networks.base import PodPort
 from vnetperf.virt.container import Container, ContainerProgram
+from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
 from vnetperf.virt.oci import RANKS, make_pod
+from vnetperf.vnfs.base import EndpointHost
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
@@ -64,11 +66,55 @@ class MpiPod:
         name: What the launcher calls it.
         port: What the network gave it.
         place: Where its programs run.
+        daemon: The launcher's daemon in a guest, which no program of the host enters; None where
+            the launcher enters the pod itself.
     """
 
     name: str
     port: PodPort
-    place: Container
+    place: Container | GuestPlace
+    daemon: GuestDaemon | None = None
+
+
+class GuestDaemon:
+    """Starts the launcher's daemon in a guest by the guest's agent, when the launcher asks.
+
+    The launcher's agent is a script: it leaves the command line in a file and waits for another one
+    with its end.
+    """
+
+    def __init__(self, place: GuestPlace) -> None:
+        self._place = place
+        self._program: GuestProgram | None = None
+        self._asks = self._answers = Path()
+
+    def expect(self, own: Path, name: str) -> str:
+        """Be ready for one start; what the launcher's agent runs for it."""
+        self._program = None
+        self._asks, self._answers = own / f"{name}.asks", own / f"{name}.ended"
+        asks, answers = shlex.quote(str(self._asks)), shlex.quote(str(self._answers))
+        return (
+            f'printf %s "$*" >{asks}.new && mv {asks}.new {asks}; '
+            f"until [ -e {answers} ]; do sleep 0.05; done; exit $(cat {answers})"
+        )
+
+    def serve(self) -> None:
+        """Start the daemon once it is asked for, and tell of its end."""
+        if self._program is None:
+            if self._asks.is_file():
+                line = self._asks.read_text()
+                self._program = self._place.start("orted", ["sh", "-c", f"exec 2>&1; {line}"])
+        elif (code := self._program.ended()) is not None and not self._answers.exists():
+            made = self._answers.with_suffix(".new")
+            made.write_text(f"{code}\n")
+            made.rename(self._answers)
+
+    def end(self) -> str:
+        """End it, and return what it has written."""
+        if self._program is None:
+            return ""
+        self._program.end(signal.SIGTERM)
+        return self._program.output()
 
 
 def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
@@ -80,7 +126,11 @@ def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
 
 @contextmanager
 def pods_of(
-    machine: Machine, plan: Plan, network: PodNetwork, most: int
+    machine: Machine,
+    plan: Plan,
+    network: PodNetwork,
+    most: int,
+    guests: Mapping[int, EndpointHost],
 ) -> Iterator[tuple[MpiPod, ...]]:
     """Make a place for each of the first pods with its interface, and take them away again."""
     cpus = _processors(plan, machine.facts)
@@ -89,6 +139,15 @@ def pods_of(
     found: list[MpiPod] = []
     with ExitStack() as undo:
         for number, port in enumerate(ports):
+            name = f"pod{number}"
+            if number in guests:
+                end = undo.enter_context(guests[number].inside(port.pod.address))
+                if not isinstance(end.place, GuestPlace):
+                    raise CapabilityError("ranks of MPI run in guests with an agent", where=name)
+                end.place.run(["hostname", name])
+                _tell_neighbours(end.place, end.netdev, network, port, ports)
+                found.append(MpiPod(name, port, end.place, GuestDaemon(end.place)))
+                continue
             place = make_pod(plan.scenario.pod, machine, f"mpi{number}-{tag}", cpus)
             undo.callback(place.give_back)
             own, key = port.pod.netdev, f"{port.host} {port.pod.netdev}"
@@ -100,18 +159,25 @@ def pods_of(
                 place.create(cpuset=False)
                 place.take(own, mac=port.pod.mac)
             first.setdefault(key, place)
-            found.append(MpiPod(f"pod{number}", port, place))
-            lines = [f"address replace {port.pod.address}/{PREFIX_LENGTH} dev {own}"]
-            if own != LOOPBACK:
-                lines += [
-                    f"neigh replace {far.pod.address} lladdr {network.next_hop(port, far)} "
-                    f"dev {own} nud permanent"
-                    for far in dict.fromkeys(ports)
-                    if far != port
-                ]
-            batch = place.write("addresses", "".join(f"{line}\n" for line in lines).encode())
-            place.run(["ip", "-batch", batch])
+            found.append(MpiPod(name, port, place))
+            _tell_neighbours(place, own, network, port, ports)
         yield tuple(found)
+
+
+def _tell_neighbours(
+    place: Place, own: str, network: PodNetwork, port: PodPort, ports: Sequence[PodPort]
+) -> None:
+    """Give a pod its address, and those of all others."""
+    lines = [f"address replace {port.pod.address}/{PREFIX_LENGTH} dev {own}"]
+    if own != LOOPBACK:
+        lines += [
+            f"neigh replace {far.pod.address} lladdr {network.next_hop(port, far)} "
+            f"dev {own} nud permanent"
+            for far in dict.fromkeys(ports)
+            if far != port
+        ]
+    batch = place.write("addresses", "".join(f"{line}\n" for line in lines).encode())
+    place.run(["ip", "-batch", batch])
 
 
 class MpiRun:
@@ -133,19 +199,21 @@ class MpiRun:
         number = next(_NUMBERS)
         own = self.machine.new_subdir(f"mpi-{number}")
         directory = self._give_files(program.files(spec), own, str(number), where)
-        line = self._launch_line(spec, own, directory)
-        argv = [*line, *program.command(spec, self._programs)]
+        line, options = self._launch_line(spec, own, directory)
+        argv = [*line, *self._ranks(spec, options, program.command(spec, self._programs))]
+        daemons = [pod.daemon for pod in self.pods[: spec.pods] if pod.daemon is not None]
         sampler = MachineSampler(())
         sampler.start()
         began = time.monotonic()
         launcher = self._start(argv)
         try:
-            self._wait(launcher, spec.duration_s + program.longest_s, where)
+            self._wait(launcher, daemons, spec.duration_s + program.longest_s, where)
         finally:
             elapsed_s = time.monotonic() - began
             spent = machine_cpu(sampler.stop(), elapsed_s)
             launcher.end(signal.SIGTERM)
-        output = launcher.output()
+            told = "".join(daemon.end() for daemon in daemons)
+        output = launcher.output() + told
         if code := launcher.ended():
             raise GeneratorError(_why_failed(output, code), where=where, cure=_end_of(output))
         if program.result_file:
@@ -156,6 +224,8 @@ class MpiRun:
             raise GeneratorError(str(error), where=where, cure=_end_of(output)) from error
         library = self.machine.facts.versions.get("mpirun", "").partition("\n")[0]
         kind = "" if self.plan.scenario.pod == "netns" else f" by {self.plan.scenario.pod}"
+        in_vms = [pod.name for pod in self.pods[: spec.pods] if pod.daemon is not None]
+        kind += f" ({', '.join(in_vms)} in a VM)" if in_vms else ""
         where_ranks = f"{spec.pods} pods{kind} with {spec.ranks} ranks each"
         cpus = self.pods[0].place.processors
         return Transfer(
@@ -188,8 +258,28 @@ class MpiRun:
             raise GeneratorError(text, where=where) from error
         return directory
 
-    def _launch_line(self, spec: TransferSpec, own: Path, directory: Path) -> list[str]:
-        """Of the launcher, which has files of its own that no pod can replace.
+    def _ranks(
+        self, spec: TransferSpec, options: Sequence[str], command: Sequence[str]
+    ) -> list[str]:
+        """What is run in all pods; guests have a copy of the executable."""
+        if all(pod.daemon is None for pod in self.pods[: spec.pods]):
+            by = "node" if spec.kind in MPI_PAIRS else "slot"
+            return ["-np", str(spec.pods * spec.ranks), "--map-by", by, *options, *command]
+        found: list[str] = []
+        for pod in self.pods[: spec.pods]:
+            program = command[0]
+            if isinstance(pod.place, GuestPlace):
+                program = pod.place.write(Path(program).name, Path(program).read_bytes())
+                pod.place.run(["chmod", "755", program])
+                pod.place.run(["mkdir", "-p", options[1]])
+            found += [*([":"] if found else []), "-np", str(spec.ranks), "--host", pod.name]
+            found += [*options, program, *command[1:]]
+        return found
+
+    def _launch_line(
+        self, spec: TransferSpec, own: Path, directory: Path
+    ) -> tuple[list[str], list[str]]:
+        """Of the launcher, which has files of its own that no pod can replace; and of ranks.
 
         Its session's too: at its end it removes what it finds there, through links as well. Daemons
         in pods of runc have theirs in their pod's own /tmp.
@@ -199,6 +289,8 @@ class MpiRun:
         hosts.write_text("".join(f"{pod.name} slots={spec.ranks}\n" for pod in pods))
         cases = "".join(
             f'{pod.name}) exec {shlex.join(pod.place.entry(pod.name))} sh -c "$*" ;;\n'
+            if isinstance(pod.place, Container)
+            else f"{pod.name}) {pod.daemon.expect(own, pod.name) if pod.daemon else ''} ;;\n"
             for pod in pods
         )
         agent = own / "enter"  # its directory may be one that nothing is executed from
@@ -207,25 +299,33 @@ class MpiRun:
         line = ["env", f"TMPDIR={own}", self._programs["mpirun"], "--allow-run-as-root"]
         line += ["--do-not-resolve", "--leave-session-attached"]
         line += ["--bind-to", "none", "--oversubscribe"]
-        line += ["--hostfile", str(hosts), "--wdir", str(directory)]
-        by = "node" if spec.kind in MPI_PAIRS else "slot"
-        line += ["-np", str(spec.pods * spec.ranks), "--map-by", by]
-        return line + [
-            part for name, value in parameters.items() for part in ("--mca", name, value)
-        ]
+        line += ["--hostfile", str(hosts)]
+        line += [part for name, value in parameters.items() for part in ("--mca", name, value)]
+        return line, ["--wdir", str(directory)]
 
     def _start(self, argv: Sequence[str]) -> ContainerProgram:
         """Start the launcher; ranks inherit its slices, without which they wait for each other."""
         # Outside of the pods' files, from where it can enter them all.
-        launcher = Container.start(self.pods[0].place, "mpirun", argv)
+        first = self.pods[0].place
+        if not isinstance(first, Container):
+            raise CapabilityError("the launcher runs in the first pod's network", where="MPI")
+        launcher = Container.start(first, "mpirun", argv)
         slice_us = self.plan.testbed.cores.slice_us
         if slice_us:
             threads.set_slice(launcher.pid, slice_us * 1000)
         return launcher
 
-    def _wait(self, launcher: ContainerProgram, limit_s: float, where: str) -> None:
+    def _wait(
+        self,
+        launcher: ContainerProgram,
+        daemons: Sequence[GuestDaemon],
+        limit_s: float,
+        where: str,
+    ) -> None:
         def ended() -> bool:
             self.watch()
+            for daemon in daemons:
+                daemon.serve()
             return launcher.ended() is not None
 
         wait_for(
@@ -273,6 +373,7 @@ def transfer_mpi(
 
     machine, plan = deployment.machine, deployment.plan
     most = max(spec.pods for spec in specs)
-    with deployment.without_tester(), pods_of(machine, plan, network, most) as pods:
+    guests = deployment.end_guests
+    with deployment.without_tester(), pods_of(machine, plan, network, most, guests) as pods:
         run = MpiRun(machine, plan, pods, watch_all)
         return tuple(run.run(spec) for spec in specs)

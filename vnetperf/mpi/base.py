@@ -50,12 +50,15 @@ class MpiProgram(Requirements, ABC):
         kinds: What it can do.
         result_file: File in its directory that has its result; "" for its output.
         longest_s: Longest time beyond that of the spec, seconds.
+        in_guests: Whether its executable needs the library of MPI alone, so that a copy runs in a
+            guest.
     """
 
     programs: ClassVar[tuple[Program, ...]] = (MPIRUN,)
     kinds: ClassVar[tuple[MpiKind, ...]]
     result_file: ClassVar[str] = ""
     longest_s: ClassVar[float] = 30.0
+    in_guests: ClassVar[bool] = True
 
     def missing(self, facts: MachineFacts, spec: TransferSpec) -> str:
         """What keeps it from running on the machine.

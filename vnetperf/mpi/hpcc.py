@@ -67,6 +67,7 @@ class Hpcc(MpiProgram):
         MPIRUN,
         Program(name="hpcc", package="hpcc", by_make=True, optional=True),
     )
+    in_guests: ClassVar[bool] = False
     kinds: ClassVar[tuple[MpiKind, ...]] = ("MPI_HPL",)
     result_file: ClassVar[str] = "hpccoutf.txt"
     longest_s: ClassVar[float] = 900.0

@@ -257,6 +257,8 @@ def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) ->
     roles = [r for r in cores_of if r != "tester" and not r.startswith("vnf") and ":" not in r]
     cores = sorted({cpu for role in roles for cpu in cores_of[role]})
     where = f"core{'s' * (len(cores) > 1)} {_numbers(cores)}" if cores else "in the kernel"
+    if isinstance(told, Mapping) and "daemon" in str(told.get("forwarded by", "")):
+        where = "in its daemon"  # threads that are not placed
     # "ovs-vswitchd (Open vSwitch) 3.1.0" has no room.
     short = re.sub(r"^\S+ \(([^)]+)\)", r"\1", version.partition("\n")[0])
     lines = (short, where) if version else (where,)
@@ -410,8 +412,9 @@ class _Drawing:
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
-                of_pod = f"pod {number}" + " in a VM" * (number in self._graph.guests)
-                return of_pod if self._graph.pods else "in a VNF's place"
+                if self._graph.pods:  # whose port has its name
+                    return "in a VM" if number in self._graph.guests else ""
+                return "in a VNF's place"
             if plan.get("wire") == "external" and number < len(theirs):
                 ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
                 return " - ".join(filter(None, ends))

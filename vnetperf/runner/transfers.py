@@ -35,8 +35,8 @@ from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 USERS_TOOL = "iperf3"
 #: Wires that endpoints plug into, where a user names none.
 WIRE = "veth"
-#: The image whose guests have the tools.
-IMAGE = "endpoint"
+#: The images whose guests have the tools, and what ranks of MPI need.
+IMAGE, MPI_IMAGE = "endpoint", "mpi"
 #: Run before a benchmark and thrown away, seconds.
 WARMUP_S = 1
 
@@ -252,14 +252,21 @@ def choose_tool(
 def mpi_scenario(scenario: Scenario) -> Scenario:
     """A scenario as it is deployed for ranks of MPI."""
     variant = ",".join(filter(None, (scenario.variant, MPI_VARIANT)))
-    return scenario.model_copy(update={"variant": variant, "sockets": True})
+    changes: dict[str, object] = {"variant": variant, "sockets": True}
+    if scenario.deployment.guests:
+        changes["vnf_mode"] = "route"  # the kernel, with an address
+        if scenario.guest.image == GuestOptions().image:
+            changes["guest"] = scenario.guest.model_copy(update={"image": MPI_IMAGE})
+    return scenario.model_copy(update=changes)
 
 
 def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
     why = ""
-    if not scenario.deployment.pods or scenario.deployment.guests:
+    if not scenario.deployment.pods:
         why = f"{scenario.deployment.name} has no pods for ranks of MPI; choose bmp2bmp"
+    elif 0 in scenario.deployment.guests:
+        why = "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
     elif run.facts().hosts:
         why = "ranks run in pods on one machine; choose a testbed of one host"
     else:
@@ -307,6 +314,8 @@ def mpi_spec(
         if wanted == AUTO and kind not in program.kinds:
             continue
         why = program.cannot(spec) or program.missing(run.facts(), spec)
+        if not why and scenario.deployment.guests and not program.in_guests:
+            why = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
         if not why:
             return spec.model_copy(update={"tool": name})
         reasons.append(why)

@@ -164,7 +164,7 @@ _MPI_PLUGINS = (
     *("allocator_*", "bml_r2", "btl_self", "btl_tcp", "coll_[bilst]*", "errmgr_*", "ess_*"),
     *("filem_raw", "grpcomm_direct", "iof_*", "odls_*", "oob_tcp", "op_avx", "osc_pt2pt"),
     *("osc_rdma", "patcher_overwrite", "plm_*", "pmix_ext3x", "pml_ob1", "pstat_linux"),
-    *("rcache_grdma", "reachable_*", "regx_*", "rml_oob", "routed_*", "rtc_hwloc"),
+    *("rcache_grdma", "reachable_*", "regx_*", "rmaps_*", "rml_oob", "routed_*", "rtc_hwloc"),
     *("schizo_orte", "schizo_ompi", "shmem_*", "state_*", "topo_basic"),
 )
 
@@ -181,7 +181,7 @@ MPI = dataclasses.replace(
     extras=(
         *ENDPOINT.extras,
         *(f"usr/lib/*/openmpi/lib/openmpi*/mca_{name}.so" for name in _MPI_PLUGINS),
-        "usr/lib/*/pmix*/lib/pmix/pmix_mca_prm_default.so",
+        "usr/lib/*/pmix*/lib/pmix/pmix_mca_p*.so",
         "usr/share/openmpi/help-*.txt",
         "etc/openmpi/openmpi-mca-params.conf",
     ),

@@ -246,8 +246,8 @@ class GuestKernel(KernelForwarder):
         agent.write(QUIET, "1")
         agent.write(DEFAULT_QDISC, TAIL_DROP)  # taken by interfaces that come up from here on
         names = [guest.interface(nic.mac) for nic in guest.domain.nics]
-        for name in names:
-            agent.run(link_up(name, plan.scenario.mtu))
+        for name, port in zip(names, ports, strict=True):
+            agent.run(link_up(name, port.mtu or plan.scenario.mtu))
         first, second = (
             FormPort(
                 netdev=name,

@@ -275,7 +275,7 @@ class VmVloop(EndpointHost):
         self.offloads = guest_facts.virtio_features(guest)
         packages = self.image.facts.get("packages", {}) if self.image is not None else {}
         running = GuestTestpmd(guest, self.role, packages)
-        devices = running.take_nics(scenario.mtu)
+        devices = running.take_nics(self._mtu)
         running.start(self._command(running, devices))
         self.forwarder = running
 
@@ -284,6 +284,11 @@ class VmVloop(EndpointHost):
         pins = guest_plan.guest_pins(self.options, self.plan.placement, self.role)
         pin_vhost(guest.pid, pins.vhost)
         guest.check_pins()
+
+    @property
+    def _mtu(self) -> int:
+        """MTU of its NICs, where the attachments do not have the scenario's."""
+        return min(one.mtu or self.plan.scenario.mtu for one in self._attachments)
 
     def _command(self, running: GuestTestpmd, devices: tuple[str, ...]) -> dpdk.TestpmdCommand:
         scenario = self.plan.scenario
@@ -299,7 +304,7 @@ class VmVloop(EndpointHost):
             node=0,
             memory_mib=self._inside_mib(scenario),
             mode=scenario.vnf_mode,
-            mtu=scenario.mtu,
+            mtu=self._mtu,
             tells_mtu=devices[0].startswith("-a"),
             queues=queues,
             peers={number: mac for number, mac in peers.items() if mac},
