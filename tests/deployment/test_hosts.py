@@ -575,8 +575,15 @@ def test_a_chain_beside_the_tester_has_a_wire_within_its_machine() -> None:
     a = plan.hosts[0]
     assert {(n.wire, n.side) for n in a.nics} == {(3, "tester"), (1, "dut")}
     assert a.wire == "nic"
-    with pytest.raises(CapabilityError, match="sriov cannot plug it in"):
+    with pytest.raises(CapabilityError, match="sriov cannot plug in the veth beside it"):
         plan_of_machines("pvp2pvp_sriov", vnf_mode="mac")
+
+
+def test_a_tester_at_functions_of_a_cables_nic_is_calibrated_over_a_wire_within() -> None:
+    plan = plan_of_machines("v2p2v_sriov", vnf_mode="mac")
+    assert plan.wire == "veth"
+    assert [part.wire for part in plan.hosts] == ["nic", "nic"]
+    assert [part.parts for part in plan.hosts] == [("tester", "dut"), ("dut",)]
 
 
 def test_frames_in_a_tunnel_over_hosts_are_as_long_as_those_that_are_measured() -> None:

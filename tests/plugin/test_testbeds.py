@@ -73,6 +73,21 @@ def test_each_worker_has_a_testbed_and_no_number_is_of_two(labs: Site) -> None:
     assert derive(read_run(folder)).model_dump(mode="json") == content
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_each_testbed_is_planned(labs: Site, workers: tuple[str, ...]) -> None:
+    (labs.path / "lab2.toml").write_text(LAB + "[media]\nbits_per_second = 1e9\n")
+    beds = ("--testbed", "./lab1.toml,./lab2.toml", "--frame-sizes", "64")
+    text = labs.run(*beds, *workers, "-k", "phy2phy_dpdk", "--plan").stdout.str()
+    titles = [line.strip("= ") for line in text.splitlines() if " on lab" in line]
+    assert titles == [
+        f"{what} on lab{n}"
+        for n in (1, 2)
+        for what in ("plan of phy2phy_dpdk", "time of all plans")
+    ]
+    assert text.count("tests       throughput") == 2
+    assert not labs.folders
+
+
 @pytest.mark.slow
 def test_testbeds_are_calibrated_at_once_and_once_each(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -211,7 +226,6 @@ def test_wrong_uses_are_one_usage_error_each(labs: Site) -> None:
     beds = "./lab1.toml,./lab2.toml"
     for options, message in (
         (("--testbed", beds), "names 2 testbeds"),
-        (("--testbed", beds, "--plan"), "names 2 testbeds"),
         (("--testbed", beds, "-n", "3"), "-n 3, and testbed (command line) names 2"),
         (("--testbed", "./lab1.toml,./twin.toml", "-n", "1"), "two testbeds are called 'lab1'"),
         (("--testbed", "./blank.toml,./dash.toml", "-n", "1"), "would have one log, trials@lab_1"),

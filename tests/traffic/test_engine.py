@@ -85,6 +85,32 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Double:
     return double
 
 
+@pytest.mark.parametrize(
+    ("devices", "by_eal", "attached"),
+    [
+        (("-a0000:21:00.0", "--vdev=net_null1"), ["-a0000:21:00.0", "--vdev=net_null1"], []),
+        (
+            ("--vdev=net_null0,no-rx=1", "-a0000:21:00.0"),
+            ["--vdev=net_null0,no-rx=1", "-affff:ff:1f.7"],
+            ["--attach=0000:21:00.0"],
+        ),
+        (
+            ("-a0000:22:00.0", "-a0000:21:00.0", "--vdev=net_null2"),
+            ["-a0000:22:00.0"],
+            ["--attach=0000:21:00.0", "--attach=net_null2"],
+        ),
+    ],
+)
+def test_ports_are_numbered_as_they_are_named(
+    devices: tuple[str, ...], by_eal: list[str], attached: list[str]
+) -> None:
+    """EAL numbers PCI devices first, by address."""
+    argv = EngineConfig(devices=devices, pci=True).argv("loadgen")
+    end = argv.index("--")
+    assert [word for word in argv[:end] if word.startswith(("-a", "--vdev"))] == by_eal
+    assert [word for word in argv[end:] if word.startswith("--attach")] == attached
+
+
 Open = Callable[[], Engine]
 
 

@@ -596,13 +596,17 @@ def _require_cable_wire(
     beside = any({"tester", "dut"} <= {*share.parts} for share in shares)
     beside = (beside or scenario.apart) and not in_place
     wanted = {kind, WIRE_WITHIN} if beside else {kind}
-    without = [u.name for u in users if wanted - {*_wires(u.capabilities, mode)}]
+    cannot = {u.name: wanted - {*_wires(u.capabilities, mode)} for u in users}
+    without = [name for name, kinds in cannot.items() if kinds]
+    within = kind not in {one for kinds in cannot.values() for one in kinds}
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(kind)
     problem = ""
     if kind == WIRE_WITHIN:
         here = facts.hosts[shares[0].host]
         problem = registry.load("wires", kind).missing(here, scenario, testbed)
-    if without:
+    if without and within:
+        problem = f"{' and '.join(without)} cannot plug in the {WIRE_WITHIN} beside it"
+    elif without:
         problem = f"{' and '.join(without)} cannot plug it in"
     elif limit is not None and scenario.largest_on_wire > limit:
         problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
@@ -735,7 +739,11 @@ def _wire_of_tester(
     placement, here = placements[tester], facts.hosts[tester]
     queues: int = vswitch.tx_queues(scenario, placements[dut])
     kind, local = cable_wire(testbed), testbed.of_host(tester)
-    if scenario.deployment.tester_vnf_ports:  # in a VNF's place, as on one host
+    at_vnf = bool(scenario.deployment.tester_vnf_ports)
+    offered = {*_wires(vswitch.capabilities, scenario.options.mode)} & {*local.wires}
+    if at_vnf and kind == CABLE_OF_NICS and not offered:
+        return WIRE_WITHIN, queues  # it plugs nothing but those NICs in (SR-IOV)
+    if at_vnf:  # in a VNF's place, as on one host
         wire, _ = _choose_wire(
             scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
         )

@@ -30,7 +30,7 @@ from vnetperf.pytest_plugin.cases import (
     scenario_of,
     selected_of,
 )
-from vnetperf.pytest_plugin.session import BenchSession
+from vnetperf.pytest_plugin.session import BenchSession, configuration_of
 from vnetperf.pytest_plugin.terminal import duration_text
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
@@ -154,8 +154,24 @@ class TimeSum:
 
 
 def print_plans(session: BenchSession, items: Iterable[pytest.Item], terminal: Any) -> None:
-    """Plan scenarios and print the plans; nothing on the machine is touched."""
-    configuration = session.configuration
+    """Plan scenarios on each testbed and print the plans; nothing on a machine is touched."""
+    cases = [*filter(None, map(PlannedCase.of, items))]
+    if (count := len(session.configuration.settings.testbeds)) < 2:
+        _print_plans(session, session.configuration, cases, terminal)
+        return
+    for number in range(count):
+        configuration = configuration_of(session.config, number=number)
+        _print_plans(session, configuration, cases, terminal, f" on {configuration.testbed.name}")
+
+
+def _print_plans(
+    session: BenchSession,
+    configuration: Configuration,
+    found: Iterable[PlannedCase],
+    terminal: Any,
+    on: str = "",
+) -> None:
+    """The plans of a testbed."""
     client = connect(configuration.testbed, read_only=True)
     try:
         facts = client.inventory()
@@ -164,11 +180,11 @@ def print_plans(session: BenchSession, items: Iterable[pytest.Item], terminal: A
     finally:
         client.close()
     groups: dict[tuple[Selected, str], dict[PlannedCase, None]] = {}
-    for case in filter(None, map(PlannedCase.of, items)):
+    for case in found:
         groups.setdefault((case.selected, case.what), {})[case] = None
     rounds, in_all = round_count(session.config, configuration), TimeSum()
     for (selected, what), cases in groups.items():
-        terminal.section(f"plan of {selected.id}")
+        terminal.section(f"plan of {selected.id}{on}")
         for option in selected.variant.typed:
             terminal.line(f"variant     {option}")
         try:
@@ -188,7 +204,7 @@ def print_plans(session: BenchSession, items: Iterable[pytest.Item], terminal: A
         for _ in range(rounds or 1):
             in_all += times
     if in_all.cases:
-        terminal.section("time of all plans")
+        terminal.section(f"time of all plans{on}")
         terminal.line(str(in_all))
 
 

@@ -45,7 +45,8 @@ def testbed_number(pytest_config: pytest.Config) -> int | None:
     worker = getattr(pytest_config, "workerinput", None)
     if worker is not None:
         return int(worker.get("vnetperf_testbed", 0))
-    return 0 if pytest_config.pluginmanager.hasplugin("dsession") else None
+    several = pytest_config.pluginmanager.hasplugin("dsession") or pytest_config.getoption("plan")
+    return 0 if several else None
 
 
 def configuration_of(

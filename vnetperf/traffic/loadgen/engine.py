@@ -124,7 +124,15 @@ class EngineConfig:
         else:
             argv += ["--no-huge", "-m", str(self.memory_mb)]
         argv += [] if self.pci else ["--no-pci"]
-        argv += [*self.devices, "--"]
+        probed = self._probed_in_order()
+        argv += self.devices[:probed]
+        if self.pci and not any(_pci_address(one) for one in self.devices[:probed]):
+            argv.append(f"-a{_NO_DEVICE}")  # with none named EAL takes all that a driver fits
+        argv.append("--")
+        argv += [
+            f"--attach={one.removeprefix('--vdev=').removeprefix('-a').strip()}"
+            for one in self.devices[probed:]
+        ]
         argv += [f"--rx-queues={_list(self.rx_queues)}", f"--tx-queues={_list(self.tx_queues)}"]
         argv += [f"--rx-desc={self.rx_descriptors}", f"--tx-desc={self.tx_descriptors}"]
         argv += [f"--mbufs={self.mbufs}", f"--rx-burst={self.rx_burst}"]
@@ -135,6 +143,18 @@ class EngineConfig:
         argv += [f"--map={','.join(m.render() for m in self.queue_map)}"] if self.queue_map else []
         return argv
 
+    def _probed_in_order(self) -> int:
+        """How many of the devices, from the first on, have their numbers by EAL alone.
+
+        It numbers PCI devices by address, and all others behind them.
+        """
+        for count in range(len(self.devices), 0, -1):
+            some = self.devices[:count]
+            numbered = sorted(some, key=lambda one: (not _pci_address(one), _pci_address(one)))
+            if [*some] == numbered:
+                return count
+        return 0
+
     def _lcores(self) -> str:
         """One lcore for each worker.
 
@@ -144,6 +164,15 @@ class EngineConfig:
         if len(self.cpus) == 1 and self.cpus[0] < MAX_LCORE:
             return f"{self.cpus[0]}@{self.cpus[0]}"
         return ",".join(f"{number}@{cpu}" for number, cpu in enumerate(self.cpus))
+
+
+#: A PCI address that no machine has.
+_NO_DEVICE = "ffff:ff:1f.7"
+
+
+def _pci_address(device: str) -> str:
+    """The address in an argument of EAL; "" for a device that is not PCI."""
+    return device[2:].strip() if device.startswith("-a") else ""
 
 
 def _list(numbers: int | tuple[int, ...]) -> str:

@@ -36,6 +36,7 @@ const char *args_usage(void)
 	       "  --nic-time N    1: arrivals by the NIC's clock, where it has one (0)\n"
 	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
 	       "                  (default: in turn over all lcores)\n"
+	       "  --attach DEV    a device for the next port, behind those of EAL; repeatable\n"
 	       "  --help\n";
 }
 
@@ -133,6 +134,12 @@ static bool option(void *to, const char *name, const char *value, struct problem
 
 	if (strcmp(name, "--map") == 0)
 		return map_list(o, value, why);
+	if (strcmp(name, "--attach") == 0) {
+		if (o->n_attach == LG_MAX_PORTS)
+			return problem_set(why, "at most 16", "--attach %.60s", value);
+		o->attach[o->n_attach++] = value;
+		return true;
+	}
 	if (strcmp(name, "--rx-queues") == 0)
 		return queue_list(o->rx_queues, name, value, why);
 	if (strcmp(name, "--tx-queues") == 0)
@@ -147,7 +154,7 @@ static bool option(void *to, const char *name, const char *value, struct problem
 	}
 	return problem_set(why,
 			   "--rx-queues --tx-queues --rx-desc --tx-desc --mbufs --room --mtu "
-			   "--rx-burst --sleep-us --nic-time --map --help",
+			   "--rx-burst --sleep-us --nic-time --map --attach --help",
 			   "unknown option '%.60s'", name);
 }
 

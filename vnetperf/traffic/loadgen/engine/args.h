@@ -25,6 +25,8 @@ struct options {
 	bool help;
 	unsigned int n_map;
 	struct queue_map map[ARGS_MAX_MAP];
+	unsigned int n_attach;
+	const char *attach[LG_MAX_PORTS]; /* devices of the last ports, in their order */
 };
 
 void args_defaults(struct options *o);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <rte_dev.h>
+#include <rte_errno.h>
 #include <rte_malloc.h>
 #include <rte_mbuf_dyn.h>
 
@@ -204,6 +206,20 @@ static bool port_start(uint16_t port, struct problem *why)
 	return true;
 }
 
+/* EAL numbers PCI devices before all others: what comes behind those is attached in order. */
+static bool attach(struct problem *why)
+{
+	for (unsigned int i = 0; i < engine.options.n_attach; i++) {
+		const char *device = engine.options.attach[i];
+		const int error = rte_dev_probe(device);
+
+		if (error)
+			return problem_set(why, "a device that DPDK can use", "--attach=%.60s: %s",
+					   device, rte_strerror(-error));
+	}
+	return true;
+}
+
 bool ports_start(struct problem *why)
 {
 	uint16_t port, expected = 0;
@@ -218,6 +234,8 @@ bool ports_start(struct problem *why)
 	engine.time_offset = -1;
 	if (engine.options.nic_time)
 		rte_mbuf_dyn_rx_timestamp_register(&engine.time_offset, &engine.time_flag);
+	if (!attach(why))
+		return false;
 	RTE_ETH_FOREACH_DEV(port)
 	{
 		if (port != expected || port >= LG_MAX_PORTS)
