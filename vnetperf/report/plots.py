@@ -158,9 +158,13 @@ def sessions_plot(title: str, caption: str, rows: Sequence[GoalRow]) -> Plot | N
             notes.append(Note(row.absence[0], place, hover=row.absence[1]))
             continue
         least = "at least " if found.capped else ""
-        hover = f"{row.name}: {least}{text.single(found.rate_per_s, 'fps')} of {found.sessions}"
-        open_ = "at least" if found.capped else ""
-        points.append(Point(x=found.rate_per_s, y=place, hover=hover, open=open_))
+        hover = (
+            f"{row.name}: {least}{text.tick_label(found.rate_per_s, 'fps')}/s of {found.sessions}"
+        )
+        point = Point(
+            x=found.rate_per_s, y=place, hover=hover, open="at least" if found.capped else ""
+        )
+        points.append(point)
     if not points:
         return None
     return Plot(
