@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from vnetperf.analysis import results_from_log
+from vnetperf.model.outcomes import NatSessions
 from vnetperf.model.result import (
     ComparedVariant,
     Deployments,
@@ -12,11 +14,13 @@ from vnetperf.model.result import (
     ScenarioFacts,
     ThreadUse,
 )
+from vnetperf.model.scenario import Comparison, Variant
 from vnetperf.report import html_report, markdown_report, write_all
 from vnetperf.report.comparison import comparisons_of
 from vnetperf.report.page import variants_plot
 from vnetperf.report.plot import RIGHT, svg
 from vnetperf.report.terminal import terminal_text
+from vnetperf.results.records import ComparisonRecord
 
 from . import chromium
 from .sample_comparison import FACTORS, _scaled, with_comparison
@@ -266,3 +270,39 @@ def test_many_flows_are_on_a_logarithmic_axis_without_an_ideal(found):
     plot = variants_plot(one, 64)
     assert (plot.x.name, plot.x.scale) == ("flows", "log")
     assert all(goal.mark == "dot" for goal in plot.series)
+
+
+def test_new_sessions_stand_beside_each_other_and_apart_from_throughput(results):
+    variants = tuple(Variant(id=f"lb={n}") for n in (1, 9))
+    records = [
+        ComparisonRecord(
+            comparison=Comparison(
+                name=f"f::test_{name}", scenario="phy2phy_lb", variants=variants, measures=measures
+            )
+        )
+        for name, measures in (("established", ""), ("new", "connection_rate"))
+    ]
+    compared = results_from_log.comparisons_of(records)
+    plain = next(r for r in results.results if r.goals)
+    measured = []
+    for variant, rate in (("lb=1", 90_000.0), ("lb=9", 20_000.0)):
+        scenario = f"phy2phy_lb,{variant}"
+        measured.append(plain.model_copy(update={"scenario": scenario}))
+        made = NatSessions(sessions=500, rate_per_s=rate, ended_per_s=1e6, capped=rate > 80_000)
+        update = {"scenario": f"{scenario},new sessions", "test": "connection_rate", "goals": ()}
+        measured.append(plain.model_copy(update={**update, "sessions": made}))
+    run = results.model_copy(update={"comparisons": compared, "results": tuple(measured)})
+    established, new = comparisons_of(run)
+    assert (established.test, established.of_sessions) == (plain.test, False)
+    assert new.of_sessions
+    text = terminal_text(run, width=100)
+    assert re.search(r"lb=1 +64 +at least 90\.00k +1\.000M", text)
+    assert re.search(r"lb=9 +64 +20\.00k +1\.000M", text)
+    assert "| lb=9 | 64 | **20.00k** | 1.000M |" in markdown_report(run)
+    plot = variants_plot(new, 64)
+    assert plot is not None
+    assert [(p.x, p.open) for p in plot.series[0].points] == [
+        (90_000.0, "at least"),
+        (20_000.0, ""),
+    ]
+    assert "new sessions/s" in _section(run.model_copy(update={"comparisons": compared[1:]}))

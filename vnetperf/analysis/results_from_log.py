@@ -26,6 +26,7 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed, overhead
+from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.outcomes import BackToBack, Transfer, Transfers, TransferSpec
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
@@ -44,6 +45,7 @@ from vnetperf.model.result import (
 from vnetperf.model.scenario import (
     ENDPOINTS_VARIANT,
     MPI_VARIANT,
+    Comparison,
     Variant,
     on_testbed,
     variant_id,
@@ -51,7 +53,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
-from vnetperf.procedures import standard_test
+from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
@@ -131,30 +133,40 @@ def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
         if isinstance(record, SkippedRecord):
             skipped.setdefault(record.scenario, {})[record.why] = None
     found: dict[tuple[str, str], dict[str, Variant]] = {}
-    titles: dict[str, str] = {}
+    about: dict[str, Comparison] = {}
     for record in records:
         if isinstance(record, ComparisonRecord):
             noted = record.comparison
-            titles[noted.name] = noted.title
+            about[noted.name] = noted
             known = found.setdefault((noted.name, noted.scenario), {})
             known.update({variant.id: variant for variant in noted.variants})
     return tuple(
         ComparisonResult(
             name=name,
-            title=titles[name],
+            title=about[name].title,
             scenario=scenario,
-            variants=tuple(_compared(scenario, v, skipped) for v in variants.values()),
+            variants=tuple(
+                _compared(scenario, v, skipped, _deployed_as(about[name]))
+                for v in variants.values()
+            ),
         )
         for (name, scenario), variants in found.items()
     )
 
 
+def _deployed_as(comparison: Comparison) -> str:
+    """What a comparison's variants are a variant of: of sessions that are made anew, of these."""
+    test = PROCEDURES.get(comparison.measures)
+    return NEW_SESSIONS if test is not None and test.fills == "sessions" else ""
+
+
 def _compared(
-    scenario: str, variant: Variant, skipped: Mapping[str, Iterable[str]]
+    scenario: str, variant: Variant, skipped: Mapping[str, Iterable[str]], variant_of: str
 ) -> ComparedVariant:
-    name = variant_id(scenario, variant.id)
-    deployed = (variant_id(name, how) for how in ("", ENDPOINTS_VARIANT, MPI_VARIANT))
-    why = "; ".join(why for one in deployed for why in skipped.get(one, ()))
+    plain = variant_id(scenario, variant.id)
+    name = variant_id(plain, variant_of)
+    deployed = {variant_id(plain, how) for how in ("", ENDPOINTS_VARIANT, MPI_VARIANT)} | {name}
+    why = "; ".join(why for one in sorted(deployed) for why in skipped.get(one, ()))
     return ComparedVariant(variant=variant.id, scenario=name, typed=variant.typed, skipped=why)
 
 

@@ -89,12 +89,14 @@ class Comparison(Frozen):
         title: What it finds out, in one sentence; "" when the test case does not say.
         scenario: The scenario without a variant, "pvp_dpdk".
         variants: In the order in which they are to be shown.
+        measures: The test that the test case's mark names; "" where it has none.
     """
 
     name: str
     title: str = ""
     scenario: str
     variants: tuple[Variant, ...]
+    measures: str = ""
 
 
 Forwarding = Literal["l2", "l3"]

@@ -181,6 +181,7 @@ def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> 
                 title=" ".join(doc.strip().partition("\n\n")[0].split()),
                 scenario=selected.scenario,
                 variants=tuple(variant for variant, _ in variants_of(item, sources)),
+                measures=(mark.args[0] if (mark := item.get_closest_marker("measures")) else ""),
             )
     return list(found.values())
 

@@ -144,6 +144,11 @@ class VariantResults:
                 yield from ((variant, size, name) for variant in self.comparison.variants)
 
     @property
+    def of_sessions(self) -> bool:
+        """Whether it is of the sessions that variants make."""
+        return any(result.sessions is not None for result in self.results.values())
+
+    @property
     def is_repeated(self) -> bool:
         """Whether any ratio has an interval over deployments."""
         return any(self.against_first(*cell) is not None for cell in self._cells)
@@ -356,6 +361,40 @@ _NUMBERS: tuple[Column[_Compared], ...] = (
     Column("against the first", relative_text),
     Column("regular?", _why_text, words=True),
 )
+
+
+_Sessions: TypeAlias = tuple[VariantResults, ComparedVariant, int]
+
+
+def _sessions_rate(of: _Sessions) -> Cell | str:
+    found, variant, size = of
+    result = found.result(variant, size)
+    if result is None or result.sessions is None:
+        word, why = found.absence(variant, size)
+        return Cell(word, role="faint", why=why)
+    least = "at least " if result.sessions.capped else ""
+    return least + units.short_fps(result.sessions.rate_per_s)
+
+
+def _sessions_ended(of: _Sessions) -> str | None:
+    result = of[0].result(*of[1:])
+    rate = result.sessions.ended_per_s if result is not None and result.sessions else None
+    return None if rate is None else units.short_fps(rate)
+
+
+_SESSIONS: tuple[Column[_Sessions], ...] = (
+    Column("variant", lambda of: of[1].variant, words=True),
+    Column("octets", lambda of: str(of[2])),
+    Column("establishment rate, 1/s", _sessions_rate, bold=True),
+    Column("tear-down rate, 1/s", _sessions_ended),
+)
+
+
+def variant_sessions(found: VariantResults) -> Table:
+    """Rates at which the variants make and end sessions; without rows where none does."""
+    sizes = found.sizes if found.of_sessions else ()
+    rows = [(found, variant, size) for size in sizes for variant in found.comparison.variants]
+    return Table.of("", _SESSIONS, rows)
 
 
 def _event_cell(index: int) -> Callable[[Sequence[str]], str]:

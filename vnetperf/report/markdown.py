@@ -11,6 +11,7 @@ from vnetperf.report.comparison import (
     comparison_table,
     comparisons_of,
     event_table,
+    variant_sessions,
     variant_transfers,
 )
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
@@ -62,9 +63,10 @@ def _comparisons(results: RunResults) -> Iterator[str]:
     for found in comparisons_of(results):
         yield f"## {escape_markdown(found.title)}"
         yield escape_markdown(found.comparison.title)
-        if found.goal_names or not found.transfers:
+        if found.goal_names or not (found.transfers or found.of_sessions):
             yield from table_markdown(comparison_table(found), empty=_EMPTY)
         yield from table_markdown(variant_transfers(found))
+        yield from table_markdown(variant_sessions(found))
         yield from table_markdown(event_table(found))
 
 

@@ -661,7 +661,7 @@ def _session_tables(group: Group) -> Iterator[Table]:
         ),
     )
     notes = [*group_sentences((e.result.size_text, e.found.note) for e in known)]
-    yield Table.of("Sessions of the NAT", columns, known, notes)
+    yield Table.of("Sessions", columns, known, notes)
     tried = [(e.result, one) for e in known for one in e.found.tried]
     yield Table.of("Trials that make sessions", _SESSIONS_TRIED, tried, terminal=False)
 

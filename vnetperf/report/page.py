@@ -25,6 +25,7 @@ from vnetperf.report.comparison import (
     event_table,
     relative_text,
     short_upper_bound,
+    variant_sessions,
     variant_transfers,
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
@@ -448,6 +449,9 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
         plots.GoalRow(v.variant, compared.result(v, size), compared.absence(v, size))
         for v in compared.comparison.variants
     ]
+    if compared.of_sessions:
+        title = f"New sessions by variant at {size} octets, {compared.title}"
+        return plots.sessions_plot(title, f"{size} octets", rows)
     if key := compared.scale[0]:
         title = f"Throughput by {key} at {size} octets, {compared.title}"
         note = "shared cores" if compared.sharing else ""
@@ -550,7 +554,7 @@ def _page() -> Template:
     made.filters |= {"search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
         svg, legend, data, event_table, short_upper_bound, relative_text, variant_transfers,
-        comparison_notes, _variants_plots, _column_classes,
+        variant_sessions, comparison_notes, _variants_plots, _column_classes,
         _hop_shares, _cell_of, _below_goal,
     )  # fmt: skip
     made.globals |= {one.__name__.lstrip("_"): one for one in functions}

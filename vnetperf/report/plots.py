@@ -149,6 +149,35 @@ def goals_plot(
     )
 
 
+def sessions_plot(title: str, caption: str, rows: Sequence[GoalRow]) -> Plot | None:
+    """Rates at which several variants make sessions, below each other."""
+    points, notes = [], []
+    for place, row in enumerate(rows):
+        found = row.result.sessions if row.result is not None else None
+        if found is None:
+            notes.append(Note(row.absence[0], place, hover=row.absence[1]))
+            continue
+        least = "at least " if found.capped else ""
+        hover = (
+            f"{row.name}: {least}{text.tick_label(found.rate_per_s, 'fps')}/s of {found.sessions}"
+        )
+        point = Point(
+            x=found.rate_per_s, y=place, hover=hover, open="at least" if found.capped else ""
+        )
+        points.append(point)
+    if not points:
+        return None
+    return Plot(
+        title=title,
+        caption=caption,
+        x=Axis.of("new sessions/s", "fps", zero=True),
+        y=Axis(name="variant", names=[row.name for row in rows]),
+        series=[Series("", points, css=goal_css(0), mark="reach")],
+        notes=notes,
+        row=17 + _LANE,
+    )
+
+
 #: Of numbers that lie farther apart than this, the axis is logarithmic.
 _LINEAR_UP_TO = 64.0
 #: Settings of which each step could bring as much as the first.

@@ -10,7 +10,12 @@ from rich.text import Text
 
 from vnetperf.model.result import RunResults
 from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
-from vnetperf.report.comparison import comparisons_of, variant_table, variant_transfers
+from vnetperf.report.comparison import (
+    comparisons_of,
+    variant_sessions,
+    variant_table,
+    variant_transfers,
+)
 from vnetperf.report.goal_text import group_notes
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import terminal_bullet, terminal_table
@@ -57,6 +62,8 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
             )
         else:
             yield Text(_encodable(comparison.title, plain=plain), style="bold")
+        if sessions := variant_sessions(comparison):
+            yield terminal_table(sessions, plain=plain, gap=0)
         if table := variant_transfers(comparison):
             yield terminal_table(table, plain=plain)
             yield from (terminal_bullet(words, plain=plain) for words in table.notes)

@@ -13,17 +13,17 @@
 #include <stddef.h>
 
 #ifdef TC
-#define HOOK	  SEC("tc")
-#define FRAME	  struct __sk_buff
-#define CAME_BY	  ifindex
-#define DROP	  TC_ACT_SHOT
+#define HOOK	SEC("tc")
+#define FRAME	struct __sk_buff
+#define CAME_BY ifindex
+#define DROP	TC_ACT_SHOT
 #else
-#define HOOK	  SEC("xdp.frags")
-#define FRAME	  struct xdp_md
-#define CAME_BY	  ingress_ifindex
-#define DROP	  XDP_DROP
+#define HOOK	SEC("xdp.frags")
+#define FRAME	struct xdp_md
+#define CAME_BY ingress_ifindex
+#define DROP	XDP_DROP
 #endif
-#define ALWAYS static inline __attribute__((always_inline))
+#define ALWAYS	 static inline __attribute__((always_inline))
 #define FRAGMENT NETWORK_ORDER(0x3fff)
 #define L4	 (sizeof(struct ethhdr) + sizeof(struct iphdr))
 
@@ -96,12 +96,11 @@ ALWAYS struct end *balance(const struct flow *flow, enum count *why)
 ALWAYS void rewrite(FRAME *frame, struct iphdr *ip, const struct end *was, const struct end *is)
 {
 	const int udp = ip->protocol == IPPROTO_UDP;
-	const __u32 check = L4 + (udp ? offsetof(struct udphdr, check) :
-					offsetof(struct tcphdr, check));
+	const __u32 check =
+		L4 + (udp ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
 	const __u64 flags = udp ? BPF_F_MARK_MANGLED_0 : 0;
-	const __u32 address = sizeof(struct ethhdr) +
-			      (DIRECTION ? offsetof(struct iphdr, saddr) :
-					   offsetof(struct iphdr, daddr));
+	const __u32 address = sizeof(struct ethhdr) + (DIRECTION ? offsetof(struct iphdr, saddr)
+								 : offsetof(struct iphdr, daddr));
 
 	bpf_l4_csum_replace(frame, check, was->address, is->address, flags | BPF_F_PSEUDO_HDR | 4);
 	bpf_l4_csum_replace(frame, check, was->port, is->port, flags | 2);
@@ -114,7 +113,7 @@ ALWAYS void rewrite(FRAME *frame, struct iphdr *ip, const struct end *was, const
 /* RFC 1624, equation 3, for each word that changes. */
 ALWAYS __u16 changed(__u16 check, __u32 was, __u32 is)
 {
-	__u32 sum = (__u16)~check + (__u16)~was + (__u16)~(was >> 16) + (__u16)is + (is >> 16);
+	__u32 sum = (__u16)~check + (__u16)~was + (__u16) ~(was >> 16) + (__u16)is + (is >> 16);
 
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
