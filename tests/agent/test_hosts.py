@@ -132,6 +132,10 @@ class FakeHost:
     def clocks(self) -> dict[str, ClockOffset]:
         return {"": ClockOffset(offset_s=2.0, bound_s=0.1)} if self.name == "west" else {}
 
+    def clock_sync(self) -> ClockSync:
+        self.calls.append((self.name, "clock_sync"))
+        return ClockSync(why=f"no chronyc on {self.name}")
+
     def inventory(self) -> MachineFacts:
         self.calls.append((self.name, "inventory"))
         return facts().model_copy(update={"record": {"of": self.name}})
@@ -883,7 +887,7 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_a_meter_of_a_machine_that_two_hosts_are_of_counts_once(
+def test_hosts_of_one_kernel_have_one_clock_and_one_meter(
     hosts: HostsClient, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = FakeHost.inventory
@@ -893,7 +897,9 @@ def test_a_meter_of_a_machine_that_two_hosts_are_of_counts_once(
         lambda self: seen(self).model_copy(update={"boot": "one" if same else self.name}),
     )
     hosts.deploy(plan(hosts))
-    hosts.inventory()
+    found = hosts.inventory()
+    read = None if same else ClockSync(why="no chronyc on west")
+    assert found.hosts["west"].clock == read  # hosts of one kernel have one clock
     meter = EnergyUse(part="package-0", joules=5.0, source="RAPL")
     of = TrialResult(directions=(), energy=(meter,))
     FakeHost.answers["east", "run_trial"] = of

@@ -117,6 +117,21 @@ def test_places_of_pvp_are_called_what_they_are() -> None:
     assert where(pvp, 4, direction=1) == {"phy0 to tester": 7}
 
 
+def test_places_of_pods_are_called_what_they_are() -> None:
+    pods, into_vm = make_deployment("bmp2bmp"), make_deployment("bmp2vmp")
+    assert where(pods, 0) == {"tester to pod0": 7}
+    assert where(pods, 1) == {"network to pod1": 7}
+    assert where(pods, 2) == {"pod1 to tester": 7}
+    assert where(into_vm, 2) == {"inside the VM of pod1": 7}
+    assert where(into_vm, 0, direction=1) == {"inside the VM of pod1": 7}
+    own = HopCounters(port="vnf1.0 (inside)", rx_dropped=5)
+    result, _ = drive(into_vm, {(0, 0): [0, 0, 7], (1, 0): [0, 0, 0]}, 1000)
+    assert lost_at(into_vm, result.model_copy(update={"hops": (*result.hops, own)})) == {
+        "inside the VM of pod1, dropped at vnf1.0": 5,
+        "inside the VM of pod1": 2,
+    }
+
+
 def test_parallel_chains_are_one_place() -> None:
     assert where(make_deployment("pvpv"), 2) == {"inside vnf0, vnf1": 7}
 

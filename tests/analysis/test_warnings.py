@@ -54,7 +54,7 @@ def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, sockets
 
 
 def test_a_tester_in_the_place_of_pods_is_named_as_that() -> None:
-    assert "the tester is in a pod's place at vnf0.0, vnf1.0" in warnings("bmp2bmp_macvlan")
+    assert "the tester is in a pod's place at pod0, pod1" in warnings("bmp2bmp_macvlan")
 
 
 def test_a_tester_on_two_hosts_stands_beside_the_numbers() -> None:

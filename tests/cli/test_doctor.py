@@ -85,6 +85,15 @@ def test_what_is_missing_is_said_once_for_all_deployments(
     assert "\n".join(said).count("ovs-vswitchd-dpdk is not installed") == 1
 
 
+def test_what_no_vswitch_can_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = doctor(facts(), monkeypatch, capsys)
+    assert text.count("a vSwitch on each of 2 hosts") == 1
+    line = text.partition("\n  whatever the vSwitch\n")[2].splitlines()[0]
+    assert line.startswith("    v2p2v, pvp2pvp, p2c2p, v2c2v: no: has a vSwitch on each of 2 hosts")
+
+
 def test_nothing_that_can_run_is_exit_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -131,7 +131,7 @@ def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert deployed.down == ()  # the tester's links were waited for
     times = soon.result()
     assert (times.what, times.failure) == ("vswitch", "")
-    assert 0.65 <= times.began_s <= times.ended_s < 5
+    assert 0.65 <= times.began_s <= times.ended_s < 30
 
 
 def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,7 +475,7 @@ def test_an_event_of_another_hosts_trial_has_the_counters_begin_anew() -> None:
     assert deployed.done == ["vswitch"]
     assert deployed.down  # of the tester at another host
     assert watch.began_anew
-    assert 0.1 <= times.began_s <= times.ended_s < 1
+    assert 0.1 <= times.began_s <= times.ended_s < 30
     watch.began_anew = False
     trial.happen(*args, EventSpec(what="link phy1", at_s=0.0))
     assert not watch.began_anew

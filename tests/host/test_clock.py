@@ -14,31 +14,50 @@ TRACKING = (
     "C0000201,192.0.2.1,2,1790000000.123456789,{offset},0.000001,0.000002,-12.3,0.001,0.01,"
     "0.000200000,0.000030000,64.2,{leap}\n"
 )
+#: As `pmc` of linuxptp 3.1 prints it: requests and answers as they come.
 PMC = """sending: GET TIME_STATUS_NP
-\t0242ac.fffe.110002-0 seq 0 RESPONSE MANAGEMENT TIME_STATUS_NP
+sending: GET CURRENT_DATA_SET
+\tf67454.fffe.abbe60-0 seq 0 RESPONSE MANAGEMENT TIME_STATUS_NP
 \t\tmaster_offset              {offset}
 \t\tingress_time               1790000000123456789
-\t\tgmPresent                  {present}
-\t\tgmIdentity                 0242ac.fffe.110003
-sending: GET CURRENT_DATA_SET
+\t\tcumulativeScaledRateOffset +0.000000000
+\t\tscaledLastGmPhaseChange    0
+\t\tgmTimeBaseIndicator        0
+\t\tlastGmPhaseChange          0x0000'0000000000000000.0000
+\t\tgmPresent                  true
+\t\tgmIdentity                 {master}
+sending: GET PORT_PROPERTIES_NP
+\tf67454.fffe.abbe60-0 seq 1 RESPONSE MANAGEMENT CURRENT_DATA_SET
 \t\tstepsRemoved     {steps}
 \t\toffsetFromMaster {offset}.0
 \t\tmeanPathDelay    7000.0
-sending: GET PORT_PROPERTIES_NP
-\t\tportState               SLAVE
+sending: GET PORT_DATA_SET
+\tf67454.fffe.abbe60-1 seq 2 RESPONSE MANAGEMENT PORT_PROPERTIES_NP
+\t\tportIdentity            f67454.fffe.abbe60-1
+\t\tportState               {state}
 \t\ttimestamping            {stamps}
 \t\tinterface               eth0
+\tf67454.fffe.abbe60-1 seq 3 RESPONSE MANAGEMENT PORT_DATA_SET
+\t\tportIdentity            f67454.fffe.abbe60-1
+\t\tportState               {state}
+\t\tdelayMechanism          {mechanism}
 """
+ANSWERED = {
+    "offset": -3000,
+    "master": "ae6c59.fffe.602785",
+    "steps": 1,
+    "state": "SLAVE",
+    "stamps": "SOFTWARE",
+    "mechanism": 1,
+}
 
 
 def tracking(offset: str = "-0.000004", leap: str = "Normal") -> str:
     return TRACKING.format(offset=offset, leap=leap)
 
 
-def pmc(
-    offset: int = -3000, present: str = "true", stamps: str = "SOFTWARE", steps: int = 1
-) -> str:
-    return PMC.format(offset=offset, present=present, stamps=stamps, steps=steps)
+def pmc(**other: str | int) -> str:
+    return PMC.format(**(ANSWERED | other))
 
 
 def sync(**printed: str) -> ClockSync:
@@ -60,8 +79,13 @@ def test_chronys_bound_is_offset_dispersion_and_half_of_the_delay() -> None:
 
 def test_ptps_bound_is_offset_and_path_delay() -> None:
     found = sync(pmc=pmc())
-    assert (found.service, found.reference) == ("ptp4l", "0242ac.fffe.110003")
+    assert (found.service, found.reference) == ("ptp4l", "ae6c59.fffe.602785")
     assert found.bound_s == pytest.approx(10e-6)
+
+
+def test_the_grandmaster_is_the_reference_of_those_that_follow_it() -> None:
+    found = sync(pmc=pmc(state="MASTER", master="f67454.fffe.abbe60", steps=0, offset=0))
+    assert (found.reference, found.bound_s) == ("f67454.fffe.abbe60", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +95,21 @@ def test_ptps_bound_is_offset_and_path_delay() -> None:
         ({"chronyc": tracking(leap="Not synchronised")}, "chrony: not synchronised"),
         ({"chronyc": tracking().replace("C0000201", "7F7F0101")}, "chrony: not synchronised"),
         ({"chronyc": "506 Cannot talk to daemon"}, "chrony: "),
-        ({"pmc": pmc(present="false")}, "ptp4l: no grandmaster"),
+        (
+            {"chronyc": tracking().replace("C0000201,192.0.2.1", "50484330,PHC0")},
+            "chrony: it follows PHC0, a clock of this machine",
+        ),
+        (
+            {"chronyc": tracking().replace("192.0.2.1", "169.254.169.123")},
+            "chrony: it follows 169.254.169.123, a clock of this machine",
+        ),
+        ({"pmc": pmc(state="LISTENING")}, "follows no master now (port state: LISTENING)"),
+        ({"pmc": pmc(state="UNCALIBRATED")}, "(port state: UNCALIBRATED)"),
+        ({"pmc": pmc(mechanism=2)}, "measures the delay to its neighbour (P2P)"),
         ({"pmc": pmc(stamps="HARDWARE")}, "it keeps a NIC's clock"),
         ({"pmc": pmc(steps=2)}, "2 steps from the grandmaster"),
-        ({"pmc": "sending: GET TIME_STATUS_NP"}, "ptp4l: "),
+        ({"pmc": "sending: GET TIME_STATUS_NP\n"}, "ptp4l: no answer"),
+        ({"pmc": pmc().replace("gmIdentity", "x")}, "ptp4l: no gmIdentity in its answer"),
     ],
 )
 def test_a_clock_that_nothing_bounds_has_no_bound(printed: dict[str, str], why: str) -> None:

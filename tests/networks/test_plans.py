@@ -15,7 +15,13 @@ from vnetperf.deployment.capability_check import check_variant_effect, require_s
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import addresses_apart
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import PodNetwork, largest_packet, probe_frame, switch_class
+from vnetperf.deployment.pods import (
+    PodNetwork,
+    largest_packet,
+    probe_frame,
+    require_frames,
+    switch_class,
+)
 from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
@@ -500,10 +506,33 @@ def test_pods_that_cannot_be_in_vms_are_refused() -> None:
         asked = endpoint_scenario(wishes, make_scenario(name, wishes))
         with pytest.raises(CapabilityError, match=why):
             make_plan(asked, wishes.testbed, machine)
-    frames = make_plan(make_scenario("bmp2vmp_bridge", wishes), wishes.testbed, facts())
-    assert frames.guest_ends == {}
-    with pytest.raises(NoResultError, match="has no port in a guest; choose bmp2bmp for frames"):
-        LiveDeployment.deploy(frames, facts())
+
+
+@pytest.mark.usefixtures("guests")
+def test_frames_to_a_pod_in_a_vm_pass_a_guest_that_forwards_them() -> None:
+    wishes = configured(hosts="other")
+    asked = make_scenario("bmp2vmp_bridge", wishes)
+    assert {"pod 1 in a VM", "guests forward by io"} <= {*asked.conditions}
+    plan = make_plan(asked, wishes.testbed, facts())
+    assert {n: str(port) for n, port in plan.guest_ends.items()} == {1: "vnf1.0"}
+    assert "vnf1" in plan.placement.cores  # as of any guest that polls
+    assert plan.placement.unpinned == {}
+    assert "guest vnf1" in plan.commands
+    assert "frames" not in plan.commands
+
+
+@pytest.mark.usefixtures("guests")
+@pytest.mark.parametrize(
+    ("wishes", "why"),
+    [
+        (configured(vnf_mode="mac"), "mode mac changes their addresses; choose --vnf-mode io or"),
+        (configured(hosts="other", testbed="two-hosts"), "on a testbed of one host only"),
+    ],
+)
+def test_guests_that_cannot_pass_frames_on_are_refused(wishes: Any, why: str) -> None:
+    asked = make_scenario("bmp2vmp_vxlan", wishes)
+    with pytest.raises(NoResultError, match=why):
+        require_frames(asked)
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,18 @@ def test_a_test_that_a_scenario_has_not_is_skipped_in_its_plan(cases: Site) -> N
     assert "session_capacity would be skipped: phy2phy_bridge: bridge is no NAT" in text
 
 
+def test_a_test_that_the_generator_cannot_do_is_skipped_in_its_plan(
+    cases: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"programs": {"pktgen": "/usr/bin/pktgen"}}))
+    chosen = ("-k", "phy2phy_bridge and (back_to_back or latency)", "--generator", "pktgen")
+    only = ("--tests", "back_to_back,latency", "--frame-sizes", "64")
+    _, text = run(cases, "test_rfc2544.py", *chosen, *only, "--plan")
+    assert "test back_to_back: pktgen cannot send bursts of an exact length; cure: " in text
+    assert "test latency: pktgen cannot time only frames sent after a moment; cure: " in text
+    assert "tests       none\n" in text
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [

@@ -6,9 +6,7 @@ import pytest
 
 from tests.plugin.conftest import REGISTER, Site
 from vnetperf import registry
-from vnetperf.model.deployment import OF_VSWITCHES, PODS, WITH_FRAMES
-
-#: Deployments of frames; the others are for endpoints alone.
+from vnetperf.model.deployment import OF_VSWITCHES, PODS
 
 
 def collected(site: Site, *args: str) -> list[str]:
@@ -26,7 +24,6 @@ def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
         f"test_throughput[{d}_{network}-{size}]"
         for network in registry.names("networks")
         for d in PODS
-        if d in WITH_FRAMES  # none is sent into a guest
         for size in (64, 1518)
     }
     found = collected(site)

@@ -136,9 +136,10 @@ def test_a_daemon_that_is_stopped_is_not_waited_for(
 
     client = daemon(script)
     client.check = stopped
+    client.timeout_s = 60.0
     began = time.monotonic()
     with pytest.raises(DutError, match="is stopped"):
         client.call("dpif/show")
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 30
     silent[0] = False
     assert client.call("dpif/show") == "there"  # by a new connection: no late answer is taken

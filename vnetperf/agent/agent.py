@@ -52,6 +52,7 @@ from vnetperf.deployment.trial import (
     learn,
     run_part,
 )
+from vnetperf.host.clock import read_sync
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid
 from vnetperf.host.locks import LockHolder
@@ -112,6 +113,7 @@ CALLS = frozenset(
     [
         "hello",
         "clock",
+        "clock_sync",
         "inventory",
         "deploy",
         "open",
@@ -428,6 +430,10 @@ class Agent:
     def call_clock(self) -> float:
         """The time of this host's clock, seconds since 1970."""
         return time.time()
+
+    def call_clock_sync(self) -> Any:
+        """What this host's services state of its clock, by their programs."""
+        return read_sync().model_dump(mode="json")
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""

@@ -24,7 +24,7 @@ from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
+from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Testbed
 from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
 
 log = logging.getLogger(__name__)
@@ -434,6 +434,10 @@ class AgentClient:
             return found
         clock = self.clock.model_dump(mode="json")
         return found.model_copy(update={"record": {**found.record, "clock": clock}})
+
+    def clock_sync(self) -> ClockSync:
+        """What the host's own services state of its clock."""
+        return ClockSync.model_validate(self.call("clock_sync"))
 
     def clocks(self) -> dict[str, ClockOffset]:
         """The clock against this machine's as it is now; nothing where there is one clock."""

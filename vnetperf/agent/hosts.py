@@ -190,6 +190,9 @@ class HostsClient:
         self._all({name: client.require_fit for name, client in self.clients.items()})
         found = self._all({name: client.inventory for name, client in self.clients.items()})
         self._boots = {name: facts.boot for name, facts in found.items()}
+        if len({*self._boots.values()}) > 1:  # hosts of one kernel have one clock
+            clocks = self._all({name: client.clock_sync for name, client in self.clients.items()})
+            found = {n: f.model_copy(update={"clock": clocks[n]}) for n, f in found.items()}
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
         main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
         others = {name: facts.record for name, facts in found.items() if name != main}

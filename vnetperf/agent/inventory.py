@@ -13,7 +13,6 @@ from pathlib import Path
 
 from vnetperf import registry
 from vnetperf.host import cpu, hugepages, kernel, nic
-from vnetperf.host.clock import read_sync
 from vnetperf.host.facts import attempt, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.kernel import read_value
@@ -64,7 +63,6 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     software = attempt(lambda: software_facts(declared.values(), paths))
     return MachineFacts(
         boot=boot_id(),
-        clock=read_sync(),
         cpus=tuple(
             CpuFacts(
                 cpu=c.number,

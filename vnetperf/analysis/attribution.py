@@ -31,18 +31,26 @@ def lost_at(
             deployment, by_port, result, counts, hosts=hosts or {}
         ).items():
             places[place] = places.get(place, 0) + frames
-    return _split_inside(places, result.hops)
+    return _split_inside(deployment, places, result.hops)
 
 
-def _split_inside(places: dict[str, int], hops: tuple[HopCounters, ...]) -> dict[str, int]:
+def _inside(deployment: Deployment, number: int) -> str:
+    return f"inside the VM of pod{number}" if deployment.pods else f"inside vnf{number}"
+
+
+def _split_inside(
+    deployment: Deployment, places: dict[str, int], hops: tuple[HopCounters, ...]
+) -> dict[str, int]:
     """Name the place inside a VNF, as far as the VNF's own counters show where it dropped."""
     found: dict[str, int] = {}
     for place, frames in places.items():
         left = frames
         for hop in hops:
             name = hop.port.removesuffix(INSIDE_SUFFIX)
-            inside = f"inside {name.partition('.')[0]}"
-            if name == hop.port or inside != place.partition(" on ")[0]:
+            if name == hop.port:
+                continue
+            number = int(name.partition(".")[0].removeprefix("vnf"))
+            if _inside(deployment, number) != place.partition(" on ")[0]:
                 continue
             dropped = min(left, hop.rx_dropped + hop.tx_dropped)
             if dropped > 0:
@@ -70,7 +78,7 @@ def _lost_along_path(
     # Even positions of a path are where the vSwitch takes frames in, odd ones where it puts out.
     for position, ports in enumerate(zip(*paths, strict=True)):
         here = set(ports)
-        passed.append(_place(position, here, hosts))
+        passed.append(_place(deployment, position, here, hosts))
         if not all(str(port) in by_port for port in here):
             continue
         field = "rx" if position % 2 == 0 else "tx"
@@ -85,7 +93,10 @@ def _lost_along_path(
             for port in here:
                 causes.update(by_port[str(port)].causes)
     last = deployment.ends[1 - counts.direction]
-    passed.append(f"{last} to tester{_host_of((last,), hosts)}")
+    if 1 - counts.direction in deployment.guests and isinstance(last, VnfPort):
+        passed.append(f"{_inside(deployment, last.vnf)}{_host_of((last,), hosts)}")
+    else:
+        passed.append(f"{deployment.port_name(last)} to tester{_host_of((last,), hosts)}")
     if before > counts.received:
         found[" or ".join(passed)] = before - counts.received
     return found
@@ -101,14 +112,20 @@ def _by_cause(place: str, lost: int, causes: Mapping[str, int]) -> dict[str, int
     return {**found, place: left} if left else found
 
 
-def _place(position: int, ports: set[Port], hosts: Mapping[str, str]) -> str:
-    names = ", ".join(sorted(str(port) for port in ports))
+def _place(
+    deployment: Deployment, position: int, ports: set[Port], hosts: Mapping[str, str]
+) -> str:
+    names = ", ".join(sorted(map(deployment.port_name, ports)))
     vnfs = sorted({f"vnf{port.vnf}" for port in ports if isinstance(port, VnfPort)})
     where = _host_of(ports, hosts)
     if position == 0:
+        behind = [n for n in deployment.guests if deployment.ends[n] in ports]
+        if behind:
+            return f"{_inside(deployment, behind[0])}{where}"
         return f"tester to {names}{where}"
     if position % 2:
-        return f"vSwitch to {names}{where}"
+        by = "network" if deployment.pods else "vSwitch"
+        return f"{by} to {names}{where}"
     return f"inside {', '.join(vnfs)}{where}" if vnfs else f"cable to {names}{where}"
 
 

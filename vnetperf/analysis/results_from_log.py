@@ -407,8 +407,9 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             "theoretical maxima and L1 rates are those of the frame in it"
         )
     if scenario.deployment.tester_vnf_ports and not scenario.sockets:
-        places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
-        whose = "pod" if scenario.deployment.pods else "VNF"
+        graph = scenario.deployment
+        places = ", ".join(map(graph.port_name, graph.tester_vnf_ports))
+        whose = "pod" if graph.pods else "VNF"
         warnings.append(
             f"the tester is in a {whose}'s place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"

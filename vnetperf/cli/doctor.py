@@ -116,20 +116,45 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
             continue
         of = f"network {scenario.vswitch}" if scenario.deployment.pods else scenario.vswitch
         by_vswitch.setdefault(of, []).append(scenario)
+    ways: dict[str, dict[str, str]] = {}
     for vswitch, scenarios in by_vswitch.items():
-        ways: dict[str, list[str]] = {}
         for scenario in scenarios:
             name = scenario.deployment.name
             try:
                 plan = make_plan(scenario, loaded.testbed, facts)
-                way = f"yes, over {plan.wire}, {plan.placement.mode} cores"
-                if not scenario.deployment.phy_ports:
-                    way = f"yes, {plan.placement.mode} cores"
+                over = f"over {plan.wire}, " if scenario.deployment.phy_ports else ""
+                way = f"yes, {over}{plan.placement.mode} cores"
                 runnable += 1
             except CapabilityError as error:
-                way = f"no: {error.what}" + (f"; cure: {error.cure}" if error.cure else "")
-            ways.setdefault(way, []).append(name)
+                what = error.what.removeprefix(f"{name} ")  # so that alike ones are one line
+                way = f"no: {what}" + (f"; cure: {error.cure}" if error.cure else "")
+            ways.setdefault(vswitch, {})[name] = way
+    every = _alike_everywhere([*ways.values()])
+    for vswitch, found in ways.items():
         print(f"  {vswitch}")
-        for way, names in ways.items():
-            print(f"    {', '.join(names)}: {way}")
+        _print_ways({name: way for name, way in found.items() if name not in every})
+    if every:
+        print("  whatever the vSwitch")
+        _print_ways(every)
     return runnable
+
+
+def _alike_everywhere(ways: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What several vSwitches cannot, and all of them for the same reason."""
+    answers: dict[str, list[str]] = {}
+    for found in ways:
+        for name, way in found.items():
+            answers.setdefault(name, []).append(way)
+    return {
+        name: of[0]
+        for name, of in answers.items()
+        if of[0].startswith("no") and len(of) > 1 and len(set(of)) == 1
+    }
+
+
+def _print_ways(ways: Mapping[str, str]) -> None:
+    together: dict[str, list[str]] = {}
+    for name, way in ways.items():
+        together.setdefault(way, []).append(name)
+    for way, names in together.items():
+        print(f"    {', '.join(names)}: {way}")

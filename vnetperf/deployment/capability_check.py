@@ -402,7 +402,8 @@ def _without_effect(
     scenario: Scenario, given: dict[str, tuple[str, ...]], facts: MachineFacts
 ) -> Iterator[tuple[str, str]]:
     graph = scenario.deployment
-    if not graph.vnf_count:
+    numbers = (*graph.vnf_numbers, *scenario.through_guests)
+    if not numbers:
         yield from ((key, f"{graph.name} has no VNF") for key in _VNF_SETTINGS if key in given)
     if "vnf" in given and scenario.vnf != given["vnf"][-1]:
         yield "vnf", f"{graph.name} is for a mobile core, and runs {scenario.vnf}"
@@ -422,12 +423,11 @@ def _without_effect(
         yield from ((key, f"{graph.name} has no pods") for key in keys if key in given)
     if "wire" in given and not graph.phy_ports:
         yield "wire", f"{graph.name} has no wires"
-    if not graph.vnf_count:
+    if not numbers:
         return
     if "guest" in given and not scenario.has_guests:
         yield "guest", f"{scenario.vnf} is no guest"
     vnf = registry.load_vnf(scenario.vnf)
-    numbers = graph.vnf_numbers
     if "vnf_placement" in given and not any(vnf.roles(scenario, n) for n in numbers):
         yield "vnf_placement", f"no thread of {scenario.vnf} is placed, the host's kernel forwards"
     if "guest" in given:

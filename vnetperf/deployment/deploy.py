@@ -17,7 +17,7 @@ from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import WIRE_WITHIN
-from vnetperf.deployment.pods import require_frames, switch_class
+from vnetperf.deployment.pods import far_side, require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import LockHolder
@@ -174,9 +174,11 @@ class LiveDeployment:
         self.vnfs: list[Vnf] = [
             vnf(self.machine, plan, number) for number in scenario.deployment.vnf_numbers
         ]
-        #: Guests of endpoints, by the endpoints' numbers.
+        #: Guests of endpoints, or between pods and the tester's ports, by the ends' numbers.
         self.end_guests: dict[int, EndpointHost] = {
-            number: vnf.alone(self.machine, plan, port.vnf)
+            number: (vnf if number in scenario.through_guests else vnf.alone)(
+                self.machine, plan, port.vnf
+            )
             for number, port in plan.guest_ends.items()
         }
         self.generator: TrafficGenerator = registry.load("traffic", scenario.generator)(
@@ -325,7 +327,7 @@ class LiveDeployment:
             self._launch_ends(places, listening=False)
         if self.plan.has_tester:
             self._tester_ends = tuple(
-                places[end].as_tester_end(number)
+                self._beyond(end, places[end]).as_tester_end(number)
                 if isinstance(end, VnfPort)
                 else _required(ends[end][0], end)
                 for number, end in of_tester.items()
@@ -435,16 +437,32 @@ class LiveDeployment:
         """Launch guests of endpoints whose attachments wait for a connection, or the others."""
         for number, guest in self.end_guests.items():
             attachment = places[self.plan.guest_ends[number]]
-            if attachment.vnf_is_server == listening:
-                log.info("launching the guest of endpoint %d", number)
+            if attachment.vnf_is_server != listening:
+                continue
+            log.info("launching the guest of end %d", number)
+            if number in self.plan.scenario.through_guests:
+                beyond = self._offer(far_side(attachment.port), guest.accepts(self.plan.scenario))
+                guest.launch((attachment, beyond.model_copy(update={"multi_queue": False})))
+            else:
                 guest.launch_alone(attachment)
+
+    def _beyond(self, end: VnfPort, at: Attachment) -> Attachment:
+        """Where the tester plugs in: at an end, or behind the guest that forwards there.
+
+        There it has the guest's tap from the host's side, as a kernel interface, and the address
+        of the pod, whose frames it sends.
+        """
+        if end.vnf not in self.plan.scenario.through_guests:
+            return at
+        tap = self._offer(far_side(end), (at.kind,))
+        return tap.model_copy(update={"kind": "veth", "mac": at.mac})
 
     def _wait_vnfs(self) -> None:
         """Wait for all VNFs; the first that fails ends the waiting for the others."""
         run_all([partial(vnf.wait_ready, VNF_READY_S) for vnf in self._guests_too()])
 
     def _guests_too(self) -> list[Vnf]:
-        """VNFs, and guests of endpoints."""
+        """VNFs, and guests at ends."""
         return [*self.vnfs, *self.end_guests.values()]
 
     def restart_vswitch(self) -> None:
@@ -521,7 +539,7 @@ class LiveDeployment:
         if not self.plan.has_dut:
             return {}
         counters = [*self.vswitch.counters()]
-        for vnf in self.vnfs:
+        for vnf in self._guests_too():
             counters += vnf.counters()
         return {c.port: c for c in counters}
 

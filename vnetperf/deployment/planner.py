@@ -168,7 +168,8 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     placement, queues = place(preferred_node(nics))
     _require_processors(scenario, vswitch.roles(scenario), placement)
     cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
-    placement = _with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)
+    if scenario.sockets:
+        placement = _with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)
     plan = Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
@@ -218,7 +219,7 @@ def _demands(
     if "dut" in parts:
         vnf = registry.load_vnf(scenario.vnf)
         found += switch_class(scenario.deployment, scenario.vswitch).roles(scenario)
-        for number in scenario.deployment.vnf_numbers:
+        for number in (*scenario.deployment.vnf_numbers, *scenario.through_guests):
             found += vnf.roles(scenario, number)
     return tuple(found)
 

@@ -78,8 +78,13 @@ def no_frames(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
-    if scenario.deployment.guests:
-        return "a tester has no port in a guest; choose bmp2bmp for frames"
+    if scenario.deployment.guests and (scenario.vnf_addresses or scenario.vnf_swaps):
+        return (
+            "a guest that is a pod passes frames on as they are, and mode "
+            f"{scenario.vnf_mode} changes their addresses; choose --vnf-mode io or bridge"
+        )
+    if scenario.deployment.guests and scenario.deployment.cables:
+        return "frames pass guests on a testbed of one host only, where hosts are namespaces"
     if scenario.pod != "netns":
         return "frames of a tester are sent from no container; leave --pod out"
     network: type[Network] = registry.load("networks", scenario.vswitch)
@@ -280,7 +285,7 @@ class PodNetwork(VSwitch):
         self.check_kind(kind)
         if kind == GUEST_KIND:
             of_network = {"mtu": self._network.mtu, "offloads": self._network.offloads}
-            tap = self.machine.interface_name(f"t{port.vnf}")
+            tap = self.machine.interface_name(f"{'b' if port.index else 't'}{port.vnf}")
             return Attachment(port=port, kind=kind, netdev=tap, queues=queues, **of_network)
         if self._network.has_ports:
             netdev = self._network.netdev(port.vnf)
@@ -332,13 +337,17 @@ class PodNetwork(VSwitch):
     def _lead_to_guest(self, netdev: str, tap: Attachment) -> None:
         """Hand all that comes in by a pod's interface to its guest, and back."""
         name = tap.require("netdev")
-        self.machine.delete_link(name)  # with what led to an interface before this one
-        self.machine.create_tap(
-            name,
-            self._network.mtu,
-            offloads=self._network.offloads,
-            multi_queue=tap.multi_queue,
-        )
+        taps = [name]
+        if tap.port.vnf in self.plan.scenario.through_guests:
+            taps.append(self.offer_vnf_port(far_side(tap.port), GUEST_KIND).require("netdev"))
+        for one in taps:
+            self.machine.delete_link(one)  # with what led to an interface before this one
+            self.machine.create_tap(
+                one,
+                self._network.mtu,
+                offloads=self._network.offloads,
+                multi_queue=tap.multi_queue,
+            )
         tc_redirect.redirect(self.machine, {netdev: name, name: netdev})
 
     def _see_packets_pass(self, to: VnfPort, began: float) -> None:
@@ -552,6 +561,11 @@ def _host_of(scenario: Scenario, port: VnfPort) -> int:
 
 def _port_of(number: int) -> VnfPort:
     return VnfPort(vnf=number, index=0)
+
+
+def far_side(port: VnfPort) -> VnfPort:
+    """The other port of a guest that is a pod: the tester is there, beyond its forwarding."""
+    return port.model_copy(update={"index": 1 - port.index})
 
 
 def _address(port: VnfPort) -> str:

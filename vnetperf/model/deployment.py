@@ -304,6 +304,17 @@ class Deployment(Frozen):
         found += [h.src for h in self.hops if h.tunnel == "decap"]
         return tuple(dict.fromkeys(found))
 
+    def port_name(self, port: Port) -> str:
+        """What reports call a port.
+
+        Args:
+            port: One of its ports.
+
+        Returns:
+            "phy0", "vnf0.1"; of a pod "pod0".
+        """
+        return f"pod{port.vnf}" if self.pods and isinstance(port, VnfPort) else str(port)
+
     def vnf_ports(self) -> tuple[VnfPort, ...]:
         """VNF ports in order, those of launched VNFs and those the tester takes.
 
@@ -547,8 +558,6 @@ PODS: dict[str, tuple[int, ...]] = {"bmp2bmp": (), "bmp2vmp": (1,), "vmp2vmp": (
 #: Every deployment of vSwitches that a scenario can name, and every deployment.
 OF_VSWITCHES: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
 ALL_DEPLOYMENTS: tuple[str, ...] = (*OF_VSWITCHES, *PODS)
-#: Those between whose ends frames of a tester can be sent: it has no port in a guest.
-WITH_FRAMES: tuple[str, ...] = tuple(name for name in ALL_DEPLOYMENTS if not PODS.get(name))
 
 
 def make_deployment(name: str, vnfs: int | None = None) -> Deployment:

@@ -240,13 +240,18 @@ class Scenario(Frozen):
 
     @property
     def ends_in_guests(self) -> tuple[int, ...]:
-        """Numbers of endpoints in guests: of pods in VMs, and in the places of VMs on two hosts."""
+        """Numbers of ends in guests: of pods in VMs, and in the places of VMs on two hosts."""
         graph = self.deployment
         if graph.pods:
-            return graph.guests if self.sockets else ()
+            return graph.guests
         if not self.apart or not self.vnf.endswith(":vm"):
             return ()
         return tuple(n for n, end in enumerate(graph.ends) if isinstance(end, VnfPort))
+
+    @property
+    def through_guests(self) -> tuple[int, ...]:
+        """Numbers of the tester's ports behind guests that forward: beyond pods in VMs."""
+        return () if self.sockets or not self.deployment.pods else self.deployment.guests
 
     @property
     def vnf_addresses(self) -> bool:
@@ -335,6 +340,8 @@ class Scenario(Frozen):
             if self.sockets and self.pod != "netns" and len(self.deployment.guests) < 2:
                 found.append(f"pods by {self.pod}")
             found += [f"pod {number} in a VM" for number in self.deployment.guests]
+            if self.through_guests:
+                found.append(f"guests forward by {self.vnf_mode}")
         if self.routed:
             found.append("l3 forwarding")
         if self.nat is not None:

@@ -143,7 +143,7 @@ def direction_name(direction: int, ends: Sequence[str]) -> str:
         ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
 
     Returns:
-        "phy0->phy1", "phy0->vnf0.0" ...
+        "phy0->phy1", "phy0->vnf0.0", "pod0->pod1" ...
     """
     return f"{ends[direction]}->{ends[1 - direction]}"
 

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.model.deployment import ALL_DEPLOYMENTS, WITH_FRAMES
+from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
@@ -334,7 +334,7 @@ def parametrize(
     sizes = _sizes(metafunc, configuration)
     ends = list(product(*sizes.values())) or [()]
     only = definition.get_closest_marker("deployments")
-    deployments = WITH_FRAMES if only is None else only.args
+    deployments = ALL_DEPLOYMENTS if only is None else only.args
     selects, known = keyword_filter(definition), scenario_ids()
     named = {word.lower() for word in _words(metafunc.config)} & {*known}
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)

@@ -33,6 +33,7 @@ from vnetperf.pytest_plugin.cases import (
 from vnetperf.pytest_plugin.session import BenchSession
 from vnetperf.pytest_plugin.terminal import duration_text
 from vnetperf.runner import transfers
+from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.search.confirmation import confirming_trials
 
@@ -352,7 +353,7 @@ def _frames(
     left_out: dict[str, dict[int, None]] = {}
     skipped: dict[str, str] = {}
     for case in cases:
-        size = case.frame_size or min(preset.frame_sizes)
+        size = size_of(case, preset)
         if why := why_not_size(scenario, size, largest):
             left_out.setdefault(why, {})[size] = None
         elif why := _why_not_test(case.test, scenario, preset):
@@ -391,9 +392,14 @@ def _frames(
         text, seconds = _longest(test, preset, media, sizes_of[test])
         lines.append(f"wall time   {text}")
         unlimited = () if seconds is not None else (test,)
-        count = sum(case.test == test and case.frame_size in sizes_of[test] for case in cases)
+        count = sum(case.test == test and size_of(case, preset) in sizes_of[test] for case in cases)
         times += TimeSum((seconds or 0.0) * len(sizes_of[test]), count, unlimited)
     return lines, times
+
+
+def size_of(case: PlannedCase, preset: Preset) -> int:
+    """Octets of a case's frames: where the test case names none, the smallest."""
+    return case.frame_size or min(preset.frame_sizes)
 
 
 def _why_not_test(test: str, scenario: Scenario, preset: Preset) -> str:
@@ -403,8 +409,10 @@ def _why_not_test(test: str, scenario: Scenario, preset: Preset) -> str:
             address_scenario(scenario, preset)
         elif test in ("connection_rate", "session_capacity"):
             session_scenario(scenario)
+        if test != THROUGHPUT:
+            require_generator(scenario, test, preset)
     except CapabilityError as error:
-        return str(error).replace("\n", ";")
+        return "; ".join(map(str.strip, str(error).splitlines()))
     return ""
 
 

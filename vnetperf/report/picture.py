@@ -348,8 +348,9 @@ class _Drawing:
                     name = f"port {number}" if len(row.ends) > 1 and not self._graph.pods else ""
                     self._pins[f"tester{number}"] = Pin(name, x, boxes[0].y, below=True)
                 elif row.kind == "vswitch":
-                    end = str(row.graph.ends[number])
-                    self._pins[end] = Pin(end, x, switch.y + switch.height)
+                    end = row.graph.ends[number]
+                    name = row.graph.port_name(end)
+                    self._pins[str(end)] = Pin(name, x, switch.y + switch.height)
                     for trunk in map(str, row.graph.trunks[number : number + 1]):
                         self._pins[trunk] = Pin(trunk, x, switch.y, below=True)
             for box in boxes if row.kind == "vnfs" else ():
@@ -363,9 +364,9 @@ class _Drawing:
         """Ports above each other, from endpoint 0 up to endpoint 1."""
         x, low = box.x + box.width * 0.2, box.y + box.height
         if row.kind == "vswitch":
-            first, second = map(str, row.graph.ends)
-            self._pins[first] = Pin(first, x, low)
-            self._pins[second] = Pin(second, x, box.y, below=True)
+            first, second = row.graph.ends
+            self._pins[str(first)] = Pin(row.graph.port_name(first), x, low)
+            self._pins[str(second)] = Pin(row.graph.port_name(second), x, box.y, below=True)
         else:
             (end,) = row.ends
             self._pins[f"tester{end}"] = Pin("", x, low if end else box.y, below=not end)

@@ -38,6 +38,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
+from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Profile, Result, throughput_goal
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
@@ -75,12 +76,12 @@ _ANY_RATE_FPS = 1e6
 _ANY_THROUGHPUT = KnownThroughput(load_fps=_ANY_RATE_FPS / 2, search=0, goal="any")
 
 
-def require_generator(run: Run, scenario: Scenario, test: str) -> None:
+def require_generator(scenario: Scenario, test: str, preset: Preset) -> None:
     """Refuse a test whose trials the generator cannot do."""
     kind = standard_test(test)
     procedure = kind.run(
         kind.inputs(
-            parameters=kind.parameters(run.configuration.preset),
+            parameters=kind.parameters(preset),
             frame_size=64,
             ceiling_fps=_ANY_RATE_FPS,
             media_fps=_ANY_RATE_FPS,
@@ -144,7 +145,8 @@ def begin_test(
     profile = scenario.traffic
     mix, equal = profile.mix, profile.loads == (1.0, 1.0)
     loads = () if equal or directions < 2 else profile.loads
-    first, second = scenario.deployment.ends
+    graph = scenario.deployment
+    first, second = graph.ends
     point = run.calibrated(frame_size)
     common: dict[str, Any] = {
         "search": run.log.next_search(),
@@ -152,7 +154,7 @@ def begin_test(
         "test": test,
         "frame_size": frame_size,
         "directions": directions,
-        "ends": (str(first), str(second)),
+        "ends": (graph.port_name(first), graph.port_name(second)),
         # Both ports' sum; a test that sends one way can use half of it.
         "generator_max_fps": point.max_clean_fps * (sum(loads) or directions) / 2
         if point
@@ -370,7 +372,7 @@ class Conductor:
             return held  # measured before the run was interrupted
         known = None
         if test != THROUGHPUT:
-            require_generator(self.run, self.scenario, test)
+            require_generator(self.scenario, test, self.run.configuration.preset)
             if standard_test(test).needs_throughput:
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)

@@ -159,7 +159,35 @@ ENDPOINT = dataclasses.replace(
     ),
 )
 
-RECIPES = {recipe.name: recipe for recipe in (VLOOP, VEPC, ENDPOINT)}
+#: Open MPI's plugins for ranks that talk by TCP, as Debian and Ubuntu cut them into files.
+_MPI_PLUGINS = (
+    *("allocator_*", "bml_r2", "btl_self", "btl_tcp", "coll_[bilst]*", "errmgr_*", "ess_*"),
+    *("filem_raw", "grpcomm_direct", "iof_*", "odls_*", "oob_tcp", "op_avx", "osc_pt2pt"),
+    *("osc_rdma", "patcher_overwrite", "plm_*", "pmix_ext3x", "pml_ob1", "pstat_linux"),
+    *("rcache_grdma", "reachable_*", "regx_*", "rml_oob", "routed_*", "rtc_hwloc"),
+    *("schizo_orte", "schizo_ompi", "shmem_*", "state_*", "topo_basic"),
+)
+
+#: What ranks of MPI need besides: its daemon, and the libraries of programs that the host brings.
+MPI = dataclasses.replace(
+    ENDPOINT,
+    name="mpi",
+    packages=(*(p for p in ENDPOINT.packages if p not in ("iperf3", "sockperf")), "openmpi-bin"),
+    programs=(
+        *(p for p in ENDPOINT.programs if "iperf3" not in p and "sockperf" not in p),
+        "usr/bin/orted",
+        "usr/lib/*/libmpi.so.*",
+    ),
+    extras=(
+        *ENDPOINT.extras,
+        *(f"usr/lib/*/openmpi/lib/openmpi*/mca_{name}.so" for name in _MPI_PLUGINS),
+        "usr/lib/*/pmix*/lib/pmix/pmix_mca_prm_default.so",
+        "usr/share/openmpi/help-*.txt",
+        "etc/openmpi/openmpi-mca-params.conf",
+    ),
+)
+
+RECIPES = {recipe.name: recipe for recipe in (VLOOP, VEPC, ENDPOINT, MPI)}
 
 
 def recipe(name: str) -> Recipe:

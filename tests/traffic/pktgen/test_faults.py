@@ -106,8 +106,8 @@ def test_its_death_is_told_with_its_last_words(looped: Looped) -> None:
         threading.Timer(0.3, os.kill, (poller.pid, signal.SIGKILL)).start()
         began = time.monotonic()
         with pytest.raises(GeneratorError, match=r"Pktgen exited \(status -9\)"):
-            loop.generator.run(trial_spec(duration_s=5.0), lambda: None)
-        assert time.monotonic() - began < 2.0, "nobody noticed while it ran"
+            loop.generator.run(trial_spec(duration_s=60.0), lambda: None)
+        assert time.monotonic() - began < 30, "nobody noticed while it ran"
 
 
 @pytest.mark.parametrize("call", ["pktgen.quit()", "pktgen.load('x.lua')"])

@@ -1,7 +1,8 @@
 """The process that the kernel makes frames in: for each line it runs a program for a time.
 
-A line is the program's number in the kernel, seconds, and the frame in hexadecimal digits. It is
-answered on standard output. All that is sent, and when, is in the program's maps.
+A line is its own number, the program's in the kernel, seconds, and the frame in hexadecimal digits.
+It is answered by its number on standard output. All that is sent, and when, is in the program's
+maps.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ def main() -> None:
     signal.signal(ENDS, end)  # so does this one, for good
     answer(READY)
     for line in sys.stdin:
-        number, seconds, frame = line.split()
+        request, number, seconds, frame = line.split()
         ended, until = False, time.monotonic() + float(seconds)
         try:
             while not ended and (left := until - time.monotonic()) > 0:
                 signal.setitimer(signal.ITIMER_REAL, left)
                 run_live(int(number), bytes.fromhex(frame))
-            answer(ENDED)
+            answer(f"{ENDED} {request}")
         except HostError as error:
-            answer(f"{ENDED}: {error.what}")
+            answer(f"{ENDED} {request}: {error.what}")
 
 
 if __name__ == "__main__":

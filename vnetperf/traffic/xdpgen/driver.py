@@ -154,17 +154,15 @@ class Xdpgen(TrafficGenerator):
                 cpus=self.plan.placement.cores.get("tester"),
                 keep_stdin_open=True,
             )
-            self._await(READY, START_S, since=0)
+            self._await(READY, START_S)
 
-    def _await(self, word: str, seconds: float, *, since: int) -> None:
-        """Wait for the worker's answer behind a place of its output."""
+    def _await(self, word: str, seconds: float) -> None:
+        """Wait for the worker's answer, which may go on with what went wrong."""
         process = self.started(self._process)
 
         def answered() -> str:
-            with process.log.open("rb") as log:
-                log.seek(since)
-                lines = log.read().decode(errors="replace").splitlines(keepends=True)
-            return next((x for x in lines if x.startswith(word) and x.endswith("\n")), "")
+            lines = process.log.read_text(errors="replace").splitlines(keepends=True)
+            return next((x for x in lines if x.startswith((f"{word}\n", f"{word}: "))), "")
 
         answer = wait_for(answered, seconds, "the worker's answer", check=self.check_alive).strip()
         if answer != word:
@@ -293,12 +291,10 @@ class Xdpgen(TrafficGenerator):
             pace = PACE.pack(start, stop, interval, count, target, self._trial, 0, 0, 0, 0)
             paces.update(_key(frame.stream.direction), pace)
         self._began, self._counted_before = start, self._counts()
-        written = os.stat(process.log).st_size  # noqa: PTH116 - its size alone
         with host_failures():
             runs_s = (stop - time.monotonic_ns()) / 1e9
-            process.write_line(
-                f"{code.number('send')} {runs_s:.6f} {next(iter(wanted)).template.hex()}"
-            )
+            frame = next(iter(wanted)).template.hex()
+            process.write_line(f"{self._trial} {code.number('send')} {runs_s:.6f} {frame}")
 
         def watch_all() -> None:
             self.check_alive()
@@ -312,7 +308,7 @@ class Xdpgen(TrafficGenerator):
             process.signal(ENDS)
             raise
         with host_failures():
-            self._await(ENDED, ENDS_S, since=written)
+            self._await(f"{ENDED} {self._trial}", ENDS_S)
 
     def _pace(self, number: int) -> _Pace:
         values = PACE.unpack(self.started(self._code).map("paces").read(_key(number), PACE.size))
