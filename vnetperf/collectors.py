@@ -10,7 +10,9 @@ import contextlib
 import gzip
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -544,7 +546,8 @@ class EnergyCollector(Collector[EnergyUse]):
 
     RAPL counts by package, and often by cores and memory; a power meter of the platform (ACPI,
     mostly the management controller's) tells its mean power over an interval of its own: what it
-    says at the end counts where all of that interval was within the trial.
+    says at the end counts where all of that interval was within the trial. Where the kernel has
+    none the controller itself is asked, by IPMI (DCMI).
     """
 
     name: ClassVar[str] = "energy"
@@ -559,7 +562,7 @@ class EnergyCollector(Collector[EnergyUse]):
         """Take the first sample."""
         self._before = self._counted()
         self._began = time.monotonic()
-        if not self._before and not self._metered():
+        if not self._before and not self._metered() and not self._controller():
             self.why = "not measured: " + self._why_none()
 
     def stop(self) -> tuple[EnergyUse, ...]:
@@ -572,7 +575,10 @@ class EnergyCollector(Collector[EnergyUse]):
             # The counter begins anew at its range.
             joules = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32) / 1e6
             found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
-        for part, (watts, interval_s) in self._metered().items():
+        meters = self._metered()
+        if not meters and (program := self._controller()):
+            meters = _asked(program) if wall >= _SHORTEST_S else {_IPMI: (0.0, _SHORTEST_S)}
+        for part, (watts, interval_s) in meters.items():
             if interval_s is None or interval_s > wall:
                 mean = "unknown" if interval_s is None else f"{interval_s:g} s"
                 too_slow.append(f"{part}: its mean is over {mean}, the trial was of {wall:.3g} s")
@@ -607,6 +613,11 @@ class EnergyCollector(Collector[EnergyUse]):
             )
         return found
 
+    def _controller(self) -> str:
+        """The program that asks a management controller which is no power meter of the kernel's."""
+        there = (self._root / _IPMI_DEVICE).exists()
+        return (there and shutil.which("ipmitool")) or ""
+
     def _number(self, path: Path) -> int | None:
         text = _text(path).strip()
         return int(text) if text.isdecimal() else None
@@ -614,7 +625,32 @@ class EnergyCollector(Collector[EnergyUse]):
     def _why_none(self) -> str:
         if any((self._root / _POWERCAP).glob("intel-rapl:*")):
             return "the kernel does not let this process read RAPL: root is needed"
+        if (self._root / _IPMI_DEVICE).exists():
+            return "no RAPL, and the management controller is asked by ipmitool; install it"
         return "neither RAPL (CONFIG_POWERCAP, intel_rapl) nor a platform's power meter here"
+
+
+#: A management controller's mean power, in whole seconds and watts.
+_IPMI, _SHORTEST_S = "power by IPMI", 1.0
+_IPMI_DEVICE = "dev/ipmi0"
+_ASKED_S = 5.0
+_SAYS = (
+    r"Average power reading over sample period\s*:\s*(\d+)\s+Watts",
+    r"Sampling period\s*:\s*(\d+)\s+Seconds",
+    r"Power reading state is\s*:\s*(activated)",
+)
+
+
+def _asked(program: str) -> dict[str, tuple[float, float | None]]:
+    """Mean power that a management controller tells, and the seconds that it is over."""
+    try:
+        argv = [program, "dcmi", "power", "reading"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_ASKED_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return {_IPMI: (0.0, None)}
+    watts, seconds, active = (re.search(one, done.stdout) for one in _SAYS)
+    over = float(seconds[1]) if seconds and active else 0.0
+    return {_IPMI: (float(watts[1]) if watts else 0.0, over or None)}
 
 
 _POWERCAP, _HWMON, _RANGE = "sys/class/powercap", "sys/class/hwmon", "max_energy_range_uj"

@@ -301,6 +301,52 @@ def test_a_mean_of_more_than_the_trial_is_none_of_it(
     assert says in collector.why
 
 
+#: As ipmitool prints it.
+READING = """
+    Instantaneous power reading:                    50 Watts
+    Minimum during sampling period:                  6 Watts
+    Maximum during sampling period:                304 Watts
+    Average power reading over sample period:       49 Watts
+    IPMI timestamp:                           Thu Feb 15 08:36:01 2024
+    Sampling period:                          00000001 Seconds.
+    Power reading state is:                   activated
+"""
+
+
+@pytest.mark.parametrize(
+    ("reading", "wall", "found"),
+    [
+        (READING, 2.0, 98.0),
+        (READING, 0.5, "its mean is over 1 s, the trial was of 0.5 s"),
+        (READING.replace("00000001", "00000005"), 2.0, "its mean is over 5 s"),
+        (READING.replace("activated", "deactivated"), 2.0, "over unknown"),
+        ("", 2.0, "over unknown"),
+    ],
+)
+def test_a_management_controller_is_asked_where_the_kernel_has_no_meter(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reading: str,
+    wall: float,
+    found: float | str,
+) -> None:
+    clock = iter([100.0, 100.0 + wall])
+    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    program = tmp_path / "ipmitool"
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = 'dcmi power reading' ] && echo '{reading}'\n")
+    program.chmod(0o755)
+    write(tmp_path, "dev/ipmi0", "")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    joules = [one.joules for one in collector.stop()]
+    if isinstance(found, str):
+        assert joules == []
+        assert found in collector.why
+    else:
+        assert (joules, collector.why) == ([found], "")
+
+
 def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:
     collector = EnergyCollector((), tmp_path)
     collector.start()

@@ -295,7 +295,7 @@ def test_the_guest_s_scripts_are_in_the_key(
 
 
 def test_an_unknown_image_is_refused() -> None:
-    with pytest.raises(ConfigError, match="accepted: endpoint, vepc, vloop"):
+    with pytest.raises(ConfigError, match="accepted: endpoint, mpi, vepc, vloop"):
         recipe("vlop")
     assert all(name == each.name for name, each in RECIPES.items())
 
@@ -334,4 +334,4 @@ def test_an_unknown_name_is_refused(
     distribution: Distribution, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "build", "vlop"]) == 1
-    assert "accepted: endpoint, vepc, vloop" in capsys.readouterr().err
+    assert "accepted: endpoint, mpi, vepc, vloop" in capsys.readouterr().err

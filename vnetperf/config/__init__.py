@@ -24,6 +24,7 @@ from vnetperf.config.settings import (
     CommandLine,
     Settings,
     guest_options,
+    lb_options,
     mobile_core,
     mobile_core_options,
     nat_options,
@@ -32,6 +33,7 @@ from vnetperf.config.settings import (
     switch_options,
     variable_name,
 )
+from vnetperf.model.balancing import Services
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
@@ -77,6 +79,7 @@ class Configuration:
         guest: The options of guests, likewise.
         mobile_core: The options of a mobile core, likewise.
         nat: Subscribers, sessions and pool of a NAT, likewise.
+        lb: Services of a load balancer and their flows, likewise.
     """
 
     settings: Settings
@@ -88,6 +91,7 @@ class Configuration:
     guest: GuestOptions
     mobile_core: MobileCoreOptions
     nat: Nat
+    lb: Services
 
     @property
     def capture(self) -> CaptureSpec | None:
@@ -278,4 +282,5 @@ def _read(
         guest=guest_options(settings.guest),
         mobile_core=mobile_core_options(settings.core),
         nat=nat_options(settings.nat),
+        lb=lb_options(settings.lb),
     )

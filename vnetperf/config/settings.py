@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from vnetperf import registry
 from vnetperf.config.files import Model, check_trusted, find_file, load_model, read_toml, validate
+from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.frames import AutoTunnel
@@ -218,6 +219,12 @@ class Settings(Options):
 
     Keys: `subscribers`, `ports` of each, `block`, `pool`, `inside`; for vSwitches that are a
     [NAT](cgnat.md)."""
+    lb: Annotated[tuple[str, ...], _PAIRS] = ()
+    """Services of a load balancer and flows to them, e.g. `services=1000,flows=50000` (may be
+    repeated).
+
+    Keys: `services`, `backends` of each, `flows` to all, `clients`; for vSwitches that
+    [balance services](services-lb.md)."""
     forwarding: Annotated[Forwarding, Option("LAYER")] = "l2"
     """`l2` switches frames, `l3` routes packets.
 
@@ -457,6 +464,11 @@ def mobile_core(given: tuple[str, ...]) -> MobileCore:
 def nat_options(given: tuple[str, ...]) -> Nat:
     """Subscribers, sessions and pool of a NAT."""
     return _options(Nat, tuple(pair for one in given for pair in one.split(",")), "--nat")
+
+
+def lb_options(given: tuple[str, ...]) -> Services:
+    """Services of a load balancer, and the flows to them."""
+    return _options(Services, tuple(pair for one in given for pair in one.split(",")), "--lb")
 
 
 def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str, ...]]:

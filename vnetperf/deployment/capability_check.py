@@ -161,19 +161,26 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
 
 
 def _nat_reasons(scenario: Scenario) -> Iterator[str]:
-    """What a NAT's sessions do not allow in a profile."""
-    profile = scenario.traffic
-    if scenario.nat is None:
+    """What sessions through a NAT or a load balancer do not allow in a profile."""
+    profile, balanced = scenario.traffic, scenario.services
+    if scenario.translated is None:
         return
+    what, setting = ("a load balancer", "--lb") if balanced else ("a NAT", "--nat")
+    if balanced is not None and balanced.backends > 1 and 1 in profile.directions:
+        yield (
+            f"which of {balanced.backends} backends a flow has is the load balancer's choice, so "
+            "that answers cannot be sent; backends=1, or a profile with bidirectional = false"
+        )
     if profile.headers not in NAT_HEADERS:
         stacks = " or ".join(", ".join(stack) for stack in NAT_HEADERS)
-        yield f"sessions of a NAT are of {stacks}, and these frames of {', '.join(profile.headers)}"
+        own = ", ".join(profile.headers)
+        yield f"sessions of {what} are of {stacks}, and these frames of {own}"
     if profile.flows > 1 or profile.values:
-        yield "the flows through a NAT are the sessions of --nat, and the profile has others"
+        yield f"the flows through {what} are the sessions of {setting}, and the profile has others"
     if not profile.learning_frames:
-        yield "sessions of a NAT are set up by learning frames, and the profile has none"
+        yield f"sessions of {what} are set up by learning frames, and the profile has none"
     if profile.broadcast:
-        yield "a NAT forwards no broadcast frames"
+        yield f"{what} forwards no broadcast frames"
 
 
 def _is_examined(name: VaryField, scenario: Scenario) -> bool:
@@ -236,8 +243,9 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
         yield cannot("send broadcast frames and count them apart", "broadcast = 0")
     if profile.burst > 1 and not can.paced_bursts:
         yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
-    if scenario.nat is not None and not can.sessions:
-        yield cannot("send through a NAT, and look at what comes back")
+    if scenario.translated is not None and not can.sessions:
+        what = "a NAT" if scenario.nat else "a load balancer"
+        yield cannot(f"send through {what}, and look at what comes back")
     if (profile.answers == "any" or profile.announce) and not can.answers:
         setting = 'answers = "any"' if profile.answers == "any" else "announce"
         yield cannot(
@@ -414,8 +422,13 @@ def _without_effect(
         yield "vnfs", f"{graph.name} always has as many"
     if "core" in given and not graph.gtp:
         yield "core", f"{graph.name} has no mobile core"
-    if "nat" in given and scenario.nat is None:
-        yield "nat", f"{scenario.vswitch} is no NAT"
+    own = {
+        "nat": (scenario.nat, "is no NAT"),
+        "lb": (scenario.services, "does not balance the load of services"),
+    }
+    yield from (
+        (k, f"{scenario.vswitch} {v[1]}") for k, v in own.items() if k in given and not v[0]
+    )
     if "tunnel" in given and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"
     if not graph.pods:

@@ -82,8 +82,8 @@ def check_path(
         return {"frames": "none were sent: only programs in pods communicate here"}
     deployment.prepare(deployment.plan.scenario.traffic.least_frame_size)
     before: dict[str, HopCounters] = {}
-    nat = deployment.plan.scenario.nat
-    learned = 8 if nat is None else min(nat.sessions, PATH_SESSIONS)
+    translated = deployment.plan.scenario.translated
+    learned = 8 if translated is None else min(translated.sessions, PATH_SESSIONS)
 
     def attempt(check: TrialSpec) -> TrialResult:
         deployment.check_alive()
@@ -766,24 +766,26 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     deployment.prepare(spec.frame_size)
     if spec.new_sessions or not spec.learning_frames:
         return
-    nat = deployment.plan.scenario.nat
-    if nat is None or not deployment.plan.has_dut:
+    translated = deployment.plan.scenario.translated
+    if translated is None or not deployment.plan.has_dut:
         deployment.generator.learn(spec.learning_frames)
         return
     there = deployment.vswitch.sessions()
     held_s = time.monotonic() - deployment.sessions_seen
-    if there is not None and there >= nat.sessions and held_s < SET_UP_HOLDS_S:
+    if there is not None and there >= translated.sessions and held_s < SET_UP_HOLDS_S:
         return
     for _ in range(SET_UPS):
-        deployment.generator.learn(max(spec.learning_frames, nat.sessions))
+        deployment.generator.learn(max(spec.learning_frames, translated.sessions))
         there = deployment.vswitch.sessions()
-        if there is None or there >= nat.sessions:
+        if there is None or there >= translated.sessions:
             deployment.sessions_seen = time.monotonic()
             return
     raise DutError(
-        f"holds {there} of {nat.sessions} sessions after a frame of each was sent {SET_UPS} times",
+        f"holds {there} of {translated.sessions} sessions after a frame of each was sent "
+        f"{SET_UPS} times",
         where=deployment.vswitch.name,
-        cure="choose fewer sessions with --nat, or a larger table or longer timeouts with --set",
+        cure="choose fewer sessions with --nat or --lb, or a larger table or longer timeouts with "
+        "--set",
     )
 
 

@@ -14,6 +14,13 @@ static long (*const bpf_map_update_elem)(void *map, const void *key, const void 
 					 __u64 flags) = (void *)2;
 static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
+static long (*const bpf_skb_store_bytes)(struct __sk_buff *frame, __u32 offset, const void *from,
+					 __u32 octets, __u64 flags) = (void *)9;
+static long (*const bpf_l3_csum_replace)(struct __sk_buff *frame, __u32 offset, __u64 from,
+					 __u64 to, __u64 octets) = (void *)10;
+static long (*const bpf_l4_csum_replace)(struct __sk_buff *frame, __u32 offset, __u64 from,
+					 __u64 to, __u64 flags) = (void *)11;
 static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 static long (*const bpf_fib_lookup)(void *frame, struct bpf_fib_lookup *to, int size,

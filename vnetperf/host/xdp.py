@@ -1,4 +1,6 @@
-"""XDP programs: compiled by clang, loaded by libbpf, attached in a mode that is read back.
+"""XDP programs, and those of traffic control: compiled by clang, loaded by libbpf, attached.
+
+The mode that XDP has made of it is read back.
 
 Nothing is pinned and nothing is journaled: a program, its maps and its attachment live as long as
 the file descriptors of the process that made them, which the kernel closes however that ends.
@@ -13,7 +15,7 @@ import os
 import struct
 import subprocess
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -140,12 +142,17 @@ def _libbpf() -> Any:
         ("bpf_map_update_elem", number, number, pointer, pointer, ctypes.c_uint64),
         ("bpf_map_lookup_elem", number, number, pointer, pointer),
         ("bpf_map_delete_elem", number, number, pointer),
+        ("bpf_map_lookup_batch", number, number, *(pointer,) * 6),
+        ("bpf_map_lookup_and_delete_batch", number, number, *(pointer,) * 6),
         ("libbpf_num_possible_cpus", number),
     ):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     library.libbpf_set_print(_PRINTER)
     return library
+
+
+_BATCH_ENTRIES: Final = 1 << 14
 
 
 class _OpenOptions(ctypes.Structure):
@@ -272,13 +279,7 @@ class BpfObject:
             log_size=_LOG_OCTETS,
         )
         self._object = self._library.bpf_object__open_mem(code, len(code), ctypes.byref(options))
-        refused = not self._object or any(
-            self._library.bpf_map__reuse_fd(
-                self._library.bpf_object__find_map_by_name(self._object, own.encode()), other.fd
-            )
-            for own, other in (shared or {}).items()
-        )
-        if refused or self._library.bpf_object__load(self._object):
+        if not self._object or self._share(shared or {}) or self._load():
             code_of_error = ctypes.get_errno()
             self.close()
             raise HostError(
@@ -287,6 +288,16 @@ class BpfObject:
                 where=name,
                 cure="run as root; the last lines are those of the kernel's verifier or of libbpf",
             )
+
+    def _share(self, maps: Mapping[str, BpfMap]) -> int:
+        for name, one in maps.items():
+            own = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+            if code := int(self._library.bpf_map__reuse_fd(own, one.fd)):
+                return code
+        return 0
+
+    def _load(self) -> int:
+        return int(self._library.bpf_object__load(self._object))
 
     def program(self, name: str) -> int:
         """File descriptor of a program; it is the object's."""
@@ -363,6 +374,22 @@ class BpfObject:
             )
         log.info("XDP: %s at %s, mode %s, program %d", self.name, netdev, made.mode, made.program)
         return made
+
+    def attach_to_traffic_control(self, program: str, netdev: str) -> None:
+        """Attach a program to what comes in by an interface of the calling thread's namespace."""
+        index, _ = _interface(netdev)
+        options = _LinkOptions(size=ctypes.sizeof(_LinkOptions))
+        fd = self._library.bpf_link_create(
+            self.program(program), index, _BPF_TCX_INGRESS, ctypes.byref(options)
+        )
+        if fd < 0:
+            raise HostError(
+                f"the interface takes no program of traffic control: {os.strerror(-fd)}",
+                where=f"link {netdev}",
+                cure="boot Linux 6.6 or later (CONFIG_NET_XGRESS)",
+            )
+        self._links.append(fd)
+        log.info("traffic control: %s at %s", self.name, netdev)
 
     def is_attached(self) -> bool:
         """Whether it is still at the interface, in the mode that was read back.
@@ -452,12 +479,31 @@ class BpfMap:
         self._call(_libbpf().bpf_map_lookup_elem(self.fd, key, values), "read")
         return tuple(sum(values[place::count]) for place in range(count))
 
+    def entries(self, key: int, value: int, *, delete: bool = False) -> Iterator[bytes]:
+        """Keys of a hash with so many octets each, many at a time; deleted with their values."""
+        library = _libbpf()
+        call = library.bpf_map_lookup_batch
+        if delete:
+            call = library.bpf_map_lookup_and_delete_batch
+        keys = ctypes.create_string_buffer(key * _BATCH_ENTRIES)
+        values = ctypes.create_string_buffer(value * _BATCH_ENTRIES)
+        place, after = None, ctypes.create_string_buffer(max(key, ctypes.sizeof(ctypes.c_uint64)))
+        code = 0
+        while not code:
+            count = ctypes.c_uint32(_BATCH_ENTRIES)
+            code = call(self.fd, place, after, keys, values, ctypes.byref(count), None)
+            if code not in (0, -errno.ENOENT):  # the second with the last of them
+                self._call(code, "deleted" if delete else "read")
+            yield keys.raw[: key * count.value]
+            place = after
+
     def _call(self, code: int, what: str) -> None:
         if code:
             raise HostError(f"cannot be {what}: {os.strerror(-code)}", where=self._name)
 
 
 _BPF_XDP: Final = 37  # enum bpf_attach_type
+_BPF_TCX_INGRESS: Final = 46  # from Linux 6.6 on
 #: What requests a mode (linux/if_link.h, XDP_FLAGS_*), and what is reported, in pyroute2's words.
 MODE_FLAGS: Final[Mapping[str, int]] = {"generic": 1 << 1, "native": 1 << 2}
 _REPORTED: Final[Mapping[str, str]] = {

@@ -25,6 +25,8 @@ PORTS_OF_ADDRESS = (1 << 16) - FIRST_PORT
 SERVERS = IPv4Network("198.19.0.0/16")
 
 
+#: UDP echo (RFC 2544 appendix C.2.6.2).
+SERVER_PORT = 7
 #: Variant of a scenario whose trials begin without sessions and make them.
 NEW_SESSIONS = "new sessions"
 
@@ -41,6 +43,27 @@ class PortBlock(NamedTuple):
     address: str
     first: int
     last: int
+
+
+class FlowEnds(NamedTuple):
+    """Addresses and ports of all flows as they are on one side of what translates them.
+
+    Values stand one after the other, each big endian; flow `i` has number `i` of each, modulo as
+    many as there are: one is for all flows.
+
+    Attributes:
+        client: Address of the end that is behind phy0, four octets.
+        client_port: Its port, two octets.
+        server: Address of the end that is behind phy1, `server_octets` octets.
+        server_port: Its port, two octets.
+        server_octets: How many octets of the server's address are known.
+    """
+
+    client: bytes
+    client_port: bytes
+    server: bytes
+    server_port: bytes
+    server_octets: int = 4
 
 
 class Nat(Frozen):
@@ -142,6 +165,17 @@ class Nat(Frozen):
             Their values.
         """
         return _bindings(self)
+
+    def sides(self) -> tuple[FlowEnds, FlowEnds]:
+        """Both ends of every session: before the NAT and behind it.
+
+        Returns:
+            At phy0, where subscribers are, and at phy1, where they have public addresses.
+        """
+        bound = self.bindings()
+        server = (SERVERS.network_address + 1).packed, SERVER_PORT.to_bytes(2, "big")
+        inside, outside = bound.inside, bound.public
+        return FlowEnds(inside, bound.ports, *server), FlowEnds(outside, bound.ports, *server)
 
     def given(self) -> dict[str, str]:
         """What differs from the defaults, for a reader.

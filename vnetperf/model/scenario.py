@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import (
     Deployment,
@@ -179,6 +180,7 @@ class Scenario(Frozen):
         core: What is asked of a mobile core, where the VNF is one.
         stack: Which mobile core that is; None where the VNF is none.
         nat: Subscribers, sessions and pool, where the vSwitch is a NAT; None where it is none.
+        services: Services and their flows, where the vSwitch balances their load; None otherwise.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
         dut_macs: Addresses that frames from the tester's ports 0 and 1 carry, "" for the usual one:
             of an external DUT, and of pods that share one; empty where the deployment gives all.
@@ -208,6 +210,7 @@ class Scenario(Frozen):
     core: MobileCoreOptions = MobileCoreOptions()
     stack: MobileCore | None = None
     nat: Nat | None = None
+    services: Services | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
     dut_macs: tuple[str, ...] = ()
     pod_hosts: PodHosts = "same"
@@ -273,8 +276,8 @@ class Scenario(Frozen):
             routed=self.routed,
             tunnel=self.tunnel,
         )
-        if self.nat is not None:
-            return tuple(stream.through(self.nat) for stream in streams)
+        if self.translated is not None:
+            return tuple(stream.through(nat=self.nat, services=self.services) for stream in streams)
         if not self.dut_macs:
             return streams
         return tuple(
@@ -284,9 +287,14 @@ class Scenario(Frozen):
 
     @property
     def learning_frames(self) -> int:
-        """Learning frames of each stream: every flow, and every session of a NAT, must be known."""
+        """Learning frames of each stream: every flow, and every session, must be known."""
         frames = self.traffic.learning_frames_per_stream
-        return max(frames, self.nat.sessions) if self.nat is not None else frames
+        return max(frames, self.translated.sessions) if self.translated is not None else frames
+
+    @property
+    def translated(self) -> Nat | Services | None:
+        """What gives frames other addresses and ports on their way; None where nothing does."""
+        return self.nat or self.services
 
     @property
     def largest_on_wire(self) -> int:
@@ -346,6 +354,8 @@ class Scenario(Frozen):
             found.append("l3 forwarding")
         if self.nat is not None:
             found.append(f"NAT, {self.nat}")
+        if self.services is not None:
+            found.append(f"load balancing, {self.services}")
         if self.rules != "port":
             found.append("a rule for each flow" if self.rules == "stream" else "learned addresses")
         if self.deployment.tunnelled:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
 from math import lcm, prod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from vnetperf.model import frames
+from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, peer_mac, port_mac
 from vnetperf.model.frames import (
@@ -23,7 +24,7 @@ from vnetperf.model.frames import (
     VaryField,
     index_of,
 )
-from vnetperf.model.nat import Nat
+from vnetperf.model.nat import SERVER_PORT, Nat
 from vnetperf.model.options import Bearers
 from vnetperf.model.profile import TrafficProfile
 
@@ -33,10 +34,6 @@ Addressing = Literal["far", "port"]
 
 #: Values a field can take from its first, unless that was set.
 VALUES: dict[str, int] = {name: place.values for name, place in FIELDS.items()}
-
-
-#: UDP echo (RFC 2544 appendix C.2.6.2).
-SERVER_PORT = 7
 
 
 class Stream(Frozen):
@@ -61,6 +58,8 @@ class Stream(Frozen):
             there are none.
         nat: The NAT whose sessions these are: direction 0 comes from its subscribers, direction 1
             goes to their public addresses and ports; None where there is none.
+        services: The services whose flows these are: direction 0 comes from clients, direction 1
+            from backends; None where there are none.
     """
 
     id: int
@@ -79,6 +78,12 @@ class Stream(Frozen):
     tunnel_back: str = ""
     bearers: tuple[Bearers, ...] = ()
     nat: Nat | None = None
+    services: Services | None = None
+
+    @property
+    def translated(self) -> Nat | Services | None:
+        """What gives its frames other addresses and ports on their way; None where nothing does."""
+        return self.nat or self.services
 
     @property
     def tx_port(self) -> int:
@@ -90,21 +95,27 @@ class Stream(Frozen):
         """Tester port that must receive."""
         return 1 - self.direction
 
-    def through(self, nat: Nat) -> Stream:
-        """The frames of a NAT's sessions.
+    def through(self, *, nat: Nat | None, services: Services | None) -> Stream:
+        """The frames of a NAT's sessions, or of flows to services.
 
         Args:
-            nat: Subscribers and pool.
+            nat: Subscribers and pool; None where there is no NAT.
+            services: Services and their backends; None where there are none.
 
         Returns:
-            A stream with the first session's addresses and ports, as the tester sends it.
+            A stream with the first one's addresses and ports, as the tester sends it.
         """
-        block = nat.block_of(0)
-        if self.direction == 0:
-            mine: dict[str, str | int] = {"ipv4_src": str(nat.first_inside), "udp_src": block.first}
-        else:
-            mine = {"ipv4_dst": block.address, "udp_dst": block.first, "udp_src": SERVER_PORT}
-        return self.model_copy(update={**mine, "nat": nat})
+        side = ((nat or services or Nat()).sides())[self.direction]
+        ends = {
+            "client": (side.client[:4], side.client_port[:2]),
+            "server": (side.server[:4], side.server_port[:2]),
+        }
+        source, target = ends if self.direction == 0 else tuple(ends)[::-1]
+        mine: dict[str, Any] = {"nat": nat, "services": services}
+        for way, end in (("src", source), ("dst", target)):
+            address, port = ends[end]
+            mine |= {f"ipv4_{way}": str(IPv4Address(address)), f"udp_{way}": int.from_bytes(port)}
+        return self.model_copy(update=mine)
 
     def of(self, run: Bearers) -> Stream:
         """The frames of some of its sessions: uplink comes from their UEs, downlink goes there.

@@ -1,4 +1,4 @@
-"""Sessions of a NAT, RFC 9693: how fast they are made, how many there can be, how fast they end.
+"""Sessions of a NAT or a load balancer, RFC 9693: how fast made and ended, and how many it holds.
 
 Each trial begins with an empty table and sends one frame of each of a number of sessions, from
 inside. A session is there when its frame came out with the address and port of its binding, and
@@ -129,9 +129,9 @@ def _notes_of_rate(
 def _sessions(inputs: ProcedureInputs[NatTest]) -> int:
     if not inputs.sessions:
         raise NoResultError(
-            "the vSwitch is no NAT: it holds no sessions",
+            "the vSwitch is no NAT and balances no services: it holds no sessions",
             where=f"{inputs.frame_size} octets",
-            cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat",
+            cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat, or -k phy2phy_lb",
         )
     return inputs.sessions
 

@@ -457,7 +457,7 @@ def _scenario_if_any(configuration: Configuration, selected: Selected) -> Scenar
 
 
 def _refuse_for_all(scenarios: Sequence[Scenario], configuration: Configuration) -> None:
-    """Refuse a mode, or options of a NAT, that none of the scenarios can have."""
+    """Refuse a mode, or options of a NAT or load balancer, that none of the scenarios can have."""
     from vnetperf.deployment.capability_check import mode_error
     from vnetperf.deployment.pods import switch_class
 
@@ -468,6 +468,12 @@ def _refuse_for_all(scenarios: Sequence[Scenario], configuration: Configuration)
         raise pytest.UsageError(
             f"--nat ({configuration.sources['nat']}): no selected scenario is a NAT ({names}); "
             "leave it out, or measure one, e.g. -k phy2phy_cgnat"
+        )
+    if configuration.settings.lb and not any(scenario.services for scenario in scenarios):
+        names = ", ".join(dict.fromkeys(scenario.vswitch for scenario in scenarios))
+        raise pytest.UsageError(
+            f"--lb ({configuration.sources['lb']}): no selected scenario balances the load of "
+            f"services ({names}); leave it out, or measure one, e.g. -k phy2phy_lb"
         )
     wrong = [
         mode_error(one, switch_class(one.deployment, one.vswitch).capabilities) for one in scenarios

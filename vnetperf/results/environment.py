@@ -120,6 +120,8 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             found["options"] = _given({**(asked.get("options") or {}), "conflist": conflist})
         if asked.get("nat"):
             found["sessions of the NAT"] = _given(asked["nat"])
+        if asked.get("services"):
+            found["services"] = _given(asked["services"])
         if (asked.get("deployment") or {}).get("pods"):
             found["hosts of pods"] = str(asked.get("pod_hosts", ABSENT))
             found["pods by"] = str(asked.get("pod", "netns"))

@@ -193,7 +193,7 @@ def begin_test(
         definition=generator.capabilities.latency_definition,
         burst_gap_ns=point.smallest_burst_gap_ns if point else None,
         timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
-        sessions=scenario.nat.sessions if scenario.nat is not None else 0,
+        sessions=scenario.translated.sessions if scenario.translated is not None else 0,
         throughput=known,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )

@@ -104,6 +104,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
         stack=stack,
         nat=configuration.nat if capabilities.translates else None,
+        services=configuration.lb if capabilities.balances else None,
         max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )
@@ -161,12 +162,12 @@ def _also(scenario: Scenario, variant: str) -> str:
 
 
 def session_scenario(scenario: Scenario) -> Scenario:
-    """A scenario whose frames come from inside a NAT alone: each trial makes sessions anew."""
-    if scenario.nat is None:
+    """A scenario whose frames come from one side alone: each trial makes sessions anew."""
+    if scenario.translated is None:
         raise NoResultError(
-            f"{scenario.vswitch} is no NAT: it makes no sessions (RFC 9693)",
+            f"{scenario.vswitch} is no NAT and balances no services: it makes no sessions",
             where=scenario.id,
-            cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat",
+            cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat, or -k phy2phy_lb",
         )
     traffic = scenario.traffic.model_copy(update={"bidirectional": False, "loads": (1.0, 1.0)})
     return scenario.model_copy(

@@ -15,6 +15,7 @@ from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import MAX_FRAME_SIZE, driver_length
+from vnetperf.model.nat import FlowEnds
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
@@ -236,9 +237,9 @@ class FrameTester(TrafficGenerator):
             frames_per_stream: Frames of each stream.
         """
         for stream in self._streams:
-            most = BATCH if stream.nat is None else stream.nat.sessions
+            most = BATCH if stream.translated is None else stream.translated.sessions
             frames = [
-                stream_frame(stream, self._size, number if stream.nat else 0)
+                stream_frame(stream, self._size, number if stream.translated else 0)
                 for number in range(min(frames_per_stream, most))
             ]
             for start in range(0, len(frames), BATCH):
@@ -360,38 +361,44 @@ def stream_frame(stream: Stream, size: int, number: int) -> bytes:
     Args:
         stream: The stream.
         size: Octets including FCS.
-        number: Sequence number; through a NAT that of the session, too, modulo all of them.
+        number: Sequence number; through a NAT or load balancer that of the session,
+            too, modulo all of them.
 
     Returns:
         Octets without FCS.
     """
     head = compile_header(stream, size)
-    if stream.nat is not None:
-        bound = stream.nat.bindings()
-        own = bound.inside if stream.direction == 0 else bound.public
-        head = with_end(head, number % stream.nat.sessions, own, bound.ports, stream.direction)
+    if stream.translated is not None:
+        side = stream.translated.sides()[stream.direction]
+        head = with_ends(head, number % stream.translated.sessions, side, stream.direction)
     head += MARK.pack(SIGNATURE, stream.id, number)
     rest = driver_length(size) - len(head)
     return head + random.Random(number << 16 | size).randbytes(rest)  # noqa: S311 - no secret
 
 
-def with_end(frame: bytes, session: int, addresses: bytes, ports: bytes, end: int) -> bytes:
-    """Give an IPv4 frame of UDP without a checksum one side of a session.
+def with_ends(frame: bytes, session: int, side: FlowEnds, direction: int) -> bytes:
+    """Give an IPv4 frame of UDP without a checksum the addresses and ports of a session.
 
     Args:
         frame: Octets without FCS, or the headers alone.
         session: Number of the session.
-        addresses: Of all sessions, four octets each.
-        ports: Of all sessions, two octets each.
-        end: 0 for the source, 1 for the destination.
+        side: The sessions as they are where the frame is.
+        direction: 0 for a frame from the client, 1 for one to it.
 
     Returns:
-        The frame with that address and port, and the header's checksum.
+        The frame with those addresses and ports, and the header's checksum.
     """
     written = bytearray(frame)
-    address, port = IPV4_SRC + 4 * end, ETH_LEN + IPV4_LEN + 2 * end
-    written[address : address + 4] = addresses[4 * session : 4 * session + 4]
-    written[port : port + 2] = ports[2 * session : 2 * session + 2]
+
+    def write(at: int, table: bytes, octets: int) -> None:
+        place = session % (len(table) // octets) * octets
+        written[at : at + octets] = table[place : place + octets]
+
+    ports = ETH_LEN + IPV4_LEN
+    write(IPV4_SRC + 4 * direction, side.client, 4)
+    write(IPV4_SRC + 4 * (1 - direction), side.server, side.server_octets)
+    write(ports + 2 * direction, side.client_port, 2)
+    write(ports + 2 * (1 - direction), side.server_port, 2)
     return checksummed(bytes(written))
 
 

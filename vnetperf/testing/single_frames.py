@@ -22,7 +22,7 @@ from vnetperf.testing.frames import (
     checksummed,
     read_mark,
     stream_frame,
-    with_end,
+    with_ends,
 )
 from vnetperf.testing.stage import Contract, Stage
 from vnetperf.traffic.frames import ETH_LEN, IPV4_LEN
@@ -119,10 +119,9 @@ def routed(scenario: Scenario, stream: Stream, frame: bytes, routers: int = 0) -
     frame = bytes.fromhex(macs.replace(":", "")) + frame[ADDRESSES:]
     ttl = frame[IPV4_TTL] - (routers or len(path) // 2)
     frame = frame[:IPV4_TTL] + bytes([ttl]) + frame[IPV4_TTL + 1 :]
-    if stream.nat is not None and (mark := read_mark(frame)):
-        bound = stream.nat.bindings()
-        other = bound.public if stream.direction == 0 else bound.inside
-        frame = with_end(frame, mark[1] % stream.nat.sessions, other, bound.ports, stream.direction)
+    if stream.translated is not None and (mark := read_mark(frame)):
+        side = stream.translated.sides()[1 - stream.direction]
+        frame = with_ends(frame, mark[1] % stream.translated.sessions, side, stream.direction)
     return checksummed(frame)
 
 

@@ -38,7 +38,7 @@ TURN_S, PATIENCE_S = 600.0, 20.0
 
 
 #: Sessions through a vSwitch that is a NAT: few, since each is set up.
-SESSIONS = ("subscribers=16,ports=4",)
+SESSIONS, SERVICES = ("subscribers=16,ports=4",), ("services=7,flows=60",)
 
 #: Trials until one is whole, on processors that others use too; and how many of them may lose
 #: frames though the tester was never late by more than this, seconds: the DUT waits for processors
@@ -161,6 +161,7 @@ class Stage:
             "forwarding": case.forwarding,
             "preset": "smoke",
             "nat": SESSIONS,
+            "lb": SERVICES,
             **({"tunnel": case.tunnel} if case.tunnel else {}),
             **({"vnfs": case.vnfs} if case.vnfs else {}),
             **settings,

@@ -10,7 +10,6 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -30,9 +29,10 @@ from vnetperf.model.frames import (
     place_of,
     plain_name,
 )
+from vnetperf.model.nat import FlowEnds
 from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.traffic import SERVER_PORT, Stream, header_stack, own_ethernet
+from vnetperf.model.traffic import Stream, header_stack, own_ethernet
 from vnetperf.traffic.layers import (
     ETHERTYPES,
     IPV4_FIRST,
@@ -240,54 +240,48 @@ def compile_fields(
     return tuple(fields)
 
 
-def _listed(layers: Sequence[Layer], name: str, table: bytes) -> VariedField:
-    """A field whose values are listed."""
+def _listed(layers: Sequence[Layer], name: str, table: bytes, width: int) -> VariedField:
+    """A field whose values are listed, or the first octets of them."""
     where, layer = place_of(name), layers[index_of(name, [one.kind for one in layers]) or 0]
-    width, offset = where.width, layer.offset + where.offset
+    offset = layer.offset + where.offset
     first, count = int.from_bytes(table[:width], "big"), len(table) // width
     listed = table if count > 1 else b""
     return VariedField(offset, width, first, count, random=False, table=listed)
 
 
-def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
-    """Addresses and ports of a NAT's sessions, as the tester sends them."""
-    if stream.nat is None:
-        return ()
-    bound, transport = stream.nat.bindings(), layers[-1].kind
-    if stream.direction == 0:
-        return (
-            _listed(layers, "ipv4_src", bound.inside),
-            _listed(layers, f"{transport}_src", bound.ports),
-        )
+def _ends(side: FlowEnds, direction: int, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
+    """Addresses and ports of all flows on one side of what translates them, in a direction."""
+    transport, ways = layers[-1].kind, ("src", "dst") if direction == 0 else ("dst", "src")
     return (
-        _listed(layers, "ipv4_dst", bound.public),
-        _listed(layers, f"{transport}_dst", bound.ports),
+        _listed(layers, f"ipv4_{ways[0]}", side.client, 4),
+        _listed(layers, f"ipv4_{ways[1]}", side.server, side.server_octets),
+        _listed(layers, f"{transport}_{ways[0]}", side.client_port, 2),
+        _listed(layers, f"{transport}_{ways[1]}", side.server_port, 2),
     )
 
 
+def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
+    """Addresses and ports that differ from one of a translator's flows to the next, as sent."""
+    if stream.translated is None:
+        return ()
+    side = stream.translated.sides()[stream.direction]
+    return tuple(one for one in _ends(side, stream.direction, layers) if one.count > 1)
+
+
 def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedField, ...]:
-    """What the headers of a NAT's frames must have when they come back; empty for no NAT.
+    """What the headers of translated frames must have when they come back; empty for no others.
 
     Ethernet type, version and length of the IP header, protocol, addresses and ports.
     """
-    if stream.nat is None:
+    if stream.translated is None:
         return ()
     layers = layers_of(stream, profile)
-    bound, transport = stream.nat.bindings(), layers[-1].kind
     ip = next(layer.offset for layer in layers if layer.kind == "ipv4")
     kind = int.from_bytes(ETHERTYPES["ipv4"].to_bytes(2, "big") + bytes([IPV4_FIRST]), "big")
-    server = stream.ipv4_dst if stream.direction == 0 else stream.ipv4_src
-    ends = (bound.public, IPv4Address(server).packed)
-    ports = (bound.ports, SERVER_PORT.to_bytes(2, "big"))
-    if stream.direction == 1:
-        ends, ports = (ends[1], bound.inside), ports[::-1]
     return (
         VariedField(ip - 2, 3, kind, 1, random=False),
-        VariedField(ip + 9, 1, PROTOCOLS[transport], 1, random=False),
-        _listed(layers, "ipv4_src", ends[0]),
-        _listed(layers, "ipv4_dst", ends[1]),
-        _listed(layers, f"{transport}_src", ports[0]),
-        _listed(layers, f"{transport}_dst", ports[1]),
+        VariedField(ip + 9, 1, PROTOCOLS[layers[-1].kind], 1, random=False),
+        *_ends(stream.translated.sides()[1 - stream.direction], stream.direction, layers),
     )
 
 

@@ -54,6 +54,8 @@ class VSwitchCapabilities(Frozen):
         forwarding: Layers it can forward at.
         translates: True for a NAT: frames come out with other addresses and ports than they came in
             with, those that `Scenario.nat` gives.
+        balances: True for a load balancer: frames to a virtual address come out with that of a
+            backend, as `Scenario.services` gives them.
         tunnels: Kinds of tunnel it can put frames into and take them out of.
         options: Names of the SwitchOptions it renders, apart from the mode.
         addressing: "port" when it steers by the address of the port that takes a frame in, as
@@ -73,6 +75,7 @@ class VSwitchCapabilities(Frozen):
     rules: tuple[Rules, ...] = ("port",)
     forwarding: tuple[Forwarding, ...] = ("l2",)
     translates: bool = False
+    balances: bool = False
     tunnels: tuple[TunnelKind, ...] = ()
     options: tuple[str, ...] = ()
     addressing: Addressing = "far"

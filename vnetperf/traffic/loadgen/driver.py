@@ -610,13 +610,13 @@ class Loadgen(TrafficGenerator):
         """Send learning frames."""
         if self._announce:
             self._running().announce()
-        if self.plan.scenario.nat is not None:
+        if self.plan.scenario.translated is not None:
             self._set_up_sessions(frames_per_stream)
             return
         self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
 
     def _set_up_sessions(self, frames: int) -> None:
-        """Send a frame of each of a NAT's sessions: first from inside, then from outside."""
+        """Send a frame of each session: first from inside, or clients, then from outside."""
         rate = min(learning_rate(frames), SET_UP_FPS)
         for way in (0, 1):
             for part in self._prepared.parts:

@@ -293,8 +293,8 @@ class Xdpgen(TrafficGenerator):
         self._began, self._counted_before = start, self._counts()
         with host_failures():
             runs_s = (stop - time.monotonic_ns()) / 1e9
-            frame = next(iter(wanted)).template.hex()
-            process.write_line(f"{self._trial} {code.number('send')} {runs_s:.6f} {frame}")
+            octets = next(iter(wanted)).template.hex()
+            process.write_line(f"{self._trial} {code.number('send')} {runs_s:.6f} {octets}")
 
         def watch_all() -> None:
             self.check_alive()

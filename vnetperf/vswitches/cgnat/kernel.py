@@ -107,6 +107,8 @@ class KernelNat(KernelSwitch, NatSwitch):
 
     programs: ClassVar[tuple[Program, ...]] = (NFT, IPTABLES)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT)
+    #: Tables of iptables that it has rules in.
+    tables: ClassVar[tuple[str, ...]] = ("nat",)
 
     def __init__(self, machine: Any, plan: Plan) -> None:
         super().__init__(machine, plan)
@@ -188,7 +190,7 @@ class KernelNat(KernelSwitch, NatSwitch):
             write_settings(IPV4_SETTINGS / netdev, {"forwarding": 0})
             with netlink("remove routes", self.name) as (route, indexes):
                 route.flush_routes(oif=indexes[netdev])
-                route.route("replace", dst=self._networks()[port], type="blackhole")
+                route.route("replace", dst=self.networks()[port], type="blackhole")
 
         self.machine.in_netns(cut)
 
@@ -196,8 +198,11 @@ class KernelNat(KernelSwitch, NatSwitch):
         """Install the routes and the rules."""
         del streams
         self.machine.in_netns(self._route)
-        nft = self.mode == "nft"
-        self._load(ruleset(self.nat) if nft else "\n".join(restore_lines(self.nat)))
+        self._load(self.rules())
+
+    def rules(self) -> str:
+        """What the mode's program reads."""
+        return ruleset(self.nat) if self.mode == "nft" else "\n".join(restore_lines(self.nat))
 
     def _load(self, rules: str) -> None:
         """Replace the rules of the namespace."""
@@ -210,21 +215,25 @@ class KernelNat(KernelSwitch, NatSwitch):
         except HostError as error:
             raise DutError(f"the kernel refuses the rules: {error}", where=self.name) from error
 
-    def _networks(self) -> dict[Port, str]:
+    def networks(self) -> dict[Port, str]:
         """What is behind each port."""
         return {INSIDE: str(self.nat.inside), OUTSIDE: str(SERVERS)}
 
+    def nobodys(self) -> str:
+        """Public addresses: what is sent to them without a session is dropped."""
+        return str(self.nat.pool)
+
     def _route(self) -> None:
         """Subscribers behind phy0, servers behind phy1; public addresses are nobody's."""
-        graph, nat = self.plan.scenario.deployment, self.nat
+        graph = self.plan.scenario.deployment
         with netlink("install routes", self.name) as (route, indexes):
             (IPV4_SETTINGS / "all/rp_filter").write_text("0\n")
-            for port, network in self._networks().items():
+            for port, network in self.networks().items():
                 if port in self.netdevs:
                     out, place = indexes[self.netdevs[port]], graph.ports.index(port)
                     mac = port_mac(graph, port, 0)
                     add_way(route, network, out, number=place, mac=mac)
-            route.route("replace", dst=str(nat.pool), type="blackhole")
+            route.route("replace", dst=self.nobodys(), type="blackhole")
 
     def link_came_up(self, port: Port) -> None:
         """Install routes anew: the kernel drops them with the link."""
@@ -287,7 +296,8 @@ class KernelNat(KernelSwitch, NatSwitch):
 
         if self.netdevs:
             self.machine.in_netns(clear)
-            self._load("flush ruleset\n" if self.mode == "nft" else "*nat\nCOMMIT\n")
+            empty = "".join(f"*{table}\nCOMMIT\n" for table in self.tables)
+            self._load("flush ruleset\n" if self.mode == "nft" else empty)
         self.netdevs = {}
 
 

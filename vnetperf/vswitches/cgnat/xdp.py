@@ -107,9 +107,9 @@ class XdpNat(NatSwitch, Xdp):
         return {"XDP": f"translate at {INSIDE} and {OUTSIDE}, native, {nat}"}
 
     @property
-    def native(self) -> bool:
-        """Always: a NAT behind the kernel's buffers is what mode nft is."""
-        return True
+    def hook(self) -> str:
+        """Always in drivers: a NAT behind the kernel's buffers is what mode nft is."""
+        return "native"
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class XdpNat(NatSwitch, Xdp):
             self._close()
             raise
 
-    def prepare(self, clang: str) -> None:
+    def prepare(self) -> None:
         """Compile the programs of both ports; load the tables, and start their timer."""
         graph = self.plan.scenario.deployment
         ends = tuple(enumerate((INSIDE, OUTSIDE)))
@@ -139,8 +139,10 @@ class XdpNat(NatSwitch, Xdp):
         macs |= {f"HOP_{n}": port_mac(graph, port, 0) for n, port in ends}
         values = numbers(self.nat, self.options, self.max_sessions, macs)
         source = PROGRAMS / "translate.c"
-        self._code = {p: compile_program(clang, source, ATOMIC, FROM=n, **values) for n, p in ends}
-        code = compile_program(clang, PROGRAMS / "sessions.c", ATOMIC, **values)
+        self._code = {
+            p: compile_program(self.clang, source, ATOMIC, FROM=n, **values) for n, p in ends
+        }
+        code = compile_program(self.clang, PROGRAMS / "sessions.c", ATOMIC, **values)
         self._tables = BpfObject("tables of the NAT", code)
         if self._tables.run("begin")[0]:
             raise HostError("the timer that ends mappings cannot be started", where="mode xdp")

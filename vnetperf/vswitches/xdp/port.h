@@ -13,6 +13,8 @@ enum count {
 	OTHER_MAC, /* dropped: addressed to somebody else, or to all */
 	TTL_ENDED, /* dropped: no hop left to live */
 	NO_ROUTE,  /* dropped: the kernel's table has no way, or no neighbour */
+	NO_FLOW,   /* dropped: neither to a service that has backends nor of a known flow */
+	NO_ROOM,   /* dropped: the table of flows takes no more */
 	COUNTS,
 };
 

@@ -34,6 +34,8 @@ COUNTS = (
     "other MAC address",
     "time to live ended",
     "no route",
+    "no service or flow",
+    "no room for flows",
 )
 TRACEPOINTS = ("xmit", "exception", "redirect_err")
 ROUTED = "fib"
@@ -92,6 +94,9 @@ class Xdp(KernelSwitch):
         nic_drivers=("kernel",),
     )
 
+    #: What is routed by the kernel's tables.
+    networks: ClassVar[str] = TEST_NETWORKS
+
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._compiled = b""
@@ -134,36 +139,53 @@ class Xdp(KernelSwitch):
         del facts
         scenario = plan.scenario
         mode = scenario.options.mode or cls.capabilities.modes[0]
-        program = _source(scenario).stem
+        program = cls.source(scenario).stem
         return {
             f"XDP at {hop.src}": f"{program}, mode {mode}, to {hop.dst}, MTU {scenario.mtu}"
             for hop in scenario.deployment.hops
         }
 
+    @classmethod
+    def source(cls, scenario: Scenario) -> Path:
+        """Source of the program that a scenario's ports have."""
+        return SOURCES / ("fib.c" if scenario.routed else "redirect.c")
+
     @property
-    def native(self) -> bool:
-        """Whether programs run in drivers."""
-        return self.mode == "native"
+    def clang(self) -> str:
+        """The compiler."""
+        return self.machine.facts.programs.get(CLANG.name) or CLANG.name
+
+    @property
+    def hook(self) -> str:
+        """Where programs are attached: "native", "generic"."""
+        return self.mode
 
     @property
     def counted(self) -> tuple[str, ...]:
         """Names of what a port's program counts: frames taken, and causes of drops."""
         return COUNTS
 
-    def prepare(self, clang: str) -> None:
+    def prepare(self) -> None:
         """Compile what ports need."""
-        self._compiled = compile_program(clang, _source(self.plan.scenario))
+        self._compiled = compile_program(self.clang, self.source(self.plan.scenario))
 
     def load(self, port: Port) -> BpfObject:
-        """Load a port's program."""
-        code = BpfObject(f"{_source(self.plan.scenario).stem} at {port}", self._compiled)
-        if self.plan.scenario.routed:
-            try:
-                code.map("port").update(_FIRST, bytes.fromhex(dut_mac(port).replace(":", "")))
-            except BaseException:
-                code.close()
-                raise
+        """A port's program in the kernel, attached to nothing."""
+        code = BpfObject(f"{self.source(self.plan.scenario).stem} at {port}", self._compiled)
+        return self.addressed(code, port) if self.plan.scenario.routed else code
+
+    def addressed(self, code: BpfObject, port: Port) -> BpfObject:
+        """A program that takes what is addressed to its port alone (router.h)."""
+        try:
+            code.map("port").update(_FIRST, bytes.fromhex(dut_mac(port).replace(":", "")))
+        except BaseException:
+            code.close()
+            raise
         return code
+
+    def attach(self, code: BpfObject, netdev: str) -> None:
+        """Attach a port's program."""
+        code.attach("forward", netdev, self.hook)
 
     def forget(self, port: Port) -> None:
         """Send nothing to a port any more, which has gone; in the run's namespace."""
@@ -178,10 +200,9 @@ class Xdp(KernelSwitch):
 
     def start(self) -> None:
         """Compile the programs, and begin to count what becomes of redirected frames."""
-        clang = self.machine.facts.programs.get(CLANG.name) or CLANG.name
         try:
-            self.prepare(clang)
-            self._watch = BpfObject("watch", compile_program(clang, SOURCES / "watch.c"))
+            self.prepare()
+            self._watch = BpfObject("watch", compile_program(self.clang, SOURCES / "watch.c"))
             for program in TRACEPOINTS:
                 self._watch.trace(program)
         except BaseException as error:
@@ -202,8 +223,8 @@ class Xdp(KernelSwitch):
             code = self.load(port)
             try:
                 self._watched().update_per_cpu(self._interface(index), bytes(24))
-                peer = self._peer(port, netdev) if self.native else ""
-                code.attach("forward", netdev, "native" if self.native else "generic")
+                peer = self._peer(port, netdev) if self.hook == "native" else ""
+                self.attach(code, netdev)
             except BaseException:
                 code.close()
                 raise
@@ -247,7 +268,7 @@ class Xdp(KernelSwitch):
                 (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
                 place, table = graph.ports.index(hop.dst), FIRST_TABLE + number
                 mac = port_mac(graph, hop.dst, 0)
-                add_way(route, TEST_NETWORKS, indexes[target], number=place, mac=mac, table=table)
+                add_way(route, self.networks, indexes[target], number=place, mac=mac, table=table)
                 if table not in {rule.get_attr("FRA_PRIORITY") for rule in route.get_rules()}:
                     route.rule("add", iifname=source, table=table, priority=table)
 
@@ -270,7 +291,7 @@ class Xdp(KernelSwitch):
             kernel = table[program.netdev]
             taken, *dropped = self.counts(program)
             sent, refused, failed = self._watched().sums(self._interface(program.index), 3)
-            native = self.native
+            native = self.hook == "native"
             # Before the program; the ring of a pair's end is its own, and the other counts drops.
             early = kernel.rx_dropped
             if native:
@@ -302,7 +323,6 @@ class Xdp(KernelSwitch):
 
     def facts(self) -> dict[str, Any]:
         """Programs, the modes that were read back, and what they dropped by cause."""
-        there = self.in_namespace(xdp.attached)
         dropped = {}
         for port, program in self.ports.items():
             counts = dict(zip(self.counted, self.counts(program), strict=True))
@@ -312,17 +332,19 @@ class Xdp(KernelSwitch):
         peers = {str(port): one.peer for port, one in self.ports.items() if one.peer}
         return {
             **super().facts(),
-            "program": _source(self.plan.scenario).stem,
+            "program": self.source(self.plan.scenario).stem,
             "compiler": self.machine.facts.versions.get(CLANG.name, "").partition("\n")[0],
-            "modes as the kernel has them": {
-                str(port): there[one.netdev].mode
-                for port, one in self.ports.items()
-                if one.netdev in there
-            },
+            "modes as the kernel has them": self.hooks(),
             "dropped by programs until then": dropped,
             "GRO is on, so that native frames are taken, at": peers,
             "mtu": self.plan.scenario.mtu,
         }
+
+    def hooks(self) -> dict[str, str]:
+        """Where the kernel has the programs of the ports."""
+        there = self.in_namespace(xdp.attached)
+        ports = self.ports.items()
+        return {str(port): there[one.netdev].mode for port, one in ports if one.netdev in there}
 
     def stop(self) -> None:
         """Detach and unload all programs; VNF ports stay, since VNFs have them open."""
@@ -351,8 +373,3 @@ class Xdp(KernelSwitch):
     def refused(self, error: HostError) -> DutError:
         """What the kernel refuses, as the DUT's error."""
         return DutError(error.what, where=f"{self.name}, {error.where}", cure=error.cure)
-
-
-def _source(scenario: Scenario) -> Path:
-    """Source of the program that a scenario's ports have."""
-    return SOURCES / ("fib.c" if scenario.routed else "redirect.c")

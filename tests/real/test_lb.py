@@ -1,0 +1,75 @@
+"""Load balancing of services for real: each flow both ways, backends by choice, what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.real.needs import program
+from tests.real.switches import SLOW, deployed, forwards
+from vnetperf.host import xdp
+from vnetperf.testing.stage import whole_trial
+
+Unchanged = Callable[[], tuple[str, ...]]
+NO_BPF = "clang is not installed" if not program("clang") else xdp.why_no_bpf()
+FLOWS = ("services=20,flows=210,clients=3",)
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not program(name), reason=f"{name} is not installed")
+
+
+bpf = pytest.mark.skipif(bool(NO_BPF), reason=NO_BPF)
+MODES = (
+    pytest.param("nft", marks=needs("nft")),
+    pytest.param("iptables", marks=[pytest.mark.daily, needs("iptables-restore")]),
+    pytest.param("tc", marks=bpf),
+    pytest.param("xdp", marks=bpf),
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("profile", ["rfc2544", pytest.param("tcp", marks=pytest.mark.daily)])
+def test_frames_go_to_backends_and_answers_come_from_services(
+    mode: str, profile: str, unchanged: Unchanged
+) -> None:
+    wishes: dict[str, Any] = {} if profile == "rfc2544" else {"traffic": profile, "flows": 1}
+    with deployed("phy2phy_lb", lb=FLOWS, set=(f"mode={mode}",), **wishes) as deployment:
+        services = deployment.plan.scenario.services
+        assert services is not None
+        spec = SLOW.model_copy(
+            update={"learning_frames": services.flows, "frame_size": 76 if wishes else 64}
+        )
+        result = deployment.run_trial(spec)
+        assert not result.failed, result.failure
+        for counts in result.directions:
+            assert counts.sent >= services.flows  # each flow is seen
+            assert (counts.received, counts.altered) == (counts.sent, 0)
+        assert result.sessions is not None
+        assert result.sessions.held == services.flows
+        facts = deployment.vswitch.facts()
+        if mode in {"tc", "xdp"}:
+            where = {"tc": "tc", "xdp": "native"}[mode]
+            assert set(facts["modes as the kernel has them"].values()) == {where}
+            assert set(facts["dropped by programs until then"].values()) == {"none"}
+    assert unchanged() == ()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_new_flows_get_a_backend_of_their_own_service(mode: str, unchanged: Unchanged) -> None:
+    options = {"lb": ("services=5,flows=500,backends=4",), "traffic": "unidirectional"}
+    with deployed("phy2phy_lb", set=(f"mode={mode}",), **options) as deployment:
+        forwards(deployment)
+        anew = SLOW.model_copy(update={"new_sessions": True})
+        for ended in (None, 500):
+            result = whole_trial(lambda: deployment.run_trial(anew))
+            assert not result.failed, result.failure
+            counts = result.directions[0]
+            assert (counts.received, counts.altered) == (counts.sent, 0)
+            assert counts.sent >= 500
+            assert result.sessions is not None
+            assert result.sessions.held == 500
+            assert ended in {None, result.sessions.ended}
+    assert unchanged() == ()

@@ -1,0 +1,148 @@
+"""Load balancing of services: virtual addresses, the backends behind each, and clients' flows.
+
+Addresses are as a Kubernetes cluster has them: services in 10.96.0.0/12, pods elsewhere in
+10.0.0.0/8. Clients are pods, so that a cluster's rules leave their source addresses as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network
+
+from pydantic import Field, model_validator
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, FlowEnds
+from vnetperf.model.profile import MOST_FLOWS
+
+#: Where services, clients and backends are; the last two are pods of the cluster.
+VIRTUAL = IPv4Network("10.96.0.0/12")
+CLIENTS = IPv4Network("10.64.0.0/12")
+BACKENDS = IPv4Network("10.128.0.0/9")
+CLUSTER = IPv4Network("10.0.0.0/8")
+#: A network of its own for the backends of each service: whose it is shows in three octets.
+BACKENDS_OF_SERVICE = 254
+MOST_SERVICES = BACKENDS.num_addresses >> 8
+#: Ports of the services, and of their backends.
+SERVICE_PORT, BACKEND_PORT = 80, 8080
+
+
+class Services(Frozen):
+    """Services that a load balancer has, and the flows that the tester sends to them.
+
+    Flow `i` goes to service ``i % services``, so that successive frames are for different ones.
+
+    Attributes:
+        services: Virtual addresses.
+        backends: Of each service. Of one alone it is known beforehand which one a flow gets: with
+            more, frames go from clients alone, and any backend of the service is right.
+        flows: Flows to all services.
+        clients: Addresses that flows come from, each from many ports.
+    """
+
+    services: int = Field(default=100, ge=1, le=MOST_SERVICES)
+    backends: int = Field(default=1, ge=1, le=BACKENDS_OF_SERVICE)
+    flows: int = Field(default=50_000, ge=1, le=MOST_FLOWS)
+    clients: int = Field(default=100, ge=1, le=CLIENTS.num_addresses - 2)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Services:
+        if self.flows < self.services:
+            raise ValueError(
+                f"{self.flows} flows leave some of {self.services} services without any: flows is "
+                "services at least"
+            )
+        room = self.clients * PORTS_OF_ADDRESS * self.services
+        if self.flows > room:
+            raise ValueError(
+                f"{self.clients} clients have {room} flows to {self.services} services at most, "
+                f"and {self.flows} are requested: more clients, or fewer flows"
+            )
+        return self
+
+    @property
+    def sessions(self) -> int:
+        """Flows, by the name that translators have for them."""
+        return self.flows
+
+    def virtual(self, service: int) -> IPv4Address:
+        """Virtual address of a service.
+
+        Args:
+            service: Its number, from 0.
+
+        Returns:
+            The address.
+        """
+        return VIRTUAL.network_address + 1 + service
+
+    def backends_of(self, service: int) -> tuple[IPv4Address, ...]:
+        """Addresses of the backends of a service.
+
+        Args:
+            service: Its number, from 0.
+
+        Returns:
+            As many as there are.
+        """
+        network = BACKENDS.network_address + (service << 8)
+        return tuple(network + 1 + number for number in range(self.backends))
+
+    def sides(self) -> tuple[FlowEnds, FlowEnds]:
+        """Both ends of every flow: before the load balancer and behind it.
+
+        Returns:
+            At phy0, where services have virtual addresses, and at phy1, where backends are.
+        """
+        return _sides(self)
+
+    def given(self) -> dict[str, str]:
+        """What differs from the defaults, for a reader.
+
+        Returns:
+            Name -> value.
+        """
+        plain = Services()
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.services} services with {self.backends} "
+            f"{'backend' if self.backends == 1 else 'backends'} each, {self.flows} flows of "
+            f"{self.clients} clients"
+        )
+
+
+@lru_cache(maxsize=4)
+def _sides(of: Services) -> tuple[FlowEnds, FlowEnds]:
+    turns = range(-(-of.flows // of.services))  # flows of a service
+    first, services = int(CLIENTS.network_address) + 1, range(of.services)
+    clients = (first + turn % of.clients for turn in turns for _ in services)
+    ports = (FIRST_PORT + turn // of.clients for turn in turns for _ in services)
+    ends = _octets("I", clients, of), _octets("H", ports, of)
+    at = int(VIRTUAL.network_address) + 1
+    virtual = _octets("I", array("I", range(at, at + of.services)) * len(turns), of)
+    at = int(BACKENDS.network_address) + 1
+    behind = array("I", range(at, at + (of.services << 8), 1 << 8)) * len(turns)
+    backends = _octets("I", behind, of)
+    known = 4
+    if of.backends > 1:
+        known = 3
+        backends = b"".join(backends[at : at + known] for at in range(0, len(backends), 4))
+    return (
+        FlowEnds(*ends, virtual, SERVICE_PORT.to_bytes(2, "big")),
+        FlowEnds(*ends, backends, BACKEND_PORT.to_bytes(2, "big"), known),
+    )
+
+
+def _octets(kind: str, values: Iterable[int], of: Services) -> bytes:
+    """Values of the flows, big endian."""
+    found = array(kind, values)
+    del found[of.flows :]
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found.tobytes()

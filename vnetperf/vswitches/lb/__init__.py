@@ -1,0 +1,1 @@
+"""Load balancing of services: `switch` names the modes."""

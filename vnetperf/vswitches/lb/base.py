@@ -1,0 +1,43 @@
+"""What all modes have in common: capabilities, and where services, clients and backends are."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from vnetperf.model.balancing import Services
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
+
+
+class BalancingSwitch(VSwitch):
+    """A mode of the load balancer: clients at phy0, backends at phy1.
+
+    A frame to a virtual address comes out with the address and port of a backend, an answer with
+    those of its service.
+    """
+
+    name: ClassVar[str] = "lb"
+    deployments: ClassVar[tuple[str, ...]] = ("phy2phy",)
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic"),
+        attachments=(),
+        chains=False,
+        max_frame_size=JUMBO_FRAME_SIZE,
+        modes=("nft", "iptables", "tc", "xdp"),
+        forwarding=("l3",),
+        balances=True,
+        options=("mtu", "napi"),
+        nic_drivers=("kernel",),
+    )
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """The scenario routed: a node of a cluster is a router."""
+        del testbed
+        return scenario.model_copy(update={"forwarding": "l3"})
+
+    @property
+    def services(self) -> Services:
+        """Services and flows of the scenario."""
+        return self.plan.scenario.services or Services()

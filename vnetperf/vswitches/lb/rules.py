@@ -1,0 +1,249 @@
+"""Services by rules of nftables or iptables: those that kube-proxy has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from vnetperf.model.balancing import (
+    BACKEND_PORT,
+    BACKENDS,
+    CLIENTS,
+    CLUSTER,
+    SERVICE_PORT,
+    VIRTUAL,
+    Services,
+)
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import Port
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions
+from vnetperf.vswitches.cgnat.kernel import KernelNat
+from vnetperf.vswitches.lb.base import BalancingSwitch
+
+#: Bit of a packet's mark that requests another source address, as kube-proxy has it.
+MASQUERADE = "0x4000"
+#: Address of the node for services at a port of every node: documentation's own (RFC 5737).
+NODE = "192.0.2.1"
+
+
+def nft_rules(services: Services, protocol: str) -> str:
+    """Rules of kube-proxy's mode nftables: one look-up of the service, whichever it is."""
+    found: list[str] = []
+    chains: list[str] = []
+    for number in range(services.services):
+        virtual, name = services.virtual(number), f"ns/svc{number}/{protocol}/p"
+        ends = dict(enumerate(services.backends_of(number)))
+        service = f"service-{number:08X}-{name}"
+        target = {
+            at: f"endpoint-{number:08X}-{name}__{one}/{BACKEND_PORT}" for at, one in ends.items()
+        }
+        found.append(f"{virtual} . {protocol} . {SERVICE_PORT} : goto {service}")
+        chosen = ", ".join(f"{at} : goto {chain}" for at, chain in target.items())
+        chains += (
+            f"  chain {service} {{\n"
+            f"    ip daddr {virtual} {protocol} dport {SERVICE_PORT} ip saddr != {CLUSTER} "
+            "jump mark-for-masquerade\n"
+            f"    numgen random mod {services.backends} vmap {{ {chosen} }}\n"
+            "  }\n",
+            *(
+                f"  chain {chain} {{\n"
+                f"    ip saddr {ends[at]} jump mark-for-masquerade\n"
+                f"    meta l4proto {protocol} dnat to {ends[at]}:{BACKEND_PORT}\n"
+                "  }\n"
+                for at, chain in target.items()
+            ),
+        )
+    all_virtual = ", ".join(str(services.virtual(number)) for number in range(services.services))
+    return f"""table ip kube-proxy {{
+  set cluster-ips {{
+    type ipv4_addr
+    elements = {{ {all_virtual} }}
+  }}
+  set nodeport-ips {{
+    type ipv4_addr
+    elements = {{ {NODE} }}
+  }}
+  map firewall-ips {{
+    type ipv4_addr . inet_proto . inet_service : verdict
+  }}
+  map no-endpoint-nodeports {{
+    type inet_proto . inet_service : verdict
+  }}
+  map no-endpoint-services {{
+    type ipv4_addr . inet_proto . inet_service : verdict
+  }}
+  map service-nodeports {{
+    type inet_proto . inet_service : verdict
+  }}
+  map service-ips {{
+    type ipv4_addr . inet_proto . inet_service : verdict
+    elements = {{ {", ".join(found)} }}
+  }}
+  chain mark-for-masquerade {{
+    meta mark set meta mark or {MASQUERADE}
+  }}
+  chain masquerading {{
+    meta mark and {MASQUERADE} == 0 return
+    meta mark set meta mark xor {MASQUERADE}
+    masquerade fully-random
+  }}
+  chain reject-chain {{
+    reject
+  }}
+{"".join(chains)}  chain services {{
+    ip daddr . meta l4proto . th dport vmap @service-ips
+    ip daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
+  }}
+  chain firewall-check {{
+    ip daddr . meta l4proto . th dport vmap @firewall-ips
+  }}
+  chain service-endpoints-check {{
+    ip daddr . meta l4proto . th dport vmap @no-endpoint-services
+  }}
+  chain nodeport-endpoints-check {{
+    ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports
+  }}
+  chain cluster-ips-check {{
+    ip daddr @cluster-ips reject
+    ip daddr {{ {VIRTUAL} }} drop
+  }}
+  chain filter-prerouting-pre-dnat {{
+    type filter hook prerouting priority dstnat - 10; policy accept;
+    ct state new jump firewall-check
+  }}
+  chain filter-forward {{
+    type filter hook forward priority 0; policy accept;
+    ct state new jump service-endpoints-check
+    ct state new jump cluster-ips-check
+  }}
+  chain filter-input {{
+    type filter hook input priority 0; policy accept;
+    ct state new jump nodeport-endpoints-check
+    ct state new jump service-endpoints-check
+  }}
+  chain nat-prerouting {{
+    type nat hook prerouting priority dstnat; policy accept;
+    jump services
+  }}
+  chain nat-postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    jump masquerading
+  }}
+}}
+"""
+
+
+def iptables_rules(services: Services, protocol: str) -> Iterator[str]:
+    """Rules of kube-proxy's mode iptables: one after the other until the service is found."""
+
+    def named(text: str) -> str:
+        return f'-m comment --comment "{text}"'
+
+    new, portals = "-m conntrack --ctstate NEW", named("kubernetes service portals")
+    yield "*filter"
+    for chain in ("FORWARD", "SERVICES", "EXTERNAL-SERVICES", "NODEPORTS", "PROXY-FIREWALL"):
+        yield f":KUBE-{chain} - [0:0]"
+    firewall = named("kubernetes load balancer firewall")
+    outside = named("kubernetes externally-visible service portals")
+    yield f"-A INPUT {new} {firewall} -j KUBE-PROXY-FIREWALL"
+    yield f"-A INPUT {named('kubernetes health check service ports')} -j KUBE-NODEPORTS"
+    yield f"-A INPUT {new} {outside} -j KUBE-EXTERNAL-SERVICES"
+    yield f"-A FORWARD {new} {firewall} -j KUBE-PROXY-FIREWALL"
+    yield f"-A FORWARD {named('kubernetes forwarding rules')} -j KUBE-FORWARD"
+    yield f"-A FORWARD {new} {portals} -j KUBE-SERVICES"
+    yield f"-A FORWARD {new} {outside} -j KUBE-EXTERNAL-SERVICES"
+    mark = f"--mark {MASQUERADE}/{MASQUERADE}"
+    yield "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP"
+    yield f"-A KUBE-FORWARD {named('kubernetes forwarding rules')} -m mark {mark} -j ACCEPT"
+    yield (
+        f"-A KUBE-FORWARD {named('kubernetes forwarding conntrack rule')} "
+        "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
+    )
+    yield "COMMIT"
+    yield "*nat"
+    for chain in ("SERVICES", "NODEPORTS", "POSTROUTING", "MARK-MASQ"):
+        yield f":KUBE-{chain} - [0:0]"
+    numbers = range(services.services)
+    for number in numbers:
+        yield f":KUBE-SVC-{number:016X} - [0:0]"
+        yield from (f":KUBE-SEP-{number:08X}{at:08X} - [0:0]" for at in range(services.backends))
+    yield f"-A PREROUTING {portals} -j KUBE-SERVICES"
+    yield f"-A OUTPUT {portals} -j KUBE-SERVICES"
+    yield f"-A POSTROUTING {named('kubernetes postrouting rules')} -j KUBE-POSTROUTING"
+    yield f"-A KUBE-MARK-MASQ -j MARK --or-mark {MASQUERADE}"
+    yield f"-A KUBE-POSTROUTING -m mark ! {mark} -j RETURN"
+    yield f"-A KUBE-POSTROUTING -j MARK --xor-mark {MASQUERADE}"
+    yield (
+        f"-A KUBE-POSTROUTING {named('kubernetes service traffic requiring SNAT')} "
+        "-j MASQUERADE --random-fully"
+    )
+    for number in numbers:
+        to = f"-d {services.virtual(number)}/32 -p {protocol} -m {protocol} --dport {SERVICE_PORT}"
+        cluster_ip = named(f"ns/svc{number}:p cluster IP")
+        yield f"-A KUBE-SERVICES {cluster_ip} {to} -j KUBE-SVC-{number:016X}"
+    last = named("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
+    yield f"-A KUBE-SERVICES {last} -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS"
+    for number in numbers:
+        service, name = f"KUBE-SVC-{number:016X}", f"ns/svc{number}:p"
+        to = f"-d {services.virtual(number)}/32 -p {protocol} -m {protocol} --dport {SERVICE_PORT}"
+        yield f"-A {service} {named(f'{name} cluster IP')} {to} ! -s {CLUSTER} -j KUBE-MARK-MASQ"
+        for at, backend in enumerate(services.backends_of(number)):
+            end, left = f"KUBE-SEP-{number:08X}{at:08X}", services.backends - at
+            which = named(f"{name} -> {backend}:{BACKEND_PORT}")
+            chance = (
+                f" -m statistic --mode random --probability {1 / left:.10f}" if left > 1 else ""
+            )
+            yield f"-A {service} {which}{chance} -j {end}"
+            yield f"-A {end} {named(name)} -s {backend}/32 -j KUBE-MARK-MASQ"
+            yield (
+                f"-A {end} {named(name)} -m {protocol} -p {protocol} "
+                f"-j DNAT --to-destination {backend}:{BACKEND_PORT}"
+            )
+    yield "COMMIT\n"
+
+
+class RuleBalancer(BalancingSwitch, KernelNat):
+    """kube-proxy's rules: destination NAT of each new flow, which conntrack holds from then on."""
+
+    Options: ClassVar[type[Frozen]] = Frozen
+    tables: ClassVar[tuple[str, ...]] = ("filter", "nat")
+
+    @property
+    def options(self) -> NatOptions:
+        """Timers of the table of connections, which are those of a NAT."""
+        return NatOptions()
+
+    @property
+    def max_sessions(self) -> int:
+        """Flows that the table of connections has room for."""
+        return self.services.flows
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The rules, for `--plan`."""
+        del facts
+        mode = plan.scenario.options.mode or cls.capabilities.modes[0]
+        return {mode: f"kube-proxy's rules for {plan.scenario.services or Services()}"}
+
+    def rules(self) -> str:
+        """What the mode's program reads."""
+        protocol = self.plan.scenario.traffic.headers[-1]
+        if self.mode == "nft":
+            return nft_rules(self.services, protocol)
+        return "\n".join(iptables_rules(self.services, protocol))
+
+    def networks(self) -> dict[Port, str]:
+        """Clients behind phy0, backends behind phy1."""
+        return {INSIDE: str(CLIENTS), OUTSIDE: str(BACKENDS)}
+
+    def nobodys(self) -> str:
+        """Virtual addresses: what is sent to one that is no service's is dropped."""
+        return str(VIRTUAL)
+
+    def facts(self) -> dict[str, Any]:
+        """Rules, room of the table, timers."""
+        found = super().facts()
+        del found["nat"]
+        return {**found, "services": str(self.services)}
