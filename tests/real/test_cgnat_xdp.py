@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.vswitches.cgnat.reference import (
     Traffic,
 )
 from vnetperf.host import xdp
+from vnetperf.host.wait import wait_for
 from vnetperf.host.xdp import ATOMIC, BpfObject, compile_program
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.nat import Nat
@@ -206,3 +208,21 @@ def test_a_program_that_vanishes_in_a_trial_is_no_number(unchanged: Unchanged) -
         result = fails(deployment, switch.ports[PhyPort(index=1)].code.close)
         assert "gone: the program of port phy1" in result.failure
     assert unchanged() == ()
+
+
+@pytest.mark.daily
+def test_the_kernels_timer_ends_what_is_idle() -> None:
+    config = Config(udp_timeout=1)
+    programs = Programs(config)
+    try:
+        assert programs.tables.run("begin")[0] == 0
+        wait_for(lambda: any(programs.tables.map("second").read(bytes(4), 4)), 5, "the clock")
+        packet = Packet(config.inside, 0xC6130001, 17, sport=1024, dport=7)
+        frame = packet.frame(OWN[INSIDE], TESTER)
+        sent = time.monotonic()
+        assert programs.ports[INSIDE].run("forward", frame=frame)[0] == REDIRECTED
+        assert programs.mappings() == 1
+        wait_for(lambda: not programs.mappings(), 10, "the mapping to end")
+        assert 1 < time.monotonic() - sent < 5
+    finally:
+        programs.close()
