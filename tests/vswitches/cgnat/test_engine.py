@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -50,7 +51,9 @@ def read_pcap(path: Path) -> list[bytes]:
 class Running:
     """An engine between four files."""
 
-    def __init__(self, directory: Path, spawn: Spawn, config: ref.Config, stages: str) -> None:
+    def __init__(
+        self, directory: Path, spawn: Spawn, config: ref.Config, stages: str, *options: str
+    ) -> None:
         self.directory = directory
         threads = stages.count("/") + 1
         lcores = ",".join(f"{n}@(0-1)" for n in range(threads + 1))
@@ -62,7 +65,7 @@ class Running:
             *(str(ENGINE.executable(BuildVariant.SANITIZED)), f"--lcores={lcores}"),
             *("--no-huge", "-m", "256", "--no-pci", "--file-prefix=t", *devices, "--"),
             *(*config.argv(), f"--stages={stages}", "--sleep-us=100"),
-            f"--log={directory}/blocks",
+            *(f"--log={directory}/blocks", *options),
         ]
         self.process = spawn(argv, {"RUNTIME_DIRECTORY": str(directory)})
         self.telemetry = TestpmdPorts(directory, "t")
@@ -208,6 +211,48 @@ def test_blocks_are_recorded(run_dir: Path, spawn: Spawn) -> None:
     ]
     assert events[:3] == [["assigned", *block] for block in blocks]
     assert sorted(events[3:]) == [["released", *block] for block in blocks]
+
+
+#: Information elements: observationTimeMilliseconds, natEvent, sourceIPv4Address,
+#: postNATSourceIPv4Address, portRangeStart, portRangeEnd (RFC 8158), and their octets.
+ELEMENTS = [(323, 8), (230, 1), (8, 4), (225, 4), (361, 2), (362, 2)]
+ALLOCATED, DEALLOCATED = 16, 17
+
+
+def ipfix_records(data: bytes) -> list[tuple[int, ...]]:
+    """Records of a file of IPFIX (RFC 7011) whose only template is that of ELEMENTS."""
+    records: list[tuple[int, ...]] = []
+    while data:
+        version, length, _, sequence, _ = struct.unpack_from("!HHIII", data)
+        kind, size = struct.unpack_from("!HH", data, 16)
+        body, data = data[20:length], data[length:]
+        assert (version, size, sequence) == (10, length - 16, len(records))
+        if kind == 2:
+            template = struct.unpack(f"!{len(body) // 2}H", body)
+            assert template == (256, len(ELEMENTS), *(n for one in ELEMENTS for n in one))
+        else:
+            assert kind == 256
+            records += struct.iter_unpack("!QBIIHH", body)
+    return records
+
+
+def test_blocks_are_recorded_as_ipfix(run_dir: Path, spawn: Spawn) -> None:
+    config = ref.Config(subscribers=150, block=16, addresses=1, blocks="dynamic")
+    up, _, _ = traffic(config, 150)  # more than a message has
+    write_pcap(run_dir / "in0", [p.frame(ref.OWN[ref.INSIDE], ref.OWN[ref.OUTSIDE]) for p in up])
+    write_pcap(run_dir / "in1", [])
+    began = time.time()
+    engine = Running(run_dir, spawn, config, RUN_TO_COMPLETION, "--log-form=ipfix")
+    engine.forward(150)
+    engine.ask("forget")
+    wait_for(lambda: engine.ask("tables")["blocks"] == 0, 20, "blocks to come back")
+    engine.stop()
+    records = ipfix_records((run_dir / "blocks").read_bytes())
+    assert all(began - 1 <= at / 1000 <= time.time() + 1 for at, *_ in records)
+    pool = int(config.pool)
+    blocks = [(config.inside + n, pool, 1024 + 16 * n, 1039 + 16 * n) for n in range(150)]
+    assert [one[1:] for one in records[:150]] == [(ALLOCATED, *block) for block in blocks]
+    assert sorted(one[1:] for one in records[150:]) == [(DEALLOCATED, *block) for block in blocks]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,12 @@ def test_options_that_would_do_nothing_are_refused() -> None:
             planned(mode=mode, wire="veth", napi="threaded")
 
 
+def test_a_record_is_refused_where_blocks_are_computed() -> None:
+    assert given(planned(mode="rtc", blocks="dynamic", block_log="ipfix"))["log-form"] == "ipfix"
+    with pytest.raises(CapabilityError, match="computed blocks have no record"):
+        planned(mode="rtc", block_log="ipfix")
+
+
 def test_strict_tcp_is_refused_for_segments_that_open_no_connection() -> None:
     tcp = TrafficProfile(headers=("ethernet", "ipv4", "tcp"))
     assert planned(mode="rtc", traffic=tcp).scenario.traffic == tcp

@@ -68,6 +68,8 @@ class DpdkNatOptions(NatOptions):
         max_blocks: Blocks of a subscriber at most, if dynamic.
         block_hold: A block that came back rests so long before another subscriber gets it, seconds
             (RFC 6888 REQ-8).
+        block_log: What the record of dynamic blocks is: lines of text, or messages of IPFIX with
+            the elements of RFC 8158.
         filtering: Who may send to a mapping (RFC 4787 section 5): "endpoint-independent" anybody,
             "address-and-port" whom its subscriber has sent to.
         tcp: "strict" refuses a connection whose first segment is no SYN.
@@ -80,6 +82,7 @@ class DpdkNatOptions(NatOptions):
     blocks: Literal["computed", "dynamic"] = "computed"
     max_blocks: int = Field(default=4, ge=1, le=16)
     block_hold: int = Field(default=120, ge=0, le=86_400)
+    block_log: Literal["text", "ipfix"] = "text"
     filtering: Literal["endpoint-independent", "address-and-port"] = "endpoint-independent"
     tcp: Literal["loose", "strict"] = "loose"
     inbound_refresh: bool = False
@@ -101,7 +104,9 @@ class DpdkNat(NatSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.directory = machine.subdir(self.name)
-        self.log = self.directory / "blocks.log"
+        self.log = self.directory / (
+            "blocks.ipfix" if self.options.block_log == "ipfix" else "blocks.log"
+        )
         self.process: ManagedProcess | None = None
         self.argv: list[str] = []
         self.ends: dict[Port, WireEnd] = {}
@@ -120,6 +125,8 @@ class DpdkNat(NatSwitch):
         options = scenario.options.own(DpdkNatOptions)
         if options.stages is not None and scenario.options.mode != "pipeline":
             return "stages are those of a pipeline; --set mode=pipeline, or leave them out"
+        if options.block_log != "text" and options.blocks != "dynamic":
+            return "computed blocks have no record; --set blocks=dynamic, or leave block_log out"
         if options.tcp == "strict" and "tcp" in scenario.traffic.headers:
             return (
                 "tcp=strict refuses the tester's TCP segments, which open no connections; leave it "
@@ -384,6 +391,7 @@ def nat_arguments(plan: Plan) -> list[str]:
         "blocks": options.blocks,
         "most-blocks": options.max_blocks,
         "hold": options.block_hold,
+        "log-form": options.block_log,
         "mappings": room,
         "sessions": room,
         "session-limit": options.session_limit,

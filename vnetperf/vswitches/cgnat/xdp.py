@@ -27,7 +27,7 @@ SHARED = ("insides", "places", "second", "tallies", "target")
 #: Places in `tallies`.
 MADE, ENDED = 0, 1
 #: Causes of drops that only these programs have, in their order.
-OWN_CAUSES = ("no target", "ICMP error", "mapping that is ending")
+OWN_CAUSES = ("no target", "mapping that is ending")
 #: UDP, TCP and ICMP have ports, or identifiers, of their own.
 KINDS = 3
 #: Octets of a public port of a kind, and most of these: 1 GiB.

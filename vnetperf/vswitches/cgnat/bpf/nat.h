@@ -25,7 +25,7 @@
 #define SHARE(address) ((address)*PER_ADDRESS)
 
 /* Counters of a port beside the verdicts; PASS counts all that came in. */
-enum { NO_TARGET = N_VERDICTS, ICMP_ERROR, IS_ENDING, COUNTS };
+enum { NO_TARGET = N_VERDICTS, IS_ENDING, COUNTS };
 /* Of all ports. */
 enum { MADE, ENDED, TALLIES };
 

@@ -1,8 +1,9 @@
 /* Time, and the end of mappings: what was idle for too long ends, by a timer of the kernel's. */
 #include "nat.h"
 
-#define TICK_NS		10000000ULL
-#define OF_A_TICK	(PLACES / 100 + 1)
+#define TICK_NS 10000000ULL
+/* All in a second, unless that would keep a processor from its work. */
+#define OF_A_TICK	(PLACES < 6553600u ? PLACES / 100 + 1 : 65536u)
 #define SECOND_NS	1000000000ULL
 #define CLOCK_MONOTONIC 1
 

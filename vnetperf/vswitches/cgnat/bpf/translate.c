@@ -12,6 +12,7 @@
 #include <linux/ip.h>
 
 #define FRAGMENT_BITS 0x3fff /* more fragments, or an offset */
+#define OFFSET_BITS   0x1fff
 #define PROTOCOL_ICMP 1
 #define PROTOCOL_TCP  6
 #define PROTOCOL_UDP  17
@@ -45,12 +46,12 @@ struct end {
 	uint64_t value; /* as it was found */
 };
 
+/* Of an ICMP error `ip` and what is in it are those of the packet that it quotes. */
 struct packet {
-	struct iphdr *ip;
+	struct iphdr *outer, *ip;
 	be16 *src, *dst, *sum; /* of UDP, TCP, or an ICMP query, which has one identifier */
+	be16 *error_sum;       /* NULL: it is no error */
 	uint8_t kind, flags;
-	bool hairpin;
-	be32 to_ip; /* what is to be written */
 };
 
 ALWAYS int counted(uint32_t what)
@@ -211,28 +212,38 @@ ALWAYS uint32_t follow(const struct packet *p, struct end *end, bool out)
 	return PASS; /* others have just said the same */
 }
 
-/* Writes another address and port; of a UDP checksum 0 says that there is none. */
+ALWAYS void write_address(struct iphdr *ip, bool source, be32 address)
+{
+	ip->check = sum_changed(ip->check, change32(source ? ip->saddr : ip->daddr, address));
+	if (source)
+		ip->saddr = address;
+	else
+		ip->daddr = address;
+}
+
+/* Writes another address and port; of a UDP checksum 0 says that there is none. The checksum of an
+ * error is over all that. */
 ALWAYS void write_side(struct packet *p, bool source, be32 address, be16 port)
 {
 	be16 *at = source ? p->src : p->dst;
+	const be16 was_check = p->ip->check;
 	const uint32_t by = change32(source ? p->ip->saddr : p->ip->daddr, address);
 	const uint32_t by_port = change16(*at, port);
+	uint32_t all = by + by_port;
 
-	if (p->kind == KIND_ICMP) {
-		*p->sum = sum_changed(*p->sum, by_port);
-	} else if (p->kind == KIND_TCP) {
-		*p->sum = sum_changed(*p->sum, by + by_port);
-	} else if (*p->sum) {
-		const be16 sum = sum_changed(*p->sum, by + by_port);
+	if (p->sum && !(p->kind == KIND_UDP && *p->sum == 0)) {
+		const be16 was = *p->sum;
+		be16 sum = sum_changed(was, p->kind == KIND_ICMP ? by_port : by + by_port);
 
-		*p->sum = sum ? sum : 0xffff;
+		if (p->kind == KIND_UDP && sum == 0)
+			sum = 0xffff;
+		*p->sum = sum;
+		all += change16(was, sum);
 	}
 	*at = port;
-	p->ip->check = sum_changed(p->ip->check, by);
-	if (source)
-		p->ip->saddr = address;
-	else
-		p->ip->daddr = address;
+	write_address(p->ip, source, address);
+	if (p->error_sum)
+		*p->error_sum = sum_changed(*p->error_sum, all + change16(was_check, p->ip->check));
 }
 
 ALWAYS void write_ends(struct ethhdr *ethernet, uint32_t to)
@@ -271,6 +282,59 @@ ALWAYS bool is_right(const struct iphdr *ip, const void *end)
 	return sum_fold(sum) == 0xffff;
 }
 
+ALWAYS bool is_query(uint8_t type)
+{
+	return type == 8 || type == 0 || type == 13 || type == 14;
+}
+
+/* What an error quotes: the header of the packet that it is about, and 8 octets or more. */
+ALWAYS uint32_t check_quoted(struct packet *p, struct icmp *error, uint32_t there, void *end)
+{
+	struct iphdr *ip = (void *)(error + 1);
+	uint32_t header;
+	void *l4;
+
+	if ((void *)(ip + 1) > end || there < sizeof(*error) + sizeof(*ip) + 8)
+		return BAD_HEADER;
+	header = ip->ihl * 4;
+	l4 = (void *)ip + header;
+	if (ip->version != 4 || header < sizeof(*ip) || sizeof(*error) + header + 8 > there ||
+	    l4 + 8 > end)
+		return BAD_HEADER;
+	/* RFC 5508 REQ-3: nothing is done about a quoted header that was damaged. */
+	if (!is_right(ip, end))
+		return BAD_CHECKSUM;
+	if (host16(ip->frag_off) & OFFSET_BITS)
+		return FRAGMENT; /* has no ports */
+	p->ip = ip;
+	p->error_sum = &error->sum;
+	p->src = &((struct udp *)l4)->src;
+	p->dst = &((struct udp *)l4)->dst;
+	if (ip->protocol == PROTOCOL_UDP) {
+		p->kind = KIND_UDP;
+		p->sum = &((struct udp *)l4)->sum;
+		return PASS;
+	}
+	if (ip->protocol == PROTOCOL_TCP) {
+		struct tcp *tcp = l4;
+
+		p->kind = KIND_TCP;
+		if ((void *)(&tcp->sum + 1) <= end && sizeof(*error) + header + 18 <= there)
+			p->sum = &tcp->sum;
+		return PASS;
+	}
+	if (ip->protocol == PROTOCOL_ICMP) {
+		struct icmp *query = l4;
+
+		p->kind = KIND_ICMP;
+		p->sum = &query->sum;
+		p->src = p->dst = &query->id;
+		return is_query(query->type) ? PASS : OTHER_PROTOCOL;
+	}
+	return OTHER_PROTOCOL;
+}
+
+/* Finds the headers, or a verdict. */
 /* Finds the headers, or a verdict. */
 ALWAYS uint32_t check(struct packet *p, void *start, void *end, uint64_t length)
 {
@@ -279,7 +343,7 @@ ALWAYS uint32_t check(struct packet *p, void *start, void *end, uint64_t length)
 	void *l4 = (void *)ip + header;
 	const uint32_t there = total - header;
 
-	p->ip = ip;
+	p->outer = p->ip = ip;
 	if (ip->version != 4 || header < sizeof(*ip) || total < header ||
 	    sizeof(struct ethhdr) + total > length || l4 > end)
 		return BAD_HEADER;
@@ -323,65 +387,80 @@ ALWAYS uint32_t check(struct packet *p, void *start, void *end, uint64_t length)
 		p->src = p->dst = &icmp->id;
 		p->sum = &icmp->sum;
 		if (icmp->type == 3 || icmp->type == 11 || icmp->type == 12)
-			return ICMP_ERROR;
-		return icmp->type == 8 || icmp->type == 0 || icmp->type == 13 || icmp->type == 14
-			       ? PASS
-			       : OTHER_PROTOCOL;
+			return check_quoted(p, icmp, there, end);
+		return is_query(icmp->type) ? PASS : OTHER_PROTOCOL;
 	}
 	return OTHER_PROTOCOL;
 }
 
+/* An error tells whoever sent the packet that it quotes; it needs mappings, and keeps none. */
 ALWAYS uint32_t from_inside(struct packet *p, uint32_t *to)
 {
-	const struct inside key = {p->ip->saddr, *p->src, p->kind};
+	const bool error = p->error_sum;
+	const struct inside key = {error ? p->ip->daddr : p->ip->saddr, error ? *p->dst : *p->src,
+				   p->kind};
 	struct end up = {}, down = {};
 	uint32_t verdict;
 
 	if (!is_subscriber(key.ip))
 		return NOT_SUBSCRIBER;
-	if (is_subscriber(p->ip->daddr))
+	if (is_subscriber(p->outer->daddr))
 		return PRIVATE_TARGET;
-	*to = in_pool(p->ip->daddr) ? INSIDE : OUTSIDE;
+	if (error && p->outer->daddr != p->ip->saddr)
+		return BAD_QUOTE;
+	*to = in_pool(p->outer->daddr) ? INSIDE : OUTSIDE;
 	/* An identifier is of both ends: it cannot be translated twice. */
 	if (*to == INSIDE && p->kind == KIND_ICMP)
 		return HAIRPIN_QUERY;
 	if (*to == INSIDE) {
-		verdict = find_outside(p->kind, p->ip->daddr, *p->dst, &down);
+		verdict = find_outside(p->kind, p->outer->daddr, error ? *p->src : *p->dst, &down);
 		if (verdict != PASS)
 			return verdict;
 	}
 	up.subscriber = host32(key.ip) - INSIDE_FIRST;
 	verdict = find_inside(&key, &up);
-	if (verdict == NO_MAPPING)
+	if (verdict == NO_MAPPING && !error)
 		verdict = make_mapping(&key, &up);
-	if (verdict == PASS)
+	if (verdict == PASS && !error)
 		verdict = follow(p, &up, true);
-	if (verdict == PASS && *to == INSIDE)
+	if (verdict == PASS && !error && *to == INSIDE)
 		verdict = follow(p, &down, false);
 	if (verdict != PASS)
 		return verdict;
-	write_side(p, true, public_ip(&up), public_port(&up));
+	write_side(p, !error, public_ip(&up), public_port(&up));
+	if (error)
+		write_address(p->outer, true, public_ip(&up));
 	if (*to == INSIDE)
-		write_side(p, false, net32(INSIDE_FIRST + down.subscriber), inside_port(&down));
+		write_side(p, error, net32(INSIDE_FIRST + down.subscriber), inside_port(&down));
+	if (error && *to == INSIDE)
+		write_address(p->outer, false, net32(INSIDE_FIRST + down.subscriber));
 	return PASS;
 }
 
 ALWAYS uint32_t from_outside(struct packet *p, uint32_t *to)
 {
+	const bool error = p->error_sum;
 	struct end down = {};
 	uint32_t verdict;
+	be32 inside;
 
 	*to = INSIDE;
-	if (is_subscriber(p->ip->saddr) || in_pool(p->ip->saddr))
+	if (is_subscriber(p->outer->saddr) || in_pool(p->outer->saddr))
 		return SPOOFED;
-	if (!in_pool(p->ip->daddr))
+	if (!in_pool(p->outer->daddr))
 		return NOT_POOL;
-	verdict = find_outside(p->kind, p->ip->daddr, *p->dst, &down);
-	if (verdict == PASS)
+	if (error && p->outer->daddr != p->ip->saddr)
+		return BAD_QUOTE;
+	verdict = find_outside(p->kind, p->outer->daddr, error ? *p->src : *p->dst, &down);
+	if (verdict == PASS && !error)
 		verdict = follow(p, &down, false);
-	if (verdict == PASS)
-		write_side(p, false, net32(INSIDE_FIRST + down.subscriber), inside_port(&down));
-	return verdict;
+	if (verdict != PASS)
+		return verdict;
+	inside = net32(INSIDE_FIRST + down.subscriber);
+	write_side(p, error, inside, inside_port(&down));
+	if (error)
+		write_address(p->outer, false, inside);
+	return PASS;
 }
 
 SEC("xdp.frags") int forward(struct xdp_md *frame)
@@ -392,7 +471,7 @@ SEC("xdp.frags") int forward(struct xdp_md *frame)
 	uint32_t verdict, to = OUTSIDE;
 
 	counted(PASS);
-	if (start + sizeof(*ethernet) + sizeof(*p.ip) > end)
+	if (start + sizeof(*ethernet) + sizeof(*p.outer) > end)
 		return counted(TOO_SHORT);
 	if (!is_own(ethernet))
 		return counted(OTHER_MAC);
@@ -404,8 +483,9 @@ SEC("xdp.frags") int forward(struct xdp_md *frame)
 	if (verdict != PASS)
 		return counted(verdict);
 	/* The time to live is the first octet of its word. */
-	p.ip->check = sum_changed(p.ip->check, change16(p.ip->ttl, (be16)(p.ip->ttl - 1)));
-	p.ip->ttl--;
+	p.outer->check =
+		sum_changed(p.outer->check, change16(p.outer->ttl, (be16)(p.outer->ttl - 1)));
+	p.outer->ttl--;
 	write_ends(ethernet, to);
 	/* A place of the map without an interface gives the flags as the verdict. */
 	if (bpf_redirect_map(&target, to, XDP_DROP) == XDP_REDIRECT)

@@ -54,6 +54,7 @@ static const struct option options[] = {
 	{"--tx-desc", NUMBER16, AT(tx_desc), 32, 32768, "", "", "descriptors (1024)"},
 	{"--ring", NUMBER32, AT(ring), 64, 1 << 20, "", "", "packets between stages (1024)"},
 	{"--room", NUMBER16, AT(room), 1518, 16384, "", "", "octets of frame in a buffer (2048)"},
+	{"--log-form", CHOICE, AT(log_ipfix), 0, 0, "text", "ipfix", "of --log"},
 	{"--sleep-us", NUMBER32, AT(sleep_us), 0, 1000000, "", "", "when idle (0: never)"},
 };
 

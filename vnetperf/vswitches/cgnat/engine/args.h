@@ -27,6 +27,7 @@ struct options {
 	uint16_t room;	   /* octets of frame in a buffer */
 	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
 	char log[256];	   /* file of block events; "" for none */
+	bool log_ipfix;	   /* in messages of IPFIX; else lines of text */
 	bool help;
 };
 

@@ -65,7 +65,7 @@ int worker_main(void *unused);
 bool telemetry_register(struct problem *why);
 
 /* blocklog.c: events of blocks, written to a file by the main lcore. */
-bool blocklog_open(const char *path, struct problem *why);
+bool blocklog_open(const char *path, bool ipfix, struct problem *why);
 void blocklog_note(void *unused, const struct block_event *event);
 void blocklog_write(void);
 void blocklog_close(void);

@@ -27,7 +27,8 @@ static bool start(struct problem *why)
 {
 	engine.hz = program_counter_hz();
 	engine.start = rte_rdtsc();
-	if (!workers_create(why) || !blocklog_open(engine.options.log, why))
+	if (!workers_create(why) ||
+	    !blocklog_open(engine.options.log, engine.options.log_ipfix, why))
 		return false;
 	engine.mapper.blocks.note = blocklog_note;
 	return ports_start(why) && telemetry_register(why);
