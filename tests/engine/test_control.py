@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.engine import (
     Engine,
@@ -232,6 +235,23 @@ def test_killed_engine_is_reported_with_its_log(engine: Engine) -> None:
         engine.wait(10)
     assert "EAL" in str(died.value) or "ready" in str(died.value)
     engine.close()
+
+
+def test_a_vhost_user_peer_that_leaves_is_named_by_the_driver(
+    open_engine: OpenEngine, plain_executable: Path, run_dir: Path
+) -> None:
+    path = run_dir / "vhost.sock"
+
+    def come_and_go() -> None:
+        with socket.socket(socket.AF_UNIX) as peer:
+            wait_for(lambda: peer.connect_ex(str(path)) == 0, 30.0, str(path))
+
+    peer = threading.Thread(target=come_and_go)
+    peer.start()
+    with pytest.raises(GeneratorError, match="ended by exit code 1") as failed:  # no SIGPIPE
+        open_engine(plain_executable, f"--vdev=net_virtio_user0,path={path},server=1")
+    peer.join()
+    assert "failed to initialize net_virtio_user0" in str(failed.value)
 
 
 def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path) -> None:

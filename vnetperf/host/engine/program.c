@@ -30,8 +30,11 @@ int program_main(const struct program *p, int argc, char **argv)
 {
 	struct problem why = {"", ""};
 	bool help = false, ok;
-	const int used = rte_eal_init(argc, argv);
+	int used;
 
+	/* A telemetry client or a vhost-user peer that has gone is an error of that write alone. */
+	signal(SIGPIPE, SIG_IGN);
+	used = rte_eal_init(argc, argv);
 	if (used < 0)
 		return EXIT_FAILURE; /* EAL has said why */
 	quit = p->quit;
