@@ -1,15 +1,18 @@
-"""What is done to all VNFs at once."""
+"""What is done to all VNFs at once, and whose error counts when parts fail together."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from vnetperf.deployment.deploy import run_all, run_all_to_end
-from vnetperf.model.errors import DutError
+from vnetperf.deployment.deploy import LiveDeployment, run_all, run_all_to_end
+from vnetperf.deployment.planner import Plan
+from vnetperf.model.errors import DutError, GeneratorError
 
 
 def _fail(what: str) -> None:
@@ -45,3 +48,22 @@ def test_every_call_is_made_whatever_others_raise(others: int) -> None:
 def test_nothing_is_an_easy_thing() -> None:
     run_all([])
     assert run_all_to_end([]) == []
+
+
+def test_a_switch_that_died_is_named_rather_than_the_tester_that_missed_it() -> None:
+    def refuse(_ends: object) -> None:
+        raise GeneratorError("loadgen ended by exit code 1", where="loadgen.log")
+
+    def dead() -> None:
+        raise DutError("ovs-vswitchd ended by signal SIGSEGV", where="ovs-vswitchd.log")
+
+    deployment = LiveDeployment.__new__(LiveDeployment)
+    scenario = SimpleNamespace(generator="loadgen")
+    deployment.plan = cast(
+        Plan, SimpleNamespace(sends_frames=True, has_dut=True, scenario=scenario)
+    )
+    deployment.generator = cast(Any, SimpleNamespace(connect=refuse))
+    deployment.vswitch = cast(Any, SimpleNamespace(check_alive=dead))
+    deployment._tester_ends = ()
+    with pytest.raises(DutError, match="SIGSEGV"):
+        deployment._connect_tester()

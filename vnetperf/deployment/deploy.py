@@ -349,7 +349,12 @@ class LiveDeployment:
     def _connect_tester(self) -> None:
         if self.plan.sends_frames:
             log.info("connecting %s", self.plan.scenario.generator)
-            self.generator.connect(self._tester_ends)
+            try:
+                self.generator.connect(self._tester_ends)
+            except GeneratorError as error:
+                if self.plan.has_dut:  # the VNFs may be still to come
+                    raise self._cause(error, self.vswitch.check_alive) from None
+                raise
 
     def _wire(self, number: int, kind: str = "") -> Any:
         wire = registry.load("wires", kind or self.plan.wire)
@@ -586,10 +591,12 @@ class LiveDeployment:
         A process closes its sockets a while before its end can be seen: it gives its memory back
         first.
         """
+        return self._cause(error, self.check_alive)
 
+    def _cause(self, error: VnetperfError, check_alive: Callable[[], None]) -> VnetperfError:
         def death() -> VnetperfError | None:
             try:
-                self.check_alive()
+                check_alive()
             except VnetperfError as found:
                 return found
             return None
