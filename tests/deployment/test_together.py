@@ -60,10 +60,10 @@ def test_a_switch_that_died_is_named_rather_than_the_tester_that_missed_it() -> 
     deployment = LiveDeployment.__new__(LiveDeployment)
     scenario = SimpleNamespace(generator="loadgen")
     deployment.plan = cast(
-        Plan, SimpleNamespace(sends_frames=True, has_dut=True, scenario=scenario)
+        "Plan", SimpleNamespace(sends_frames=True, has_dut=True, scenario=scenario)
     )
-    deployment.generator = cast(Any, SimpleNamespace(connect=refuse))
-    deployment.vswitch = cast(Any, SimpleNamespace(check_alive=dead))
+    deployment.generator = cast("Any", SimpleNamespace(connect=refuse))
+    deployment.vswitch = cast("Any", SimpleNamespace(check_alive=dead))
     deployment._tester_ends = ()
     with pytest.raises(DutError, match="SIGSEGV"):
         deployment._connect_tester()
