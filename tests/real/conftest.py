@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from vnetperf.host import snapshot
 from vnetperf.host.paths import HostRoots
+from vnetperf.testing import stage
 
 TOP = Path(__file__).parents[2]
 #: What a run may change, apart from processes: those of others come and go.
@@ -36,21 +38,18 @@ def machine() -> snapshot.Snapshot:
     """The machine as far as a run may change it."""
     taken = snapshot.take_snapshot(HostRoots())
     areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
-    areas["processes"] = {str(pid): line for pid, line in run_processes().items()}
+    areas["processes"] = processes()
     return snapshot.Snapshot(areas)
 
 
-def run_processes() -> dict[int, str]:
-    """Processes of runs, found by the mark in their environment, and guardians: pid -> command."""
-    found = {}
+def processes() -> dict[str, str]:
+    """Processes of runs, and guardians: pid -> command."""
+    found = stage.run_processes()
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            marked = b"VNETPERF_RUN_ID=" in (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        if marked or "vnetperf.host.guardian" in line:
-            found[int(entry.name)] = line
+            if "vnetperf.host.guardian" in line:
+                found[entry.name] = line
     return found
 
 
@@ -166,4 +165,4 @@ def starting_in(folder: Path) -> Iterator[Callable[..., UserRun]]:
 
 def pids_of(word: str) -> list[int]:
     """Processes of a run whose command line contains a word."""
-    return [pid for pid, line in run_processes().items() if word in line]
+    return [int(pid) for pid, line in processes().items() if word in line]

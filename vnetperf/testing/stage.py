@@ -255,7 +255,7 @@ class Stage:
         """
         others = (*deployment.vnfs, deployment.generator)
         known = {poller.pid for part in others for poller in part.pollers()}
-        mine = {int(pid) for pid in _run_processes(deployment.machine.run_id)}
+        mine = {int(pid) for pid in run_processes(deployment.machine.run_id)}
         return sorted(mine - known)
 
     def left_behind(self) -> tuple[str, ...]:
@@ -330,21 +330,43 @@ def _machine() -> snapshot.Snapshot:
         for path, size in areas.get("files", {}).items()
         if not path.startswith(str(roots.locks))
     }
-    areas["processes"] = _run_processes()
+    areas["processes"] = run_processes()
     return snapshot.Snapshot(areas)
 
 
-def _run_processes(run_id: str = "") -> dict[str, str]:
-    """Processes of one run, or of any, by the mark in their environment."""
+def run_processes(run_id: str = "") -> dict[str, str]:
+    """Processes of one run, or of any, by the mark in their environment.
+
+    Those of other test processes on this machine are left out: they come and go.
+
+    Args:
+        run_id: The run; "" for any.
+
+    Returns:
+        Process id -> command line.
+    """
     mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (entry / "environ").read_bytes():
-                found[entry.name] = (entry / "cmdline").read_bytes().decode(errors="replace")
+            if mark in (entry / "environ").read_bytes() and not _of_other_tests(entry):
+                found[entry.name] = _command(entry)
         except OSError:  # ended meanwhile
             continue
     return found
+
+
+def _command(entry: Path) -> str:
+    return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def _of_other_tests(entry: Path) -> bool:
+    """Whether a process descends from a pytest, and not from this one."""
+    by_pytest = False
+    while (pid := entry.name) not in ("0", "1", str(os.getpid())):
+        by_pytest = by_pytest or "pytest" in _command(entry)
+        entry = entry.with_name((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    return by_pytest and pid != str(os.getpid())
 
 
 _STAGE: pytest.StashKey[Stage] = pytest.StashKey()
