@@ -647,7 +647,8 @@ class Loadgen(TrafficGenerator):
         """Send learning frames."""
         if self._announce:
             self._running().announce()
-        if self.plan.scenario.translated is not None:
+        # A calibration of the same plan has a wire in place of the translator.
+        if any(part.stream.translated for part in self._prepared.parts):
             self._set_up_sessions(frames_per_stream)
             return
         self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
@@ -655,10 +656,10 @@ class Loadgen(TrafficGenerator):
     def _set_up_sessions(self, frames: int) -> None:
         """Send a frame of each session: first from inside, or clients, then from outside."""
         rate = min(learning_rate(frames), SET_UP_FPS)
-        nat = self.plan.scenario.nat
+        nat = self._prepared.parts[0].stream.nat
         learnt = nat is not None and nat.mapping == "learnt"
         if nat is not None and learnt:
-            self._learn_bindings(nat, min(frames, nat.sessions), rate)
+            self._learn_bindings(min(frames, nat.sessions), rate)
         for way in (1,) if learnt else (0, 1):
             for part in self._prepared.parts:
                 if part.stream.direction == way and part.stream.tx_port in self._ends:
@@ -667,14 +668,12 @@ class Loadgen(TrafficGenerator):
                         mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
                     )
 
-    def _learn_bindings(self, nat: Nat, frames: int, rate: float) -> None:
+    def _learn_bindings(self, frames: int, rate: float) -> None:
         """Send a frame of each session from inside; expect what the NAT makes of it."""
         import numpy as np  # noqa: PLC0415 - takes 0.1 s
 
         streams, profile, size = self._requested
-        outbound = tuple(
-            one.through(nat=nat, services=None) for one in streams if one.direction == 0
-        )
+        outbound = tuple(one for one in streams if one.direction == 0)
         parts = parts_of(outbound, profile.model_copy(update={"mix": None}), size, {})
         if len(self._ends) < len(self._ports) or len(parts) != 1:
             raise GeneratorError(
@@ -682,6 +681,7 @@ class Loadgen(TrafficGenerator):
                 cure="--nat mapping=preserved, or a testbed whose tester is on one host",
             )
         spec = replace(parts[0].spec, queue=0)  # which numbers all of its frames
+        nat = outbound[0].nat or Nat()
         address, port = mapping_places(outbound[0], profile)
         engine = self._running()
         engine.set_streams([spec])
