@@ -119,12 +119,12 @@ def streams(dut: Dut) -> list[StreamSpec]:
             *(0, 0, 1, 64, header(0, inside[:4], server)),
             l3_offset=14,
             fields=fields(near, inside, bound.ports),
-            expected=fields(near, public, bound.ports) if nat else (),
+            expected=fields(near, public, bound.public_ports) if nat else (),
         ),
         StreamSpec(
             *(1, 1, 0, 64, header(1, server, public[:4])),
             l3_offset=14,
-            fields=fields(far, public, bound.ports),
+            fields=fields(far, public, bound.public_ports),
             expected=fields(far, inside, bound.ports) if nat else (),
         ),
     ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.conftest import OpenEngine
-from tests.engine.frames import stream
+from tests.engine.frames import SRC_IP, stream
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, QueueMap, StreamLoad
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, FieldSpec, QueueMap, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import EngineResult, FrameCounts
 
 pytestmark = pytest.mark.real
@@ -145,6 +147,24 @@ def test_learning_frames_count_for_nothing(loop: Engine) -> None:
     assert loop.learn(3, stream_id=1) == 3
     assert loop.result().streams == before.streams
     assert_clean(run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05), 0, 50)
+
+
+def test_bindings_are_those_that_come_out(loop: Engine) -> None:
+    count = 300
+    ports = FieldSpec(offset=34, width=2, base=5000, count=count)
+    constant = FieldSpec(offset=36, width=2, base=2048, count=1)
+    loop.set_streams([replace(stream(fields=(ports,)), expected=(constant,)), stream(1, 1, 0)])
+    loop.learn_bindings(0, address=26, port=34, count=count)
+    assert not any(loop.bindings(0))
+    loop.learn(count - 1, stream_id=0, rate=50_000.0, drain_s=1.0)
+    learnt = array("Q", loop.bindings(0))
+    assert learnt.tolist() == [SRC_IP << 16 | 5000 + n for n in range(count - 1)] + [0]
+    with pytest.raises(GeneratorError, match="stream 1 learns no bindings"):
+        loop.bindings(1)
+    loop.set_streams([replace(stream(), expected=(replace(constant, base=7),))])
+    loop.learn_bindings(0, address=26, port=34, count=1)
+    loop.learn(5, drain_s=0.2)  # they have another port, as if they quoted the stream's
+    assert not any(loop.bindings(0))
 
 
 def test_jumbo_frames(open_engine: OpenEngine, executable: Path, memif: tuple[str, str]) -> None:

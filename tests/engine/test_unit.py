@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
         "params",
         "args",
         "stream",
+        "bindings",
         "neighbour",
         "capture",
         "nicclock",

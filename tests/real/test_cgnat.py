@@ -9,6 +9,7 @@ import pytest
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.host import kernel, xdp
+from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat
 from vnetperf.vswitches.cgnat.kernel import (
@@ -69,6 +70,38 @@ def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchan
             assert facts["timeouts"] == {name: str(s) for name, s in timeouts(options).items()}
         else:
             assert set(facts["modes as the kernel has them"].values()) == {"native"}
+    assert unchanged() == ()
+
+
+@pytest.mark.skipif(not program("nft"), reason="nft is not installed")
+def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> None:
+    nat = (*NAT, "mapping=learnt")
+    options = ("mode=nft", "random_ports=true")
+    found = []
+    with deployed("phy2phy_cgnat", nat=nat, set=options) as deployment:
+        asked, generator = deployment.plan.scenario.nat, deployment.generator
+        assert asked is not None
+        assert isinstance(generator, Loadgen)
+        spec = SLOW.model_copy(update={"learning_frames": asked.sessions})
+        for _ in range(2):
+            result = deployment.run_trial(spec)
+            assert not result.failed, result.failure
+            for counts in result.directions:
+                assert counts.sent >= asked.sessions
+                assert (counts.received, counts.altered) == (counts.sent, 0)
+            assert generator.bound is not None
+            bound = generator.bound.bindings()
+            assert bound.public_ports != bound.ports
+            found.append(bound.public_ports)
+            deployment.vswitch.end_sessions()
+        # Sessions that a trial makes have mappings that nobody knows before.
+        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        assert not anew.failed, anew.failure
+        assert (anew.directions[0].received, anew.directions[0].altered) == (
+            anew.directions[0].sent,
+            0,
+        )
+    assert found[0] != found[1]  # chosen anew, and learnt anew
     assert unchanged() == ()
 
 

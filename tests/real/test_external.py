@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.conftest import UserRun
-from tests.real.needs import module_problem
+from tests.real.needs import module_problem, program
 from vnetperf.config import find_file
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -95,6 +95,59 @@ def test_what_somebody_else_runs_is_measured_and_given_back(
     (scenario,) = content["scenarios"]
     assert scenario["facts"]["vswitch"]["name"] == "their bridge"
     assert "somebody else runs the external DUT" in " ".join(run.output.split())
+
+
+@pytest.fixture
+def their_nat(their_bridge: None) -> None:
+    """A router in place of the bridge, with NAT that chooses ports as it likes."""
+    del their_bridge
+    for number, network in ((0, "100.127.255.254/10"), (1, "198.19.255.254/16")):
+        port, far = f"vpxd{number}", network.replace("254/", "253/").partition("/")[0]
+        tester = Path(f"/sys/class/net/vpxt{number}/address").read_text().strip()
+        ip("-n", THEIRS, "link", "set", port, "nomaster")
+        ip("-n", THEIRS, "address", "add", network, "dev", port)
+        ip("-n", THEIRS, "neigh", "add", far, "lladdr", tester, "dev", port, "nud", "permanent")
+        inside = "100.64.0.0/16" if number == 0 else "198.19.0.0/24"
+        ip("-n", THEIRS, "route", "add", inside, "via", far, "dev", port)
+    rules = (
+        "table ip theirs { chain out { type nat hook postrouting priority srcnat; "
+        'oifname "vpxd1" meta l4proto udp snat to 203.0.113.1-203.0.113.4:2000-60000 '
+        "fully-random; }; }\n"
+    )
+    commands = (["nft", rules], ["sysctl", "-qw", "net.ipv4.ip_forward=1"])
+    for command in commands:
+        subprocess.run(["ip", "netns", "exec", THEIRS, *command], check=True)
+
+
+@pytest.mark.daily
+@pytest.mark.usefixtures("their_nat", "unchanged")
+@pytest.mark.skipif(not program("nft"), reason="nft is not installed")
+def test_a_nat_of_somebody_else_has_its_mappings_learnt(
+    start: Callable[..., UserRun], tmp_path: Path
+) -> None:
+    macs = [
+        subprocess.run(
+            ["ip", "netns", "exec", THEIRS, "cat", f"/sys/class/net/vpxd{number}/address"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for number in (0, 1)
+    ]
+    path = tmp_path / "theirs.toml"
+    text = TESTBED.format(more="").replace("[external]", "[external]\nnat = true")
+    for number, mac in enumerate(macs):
+        text = text.replace(f'"port {number + 1}"', f'"port {number + 1}"\nmac = "{mac}"')
+    path.write_text(text)
+    run = start(
+        *("--testbed", str(path), "-k", "phy2phy_external", "--tests", "throughput,latency"),
+        *("--nat", "subscribers=40,ports=25,mapping=learnt", "--frame-sizes", "64"),
+        preset=preset(tmp_path),
+    )
+    run.finish()
+    found = {r["test"]: r for r in run.json()["results"]}
+    assert found["throughput"]["goals"][0]["lower_bound_fps"], run.output
+    assert found["latency"]["status"] == "measured", found["latency"]["why"]
 
 
 @pytest.mark.daily  # its message has a test of its own: the check of a path takes 15 s to fail

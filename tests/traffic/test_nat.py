@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address
 
+import numpy as np
 import pytest
 
 from vnetperf.deployment.capability_check import deployment_errors
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import DutError
 from vnetperf.model.nat import Nat
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
-from vnetperf.traffic.frames import CompiledFrame, VariedField, compile_traffic
+from vnetperf.traffic.frames import (
+    CompiledFrame,
+    VariedField,
+    compile_traffic,
+    mapping_places,
+)
+from vnetperf.traffic.loadgen.driver import raise_unless_bound
 from vnetperf.traffic.loadgen.engine import FieldSpec
 from vnetperf.traffic.loadgen.trials import parts_of
 
@@ -110,7 +118,7 @@ def _values(fields: tuple[VariedField, ...], number: int) -> tuple[int, ...]:
 def test_a_million_sessions_are_listed() -> None:
     nat = Nat(subscribers=16_384)
     bound = nat.bindings()
-    assert [len(one) for one in bound] == [4 * nat.sessions, 4 * nat.sessions, 2 * nat.sessions]
+    assert [len(one) for one in bound] == [n * nat.sessions for n in (4, 2, 4, 2)]
     last = nat.block_of(nat.subscribers - 1)
     assert bound.public[-4:] == IPv4Address(last.address).packed
     assert int.from_bytes(bound.ports[-2:]) == last.last == 65_535
@@ -134,3 +142,54 @@ def test_traffic_that_a_nat_cannot_carry_is_refused(profile: TrafficProfile, why
 def test_frames_without_a_nat_expect_nothing() -> None:
     plain = scenario().model_copy(update={"nat": None})
     assert all(not f.expected for f in compile_traffic(plain.streams, plain.traffic, 64))
+
+
+LEARNT = NAT.model_copy(update={"mapping": "learnt"})
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=("udp", "tcp"))
+def test_until_a_mapping_is_learnt_only_the_server_is_expected(profile: TrafficProfile) -> None:
+    up, _ = compiled(LEARNT, profile)
+    assert [(one.offset, one.count) for one in up.expected] == [(12, 1), (23, 1), (30, 1), (36, 1)]
+    assert mapping_places(up.stream, profile) == (26, 34)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=("udp", "tcp"))
+def test_answers_go_to_what_was_learnt(profile: TrafficProfile) -> None:
+    addresses = [int(IPv4Address("203.0.113.9")) + n for n in range(LEARNT.sessions)]
+    ports = [40_000 + 7 * n for n in range(LEARNT.sessions)]
+    nat = LEARNT.learnt(
+        b"".join(one.to_bytes(4, "big") for one in addresses),
+        b"".join(one.to_bytes(2, "big") for one in ports),
+    )
+    made = scenario(LEARNT, profile)
+    streams = tuple(stream.through(nat=nat, services=None) for stream in made.streams)
+    up, down = compile_traffic(streams, profile, profile.least_frame_size)
+    for n in range(LEARNT.sessions):
+        sent, answer = ends(up.nth(n)), ends(down.nth(n))
+        assert ends(returned(up, n))[:2] == (str(IPv4Address(addresses[n])), ports[n])
+        assert answer[2:] == (str(IPv4Address(addresses[n])), ports[n])
+        assert ends(returned(down, n))[2:] == sent[:2]
+    assert str(nat) == str(LEARNT)
+    assert nat.given() == LEARNT.given()
+
+
+def test_one_session_is_learnt_too() -> None:
+    nat = Nat(subscribers=1, ports=1, mapping="learnt")
+    learnt = nat.learnt(bytes([203, 0, 113, 9]), (4711).to_bytes(2, "big"))
+    made = scenario(nat)
+    streams = tuple(stream.through(nat=learnt, services=None) for stream in made.streams)
+    _, down = compile_traffic(streams, PROFILES[0], 64)
+    assert ends(down.nth(0))[2:] == ("203.0.113.9", 4711)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([1, 0, 3], "1 of 3 sessions did not come out"),
+        ([5, 6, 5, 5], "2 of 4 sessions have the public address and port of another"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(found: list[int], message: str) -> None:
+    with pytest.raises(DutError, match=message):
+        raise_unless_bound(np.array(found, dtype=np.uint64), where="cgnat")

@@ -217,8 +217,8 @@ class Settings(Options):
     """Sessions through a NAT and its blocks of ports, e.g. `subscribers=1024,ports=63` (may be
     repeated).
 
-    Keys: `subscribers`, `ports` of each, `block`, `pool`, `inside`; for vSwitches that are a
-    [NAT](cgnat.md)."""
+    Keys: `subscribers`, `ports` of each, `block`, `pool`, `inside`, `mapping`; for vSwitches that
+    are a [NAT](cgnat.md)."""
     lb: Annotated[tuple[str, ...], _PAIRS] = ()
     """Services of a load balancer and flows to them, e.g. `services=1000,flows=50000` (may be
     repeated).

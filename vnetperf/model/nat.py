@@ -10,7 +10,7 @@ import sys
 from array import array
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -49,7 +49,7 @@ class FlowEnds(NamedTuple):
     """Addresses and ports of all flows as they are on one side of what translates them.
 
     Values stand one after the other, each big endian; flow `i` has number `i` of each, modulo as
-    many as there are: one is for all flows.
+    many as there are: one is for all flows, and none is not known.
 
     Attributes:
         client: Address of the end that is behind phy0, four octets.
@@ -70,8 +70,7 @@ class Nat(Frozen):
     """What a scenario asks of a NAT, and what its tester sends through it.
 
     Subscriber `n` has the address ``inside + 1 + n``. Its sessions come from the first `ports`
-    ports of its own block, which a NAT keeps (port preservation, RFC 4787 section 4.2.1), so that
-    both sides of each session are known beforehand.
+    ports of its own block.
 
     Attributes:
         subscribers: Addresses behind the NAT that have sessions.
@@ -79,6 +78,9 @@ class Nat(Frozen):
         block: Ports that each subscriber is given of a public address; 0 for as many as `ports`.
         pool: Network whose addresses are the public ones, from its first on, as far as needed.
         inside: Network of the subscribers, from its second address on (RFC 6598).
+        mapping: How both sides of each session are known. "preserved": the NAT keeps ports that
+            lie in the subscriber's block (port preservation, RFC 4787 section 4.2.1). "learnt":
+            from the frames that come out before each trial, whatever the NAT chooses.
     """
 
     subscribers: int = Field(default=1024, ge=1, le=MOST_FLOWS)
@@ -86,6 +88,7 @@ class Nat(Frozen):
     block: int = Field(default=0, ge=0, le=PORTS_OF_ADDRESS)
     pool: IPv4Network = IPv4Network("198.18.0.0/16")
     inside: IPv4Network = IPv4Network("100.64.0.0/10")
+    mapping: Literal["preserved", "learnt"] = "preserved"
 
     @model_validator(mode="after")
     def _fits(self) -> Nat:
@@ -174,8 +177,21 @@ class Nat(Frozen):
         """
         bound = self.bindings()
         server = (SERVERS.network_address + 1).packed, SERVER_PORT.to_bytes(2, "big")
-        inside, outside = bound.inside, bound.public
-        return FlowEnds(inside, bound.ports, *server), FlowEnds(outside, bound.ports, *server)
+        inside = FlowEnds(bound.inside, bound.ports, *server)
+        return inside, FlowEnds(bound.public, bound.public_ports, *server)
+
+    def learnt(self, public: bytes, public_ports: bytes) -> Nat:
+        """The same with the bindings that the NAT was seen to have.
+
+        Args:
+            public: Public address of each session, four octets each.
+            public_ports: Its public port, two octets each.
+
+        Returns:
+            A NAT whose sessions have them.
+        """
+        given = {name: getattr(self, name) for name in Nat.model_fields}
+        return _LearntNat(**given, public=public, public_ports=public_ports)
 
     def given(self) -> dict[str, str]:
         """What differs from the defaults, for a reader.
@@ -184,7 +200,7 @@ class Nat(Frozen):
             Name -> value.
         """
         plain = Nat()
-        values = {name: getattr(self, name) for name in type(self).model_fields}
+        values = {name: getattr(self, name) for name in Nat.model_fields}
         return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}
 
     def __str__(self) -> str:
@@ -199,13 +215,31 @@ class Bindings(NamedTuple):
 
     Attributes:
         inside: Address of the subscriber, four octets.
+        ports: Its port, two octets.
         public: Public address, four octets.
-        ports: Port, which is the same on both sides, two octets.
+        public_ports: Public port, two octets. That and the address are empty until they are learnt.
     """
 
     inside: bytes
-    public: bytes
     ports: bytes
+    public: bytes
+    public_ports: bytes
+
+
+class _LearntNat(Nat):
+    """A NAT whose bindings were seen.
+
+    Attributes:
+        public: Public address of each session, four octets each.
+        public_ports: Its public port, two octets each.
+    """
+
+    public: bytes
+    public_ports: bytes
+
+    def bindings(self) -> Bindings:
+        """Every session on both sides."""
+        return super().bindings()._replace(public=self.public, public_ports=self.public_ports)
 
 
 @lru_cache(maxsize=2)
@@ -221,4 +255,7 @@ def _bindings(nat: Nat) -> Bindings:
     for values in (inside, outside, ports):
         if sys.byteorder == "little":
             values.byteswap()
-    return Bindings(inside.tobytes(), outside.tobytes(), ports.tobytes())
+    known = ports.tobytes()
+    if nat.mapping == "learnt":
+        return Bindings(inside.tobytes(), known, b"", b"")
+    return Bindings(inside.tobytes(), known, outside.tobytes(), known)

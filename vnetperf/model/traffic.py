@@ -106,8 +106,9 @@ class Stream(Frozen):
             A stream with the first one's addresses and ports, as the tester sends it.
         """
         side = ((nat or services or Nat()).sides())[self.direction]
+        unknown = IPv4Address(0)  # until it is learnt, and then no frame is sent there
         ends = {
-            "client": (side.client[:4], side.client_port[:2]),
+            "client": (side.client[:4] or unknown.packed, side.client_port[:2] or b"\0\0"),
             "server": (side.server[:4], side.server_port[:2]),
         }
         source, target = ends if self.direction == 0 else tuple(ends)[::-1]

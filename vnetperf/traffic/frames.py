@@ -252,12 +252,13 @@ def _listed(layers: Sequence[Layer], name: str, table: bytes, width: int) -> Var
 def _ends(side: FlowEnds, direction: int, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
     """Addresses and ports of all flows on one side of what translates them, in a direction."""
     transport, ways = layers[-1].kind, ("src", "dst") if direction == 0 else ("dst", "src")
-    return (
-        _listed(layers, f"ipv4_{ways[0]}", side.client, 4),
-        _listed(layers, f"ipv4_{ways[1]}", side.server, side.server_octets),
-        _listed(layers, f"{transport}_{ways[0]}", side.client_port, 2),
-        _listed(layers, f"{transport}_{ways[1]}", side.server_port, 2),
+    ends = (
+        (f"ipv4_{ways[0]}", side.client, 4),
+        (f"ipv4_{ways[1]}", side.server, side.server_octets),
+        (f"{transport}_{ways[0]}", side.client_port, 2),
+        (f"{transport}_{ways[1]}", side.server_port, 2),
     )
+    return tuple(_listed(layers, name, table, width) for name, table, width in ends if table)
 
 
 def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
@@ -266,6 +267,20 @@ def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedFiel
         return ()
     side = stream.translated.sides()[stream.direction]
     return tuple(one for one in _ends(side, stream.direction, layers) if one.count > 1)
+
+
+def mapping_places(stream: Stream, profile: TrafficProfile) -> tuple[int, int]:
+    """Where frames of a NAT's sessions have their public address and port as they come out.
+
+    Offsets in a frame that comes from inside: a NAT changes no length.
+    """
+    layers = layers_of(stream, profile)
+    place = {"ipv4": "ipv4_src", layers[-1].kind: f"{layers[-1].kind}_src"}
+    address, port = (
+        next(one.offset for one in layers if one.kind == kind) + place_of(name).offset
+        for kind, name in place.items()
+    )
+    return address, port
 
 
 def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedField, ...]:

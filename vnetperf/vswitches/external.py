@@ -48,12 +48,14 @@ class ExternalDut(Frozen):
         name: What it is: "switch in rack 7, model X".
         version: Its version: firmware, release.
         facts: More of it for the report: name -> text.
+        nat: Whether it is a NAT: subscribers of --nat are behind port 0, servers behind port 1.
         ports: The tester's ports 0 and 1.
     """
 
     name: str = ""
     version: str = ""
     facts: dict[str, str] = Field(default_factory=dict)
+    nat: bool = False
     ports: tuple[ExternalPort, ...] = ()
 
     @property
@@ -90,18 +92,22 @@ class External(VSwitch):
         chains=False,
         max_frame_size=MAX_FRAME_SIZE,
         forwarding=("l2", "l3"),
+        translates=True,
     )
     Section: ClassVar[type[Frozen]] = ExternalDut
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
-        """The scenario with the addresses and the VLAN of the testbed file.
+        """The scenario with the addresses and the VLAN of the testbed file; a NAT is a router.
 
         Without `[external]` it stays as it is.
         """
         wire = cls.name if scenario.wire == "auto" else scenario.wire
-        ports = cls.section_of(testbed).ports
+        section = cls.section_of(testbed)
+        ports = section.ports
         changes: dict[str, Any] = {"wire": wire}
+        changes |= {"forwarding": "l3"} if section.nat else {"nat": None}
+        scenario = scenario.model_copy(update=changes)
         if len(ports) == 2:
             macs = tuple(port.mac for port in ports)
             if scenario.routed and not all(macs):

@@ -31,7 +31,7 @@ extern unsigned int checks, failures;
 	} while (0)
 
 void test_seqtrack(void);
-void test_capture(void);
+void test_bindings(void), test_capture(void);
 void test_gaps(void);
 void test_hdr(void);
 void test_neighbour(void);

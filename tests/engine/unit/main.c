@@ -18,6 +18,7 @@ static const struct {
 	{"steps", test_steps},
 	{"watch", test_watch},
 	{"neighbour", test_neighbour},
+	{"bindings", test_bindings},
 	{"capture", test_capture},
 	{"fuzz", test_fuzz},
 	{"nicclock", test_nicclock},

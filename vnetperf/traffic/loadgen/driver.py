@@ -19,8 +19,9 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
 from vnetperf.model import frames as tunnel
 from vnetperf.model.deployment import Deployment, VnfPort, WireEnd, port_mac, tester_mac
-from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.model.errors import DutError, GeneratorError, HostError
 from vnetperf.model.frames import GTPU, MAX_FRAME_SIZE, TUNNELS
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import GN_TESTER
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
@@ -37,7 +38,7 @@ from vnetperf.model.trial import (
 )
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
 from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic, mapping_places
 from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.telemetry import EngineInfo, WorkerInfo, pcap_files
@@ -61,6 +62,10 @@ KERNEL_RX_RING = 4 * dpdk.AF_PACKET_FRAMES
 VHOST_NET = "/dev/vhost-net"
 #: Fastest that a NAT's sessions are set up before a trial, frames/s: none is to be lost.
 SET_UP_FPS = 40_000.0
+#: Times that the frames from which bindings are learnt are sent, until all came out.
+LEARN_ATTEMPTS = 5
+#: Wait for the last of them, seconds.
+LEARN_DRAIN_S = 0.1
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap", "macvlan", "ipvlan", "vlan")
@@ -399,6 +404,26 @@ def _mac_octets(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
+def raise_unless_bound(found: Any, where: str) -> None:
+    """Refuse an array of bindings in which one is missing (0), or is there twice."""
+    import numpy as np  # noqa: PLC0415 - takes 0.1 s
+
+    if missing := int((found == 0).sum()):
+        raise DutError(
+            f"{missing} of {len(found)} sessions did not come out after a frame of each was sent "
+            f"{LEARN_ATTEMPTS} times",
+            where=where,
+            cure="choose fewer sessions with --nat, or a larger table with --set",
+        )
+    if twice := len(found) - len(np.unique(found)):
+        raise DutError(
+            f"{twice} of {len(found)} sessions have the public address and port of another one, so "
+            "that answers to them cannot be told apart",
+            where=where,
+            cure="give the NAT more public addresses, or choose fewer sessions with --nat",
+        )
+
+
 class Loadgen(TrafficGenerator):
     """C on DPDK: paced from the TSC, every frame stamped, counted and timed."""
 
@@ -433,7 +458,10 @@ class Loadgen(TrafficGenerator):
         self.executable: Path | None = None
         self._engine: Engine | None = None
         self._ports: tuple[EnginePort, ...] = ()
+        self._requested: tuple[tuple[Stream, ...], TrafficProfile, int]
         self._prepared = PreparedStreams()
+        #: The NAT with the bindings that it was seen to have.
+        self.bound: Nat | None = None
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
         self._announce = False
         self._capture = CaptureSpec()
@@ -489,7 +517,7 @@ class Loadgen(TrafficGenerator):
                 self.machine.set_link(port.netdev, mac=end.mac)
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = ENGINE.executable()
-        self._neighbours, self._capture = ((), {}), CaptureSpec()
+        self._neighbours, self._capture, self.bound = ((), {}), CaptureSpec(), None
         self._engine = Engine.open(
             self.config,
             run_dir=self.directory,
@@ -559,12 +587,21 @@ class Loadgen(TrafficGenerator):
         """Hand the streams' headers and varied fields to the engine."""
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
+        self._requested = streams, profile, frame_size
+        self._hand_over(streams, profile, frame_size)
+        self._meet_neighbours(streams, profile, frame_size)
+
+    def _hand_over(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        """Compile the streams, with the bindings that a NAT was seen to have."""
+        if self.bound is not None:
+            streams = tuple(one.through(nat=self.bound, services=None) for one in streams)
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
         away = tuple(number for number in queues if number not in self._ends)
         parts = parts_of(streams, profile, frame_size, queues, away)
         self._prepared = PreparedStreams(parts, profile.burst, self._rings(), away)
         self._running().set_streams(part.spec for part in self._prepared.parts)
-        self._meet_neighbours(streams, profile, frame_size)
 
     def _rings(self) -> tuple[PortRings, ...]:
         """What the rings at each port hold; a NIC's driver may give fewer descriptors.
@@ -610,7 +647,8 @@ class Loadgen(TrafficGenerator):
         """Send learning frames."""
         if self._announce:
             self._running().announce()
-        if self.plan.scenario.translated is not None:
+        # A calibration of the same plan has a wire in place of the translator.
+        if any(part.stream.translated for part in self._prepared.parts):
             self._set_up_sessions(frames_per_stream)
             return
         self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
@@ -618,7 +656,11 @@ class Loadgen(TrafficGenerator):
     def _set_up_sessions(self, frames: int) -> None:
         """Send a frame of each session: first from inside, or clients, then from outside."""
         rate = min(learning_rate(frames), SET_UP_FPS)
-        for way in (0, 1):
+        nat = self._prepared.parts[0].stream.nat
+        learnt = nat is not None and nat.mapping == "learnt"
+        if nat is not None and learnt:
+            self._learn_bindings(min(frames, nat.sessions), rate)
+        for way in (1,) if learnt else (0, 1):
             for part in self._prepared.parts:
                 if part.stream.direction == way and part.stream.tx_port in self._ends:
                     mine = max(1, round(frames * part.share))
@@ -626,8 +668,51 @@ class Loadgen(TrafficGenerator):
                         mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
                     )
 
+    def _learn_bindings(self, frames: int, rate: float) -> None:
+        """Send a frame of each session from inside; expect what the NAT makes of it."""
+        import numpy as np  # noqa: PLC0415 - takes 0.1 s
+
+        streams, profile, size = self._requested
+        outbound = tuple(one for one in streams if one.direction == 0)
+        parts = parts_of(outbound, profile.model_copy(update={"mix": None}), size, {})
+        if len(self._ends) < len(self._ports) or len(parts) != 1:
+            raise GeneratorError(
+                "mappings are learnt by one tester with both of its ports, from one stream",
+                cure="--nat mapping=preserved, or a testbed whose tester is on one host",
+            )
+        spec = replace(parts[0].spec, queue=0)  # which numbers all of its frames
+        nat = outbound[0].nat or Nat()
+        address, port = mapping_places(outbound[0], profile)
+        engine = self._running()
+        engine.set_streams([spec])
+        engine.learn_bindings(spec.id, address=address, port=port, count=nat.sessions)
+        found = np.zeros(nat.sessions, dtype=np.uint64)
+        timeout_s = frames / rate + GRACE_S
+        try:
+            for _ in range(LEARN_ATTEMPTS):
+                engine.learn(
+                    frames,
+                    stream_id=spec.id,
+                    rate=rate,
+                    drain_s=LEARN_DRAIN_S,
+                    timeout_s=timeout_s,
+                )
+                seen = np.frombuffer(engine.bindings(spec.id), dtype=np.uint64)
+                found = np.where(seen, seen, found)
+                if found[:frames].all():
+                    break
+            raise_unless_bound(found[:frames], where=self.plan.scenario.vswitch)
+            addresses, ports = found >> np.uint64(16), found & np.uint64(0xFFFF)
+            as_sent = addresses.astype(">u4").tobytes(), ports.astype(">u2").tobytes()
+            self.bound = nat.learnt(*as_sent)
+        finally:
+            self._hand_over(streams, profile, size)
+
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""
+        if trial.new_sessions and self.bound is not None:  # the NAT will choose again
+            self.bound = None
+            self._hand_over(*self._requested)
         self._request_capture(trial)
         refusal = self.refusal_is_loss(trial)
         return run_trial(

@@ -695,14 +695,30 @@ class Engine:
         *,
         stream_id: int | None = None,
         rate: float = 10_000.0,
+        drain_s: float = 0.0,
         timeout_s: float = 30.0,
     ) -> int:
         """Send frames that fill tables on the way and count for no trial; returns how many.
 
         The last trial's result stays.
         """
-        self._ask("learn", stream=stream_id, count=count, rate=float(rate))
+        self._ask("learn", stream=stream_id, count=count, rate=float(rate), drain=float(drain_s))
         return int(self._wait_state({"idle", "done"}, timeout_s)["learned"])
+
+    def learn_bindings(self, stream_id: int, *, address: int, port: int, count: int) -> None:
+        """Note what address and port each of a stream's flows has when it comes out.
+
+        They are noted of the learning frames to come; `address` and `port` are their places in
+        the frame.
+        """
+        self._ask("stream/bind", stream=stream_id, address=address, port=port, count=count)
+
+    def bindings(self, stream_id: int) -> bytes:
+        """Learnt bindings of a stream: 64 bits each in the machine's byte order, 0 for none yet.
+
+        The address is above the 16 bits of the port.
+        """
+        return self._read(self._ask("stream/bindings", stream=stream_id)["file"], bytes)
 
     def xstats(self, port: int) -> dict[str, int]:
         """The driver's own counters of a port, since its start."""

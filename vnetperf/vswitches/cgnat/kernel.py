@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from vnetperf.host import kernel
 from vnetperf.host.linux import PROC, run_in
 from vnetperf.host.wait import wait_at_most
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.nat import SERVERS, Nat
@@ -46,7 +47,7 @@ TABLE = "cgnat"
 EMPTY_S = 2.0
 
 
-def ruleset(nat: Nat) -> str:
+def ruleset(nat: Nat, *, random_ports: bool = False) -> str:
     """Rules of nftables: one look-up of a subscriber's block in a map, whoever it is."""
     blocks = ", ".join(
         f"{nat.first_inside + n} : {block.address} . {block.first}-{block.last}"
@@ -62,13 +63,14 @@ def ruleset(nat: Nat) -> str:
         "  }\n"
         "  chain outbound {\n"
         "    type nat hook postrouting priority srcnat; policy accept;\n"
-        f"    meta l4proto {{ {', '.join(PROTOCOLS)} }} snat ip to ip saddr map @blocks\n"
+        f"    meta l4proto {{ {', '.join(PROTOCOLS)} }} snat ip to ip saddr map @blocks"
+        f"{' fully-random' * random_ports}\n"
         "  }\n"
         "}\n"
     )
 
 
-def restore_lines(nat: Nat) -> Iterator[str]:
+def restore_lines(nat: Nat, *, random_ports: bool = False) -> Iterator[str]:
     """Rules of iptables, as iptables-restore reads them: one for each subscriber and protocol."""
     yield "*nat"
     for number in range(nat.subscribers):
@@ -77,6 +79,7 @@ def restore_lines(nat: Nat) -> Iterator[str]:
             yield (
                 f"-A POSTROUTING -s {source}/32 -p {protocol} -j SNAT "
                 f"--to-source {block.address}:{block.first}-{block.last}"
+                f"{' --random-fully' * random_ports}"
             )
     yield "COMMIT\n"
 
@@ -102,9 +105,21 @@ def timeouts(options: NatOptions) -> dict[str, int]:
     }
 
 
+class KernelNatOptions(NatOptions):
+    """Options that the modes nft and iptables have besides.
+
+    Attributes:
+        random_ports: True gives each session a port of the subscriber's block at random (RFC 6056)
+            instead of keeping its own; requires `--nat mapping=learnt`.
+    """
+
+    random_ports: bool = False
+
+
 class KernelNat(KernelSwitch, NatSwitch):
     """nft or iptables: source NAT to each subscriber's block of ports, sessions in conntrack."""
 
+    Options: ClassVar[type[Frozen]] = KernelNatOptions
     programs: ClassVar[tuple[Program, ...]] = (NFT, IPTABLES)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT)
     #: Tables of iptables that it has rules in.
@@ -117,7 +132,10 @@ class KernelNat(KernelSwitch, NatSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the kernel from translating here."""
-        program = IPTABLES if scenario.options.mode == "iptables" else NFT
+        nat, options = scenario.nat or Nat(), scenario.options
+        if options.own(KernelNatOptions).random_ports and nat.mapping != "learnt":
+            return "with random_ports no mapping is known before; add --nat mapping=learnt"
+        program = IPTABLES if options.mode == "iptables" else NFT
         return facts.missing_program(program) or super().missing(facts, scenario)
 
     @classmethod
@@ -202,7 +220,10 @@ class KernelNat(KernelSwitch, NatSwitch):
 
     def rules(self) -> str:
         """What the mode's program reads."""
-        return ruleset(self.nat) if self.mode == "nft" else "\n".join(restore_lines(self.nat))
+        at_random = self.options.random_ports
+        if self.mode == "nft":
+            return ruleset(self.nat, random_ports=at_random)
+        return "\n".join(restore_lines(self.nat, random_ports=at_random))
 
     def _load(self, rules: str) -> None:
         """Replace the rules of the namespace."""

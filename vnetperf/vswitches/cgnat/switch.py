@@ -10,7 +10,7 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
-from vnetperf.vswitches.cgnat.kernel import KernelNat
+from vnetperf.vswitches.cgnat.kernel import KernelNat, KernelNatOptions
 from vnetperf.vswitches.cgnat.xdp import XdpNat
 from vnetperf.vswitches.kernelports import KernelSwitch
 
@@ -25,13 +25,17 @@ MODES: dict[str, type[VSwitch]] = {
 }
 
 
+class CgnatOptions(DpdkNatOptions, KernelNatOptions):
+    """Options of all modes."""
+
+
 class Cgnat(NatSwitch):
     """Carrier-grade NAT: the kernel's by nftables or iptables, or our own in XDP or on DPDK.
 
     What is registered: it hands everything on to the class of the scenario's mode.
     """
 
-    Options = DpdkNatOptions  # those of all modes
+    Options = CgnatOptions
     programs = tuple({p.name: p for mode in MODES.values() for p in mode.programs}.values())
 
     def __new__(cls, machine: Machine, plan: Plan) -> Any:

@@ -311,10 +311,10 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	return launch(&plan, spec->delay, why);
 }
 
-bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why)
+bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct problem *why)
 {
 	struct plan plan = {.learning = true, .burst = 32, .max_lag = cycles(1)};
-	bool any = false;
+	bool any = false, binding = false;
 
 	if (!control_at_rest(why))
 		return false;
@@ -324,13 +324,17 @@ bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why
 		plan.count[i] = count;
 		plan.rate[i] = rate;
 		any = true;
+		binding = binding || engine.stream[i]->bindings;
+		if (engine.stream[i]->bindings)
+			bindings_clear(engine.stream[i]->bindings);
 	}
 	if (!any)
 		return problem_set(why, "the id of a stream that was added", "no such stream");
 	engine.trial.learning = true;
 	engine.trial.by_wall = false;
 	engine.trial.epoch = 0;
-	engine.trial.drain = 0;
+	engine.trial.binding = binding;
+	engine.trial.drain = cycles(drain);
 	engine.trial.away = 0;
 	return launch(&plan, 0, why);
 }

@@ -54,8 +54,9 @@ const char *control_state_name(enum state state);
 /* Refuses while a trial or learning is going on. */
 bool control_at_rest(struct problem *why);
 bool control_start(const struct trial_spec *spec, struct problem *why);
-/* Send `count` learning frames of one stream (or all: id LG_MAX_STREAMS) at `rate` each. */
-bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why);
+/* Send `count` learning frames of one stream (or all: id LG_MAX_STREAMS) at `rate` each.  Their
+ * bindings are learnt anew, from what comes out until `drain` seconds after the last. */
+bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct problem *why);
 /* Sums over all workers and queues, also while they run. */
 void control_stream_sums(uint16_t id, struct stream_result *sum);
 void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest);

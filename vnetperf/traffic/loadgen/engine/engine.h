@@ -139,6 +139,7 @@ struct worker {
 	uint32_t order;
 	uint32_t rounds;
 	uint32_t signature; /* of the running trial; 0 outside */
+	bool binding;	    /* learning frames are looked at */
 	uint32_t plugs;	    /* which ports are away, as of when it looked */
 	_Atomic uint32_t plugs_ack;
 	bool nic_time;	    /* some queue has it */
@@ -169,6 +170,7 @@ enum state { STATE_IDLE, STATE_ARMED, STATE_RUNNING, STATE_DRAINING, STATE_DONE,
 struct trial {
 	bool active;   /* armed and not yet collected */
 	bool learning; /* frames of epoch 0, counted for nothing */
+	bool binding;  /* translated ones are looked at */
 	bool aborted;
 	bool flushed; /* nothing waits in transmit rings of the kernel any more */
 	uint8_t epoch;

@@ -60,20 +60,11 @@ static uint32_t ip4_base(uint8_t *ip)
 	return base;
 }
 
-static uint64_t get_value(const uint8_t *p, unsigned int width)
-{
-	uint64_t value = 0;
-
-	for (unsigned int i = 0; i < width; i++)
-		value = value << 8 | p[i];
-	return value;
-}
-
 /* The value at an index. */
 static uint64_t value_at(const struct field_spec *spec, uint64_t index)
 {
 	if (spec->table)
-		return get_value(spec->table + index * spec->width, spec->width);
+		return field_value(spec->table + index * spec->width, spec->width);
 	return spec->base + index * spec->step;
 }
 
@@ -221,7 +212,7 @@ bool fields_match(struct fields *fs, const uint8_t *frame, uint64_t seq)
 	for (unsigned int i = 0; i < fs->n; i++) {
 		struct field *f = &fs->field[i];
 
-		same = same && get_value(frame + f->spec.offset, f->spec.width) == f->value;
+		same = same && field_value(frame + f->spec.offset, f->spec.width) == f->value;
 		carry = field_turn(f, carry);
 	}
 	fs->next = seq + 1;

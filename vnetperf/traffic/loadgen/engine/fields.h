@@ -88,6 +88,16 @@ void fields_udp(const struct fields *fs, uint8_t *frame, uint64_t sum);
 void fields_udp_replace(const struct fields *fs, uint8_t *frame, unsigned int offset,
 			uint64_t before, uint64_t after);
 
+/* Octets of a field in a frame: big endian. */
+static inline uint64_t field_value(const uint8_t *p, unsigned int width)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = 0; i < width; i++)
+		value = value << 8 | p[i];
+	return value;
+}
+
 static inline uint32_t sum_fold(uint64_t sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);

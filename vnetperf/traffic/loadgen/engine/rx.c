@@ -29,8 +29,23 @@ struct run {
 	uint64_t *expected;
 };
 
-static void not_of_this_trial(struct rx_queue *q, uint32_t signature, const struct rte_mbuf *m)
+/* What a translator made of a learning frame. */
+static void learn_binding(const struct rx_queue *q, const uint8_t *t, const struct rte_mbuf *m)
 {
+	const struct stream_spec *s = engine.stream[t[TRAILER_STREAM]];
+
+	if (s && s->bindings && s->rx_port == q->port)
+		bindings_note(s->bindings, s->expected, s->n_expected,
+			      rte_pktmbuf_mtod(m, const uint8_t *), m->data_len,
+			      load_le32(t + TRAILER_SEQ));
+}
+
+/* t: its trailer; NULL: it has none. */
+static void not_of_this_trial(const struct worker *w, struct rx_queue *q, const uint8_t *t,
+			      const struct rte_mbuf *m)
+{
+	const uint32_t signature = t ? load_le32(t) : 0;
+
 	if ((signature & SIGNATURE_MAGIC) != TRAILER_MAGIC) {
 		if (answer_request(q, m))
 			return;
@@ -38,6 +53,8 @@ static void not_of_this_trial(struct rx_queue *q, uint32_t signature, const stru
 		q->totals.foreign_octets += m->pkt_len + LG_FCS_LEN;
 	} else if (EPOCH(signature) == 0) {
 		q->totals.learning++;
+		if (LG_UNLIKELY(w->binding))
+			learn_binding(q, t, m);
 	} else {
 		q->totals.stale++;
 	}
@@ -308,7 +325,7 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 		if (LG_LIKELY(t && signature && load_le32(t) == signature))
 			count(&run, w, q, m, t, q->nic_time ? arrival(q, m, now) : now);
 		else
-			not_of_this_trial(q, t ? load_le32(t) : 0, m);
+			not_of_this_trial(w, q, t, m);
 	}
 	run_flush(&run);
 	q->totals.frames += n;

@@ -8,6 +8,7 @@
 #define STREAM_KEYS "id tx_port rx_port queue size rx_size header l3 udp tcp outer away"
 #define FIELD_KEYS  "stream offset width base step count mode seed file"
 #define LOAD_KEYS   "stream rate count"
+#define BIND_KEYS   "stream address port count"
 /* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
 #define MAX_COUNT (1ULL << 48)
 
@@ -164,6 +165,31 @@ bool stream_add_expected(struct stream_spec *s, struct params *ps, uint8_t *tabl
 	return true;
 }
 
+bool stream_learn_bindings(struct stream_spec *s, struct params *ps, unsigned int queues,
+			   struct problem *why)
+{
+	static const char *const needed[] = {"address", "port", "count", NULL};
+	uint16_t address = 0, port = 0;
+	uint64_t count = 0;
+
+	params_text(ps, "stream");
+	if (!need_all(ps, needed, why) ||
+	    !small(ps, "address", 0, LG_MAX_HEADER - 4, &address, why) ||
+	    !small(ps, "port", 0, LG_MAX_HEADER - 2, &port, why) ||
+	    !params_u64(ps, "count", 1, BINDINGS_MAX, &count, why) ||
+	    !params_done(ps, BIND_KEYS, why))
+		return false;
+	/* Each queue numbers its own frames. */
+	if (s->queue < 0 && queues > 1)
+		return problem_set(why, "a stream of one queue", "stream %u is sent by %u queues",
+				   s->id, queues);
+	free(s->bindings);
+	s->bindings = bindings_create(address, port, count);
+	return s->bindings != NULL ||
+	       problem_set(why, "fewer flows, or more memory", "no memory for %llu bindings",
+			   (unsigned long long)count);
+}
+
 void stream_release(struct stream_spec *s)
 {
 	if (s == NULL)
@@ -172,6 +198,7 @@ void stream_release(struct stream_spec *s)
 		free(i < s->n_fields ? s->field[i].table : NULL);
 		free(i < s->n_expected ? s->expected[i].table : NULL);
 	}
+	free(s->bindings);
 	free(s);
 }
 

@@ -2,6 +2,7 @@
 #ifndef LOADGEN_STREAM_H
 #define LOADGEN_STREAM_H
 
+#include "bindings.h"
 #include "common.h"
 #include "fields.h"
 
@@ -40,6 +41,7 @@ struct stream_spec {
 	struct field_spec field[LG_MAX_FIELDS];
 	/* Of its frames as they come back, which may have other headers. */
 	struct field_spec expected[LG_MAX_FIELDS];
+	struct bindings *bindings; /* learnt from its frames; NULL: not asked for */
 };
 
 struct params;
@@ -54,6 +56,9 @@ bool stream_add_field(struct stream_spec *s, struct params *ps, uint8_t *table, 
 /* The same of what returning frames must have. */
 bool stream_add_expected(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
 			 struct problem *why);
+/* Have bindings learnt; `queues` of its port send. */
+bool stream_learn_bindings(struct stream_spec *s, struct params *ps, unsigned int queues,
+			   struct problem *why);
 /* Give back what it owns. */
 void stream_release(struct stream_spec *s);
 bool stream_set_load(struct stream_spec *s, struct params *ps, struct problem *why);

@@ -24,6 +24,11 @@ static const struct {
 	 "Parameters: stream, offset, width, base, step, count, mode, seed, file"},
 	{"/loadgen/stream/expect", command_stream_expect,
 	 "What frames must have when they come back. Parameters: as of stream/field"},
+	{"/loadgen/stream/bind", command_stream_bind,
+	 "Learn the address and port that each flow has when it comes out. Parameters: stream, "
+	 "address, port, count"},
+	{"/loadgen/stream/bindings", command_stream_bindings,
+	 "Write what was learnt to a file. Parameters: stream"},
 	{"/loadgen/stream/load", command_stream_load, "Parameters: stream, rate, count"},
 	{"/loadgen/stream/clear", command_stream_clear, "Forget all streams. Parameters: none"},
 	{"/loadgen/trial/start", command_trial_start,
@@ -48,7 +53,9 @@ static const struct {
 	 "Keep a trial's first frames. Parameters: frames, what"},
 	{"/loadgen/trial/capture", command_captured,
 	 "What was kept, written to a file beside the socket. Parameters: none"},
-	{"/loadgen/learn", command_learn, "Send learning frames. Parameters: stream, count, rate"},
+	{"/loadgen/learn", command_learn,
+	 "Send learning frames. Parameters: stream, count, rate, "
+	 "drain"},
 	{"/loadgen/neighbour/add", command_neighbour_add,
 	 "Answer for addresses. Parameters: port, address, mac, count, mac_steps"},
 	{"/loadgen/neighbour/any", command_neighbour_any,

@@ -120,6 +120,36 @@ bool command_stream_load(struct params *ps, struct rte_tel_data *d, struct probl
 	       reply(d, s);
 }
 
+bool command_stream_bind(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	struct stream_spec *s;
+
+	return control_at_rest(why) && stream_named(ps, &s, why) &&
+	       stream_learn_bindings(s, ps, engine.port[s->tx_port].n_txq, why) && reply(d, s);
+}
+
+bool command_stream_bindings(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	static const char name[] = "bindings";
+	struct stream_spec *s;
+	char path[512];
+	int64_t known;
+
+	if (!control_at_rest(why) || !stream_named(ps, &s, why) || !params_done(ps, "stream", why))
+		return false;
+	if (s->bindings == NULL)
+		return problem_set(why, "a stream after /loadgen/stream/bind",
+				   "stream %u learns no bindings", s->id);
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	known = bindings_write(s->bindings, path);
+	if (known < 0)
+		return problem_set(why, "a runtime directory that can be written", "%s: %s", path,
+				   strerror(errno));
+	rte_tel_data_add_dict_string(d, "file", name);
+	tel_dict_uint(d, "known", (uint64_t)known);
+	return true;
+}
+
 bool command_stream_clear(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	if (!params_done(ps, "no parameters", why) || !control_at_rest(why))

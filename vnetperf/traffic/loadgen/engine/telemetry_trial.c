@@ -345,13 +345,14 @@ bool command_histogram(struct params *ps, struct rte_tel_data *d, struct problem
 bool command_learn(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	uint64_t id = LG_MAX_STREAMS, count = 1;
-	double rate = 10000;
+	double rate = 10000, drain = 0;
 
 	if (!params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &id, why) ||
 	    !params_u64(ps, "count", 1, 1000000000, &count, why) ||
 	    !params_real(ps, "rate", 1, 1e9, &rate, why) ||
-	    !params_done(ps, "stream count rate", why) ||
-	    !control_learn((uint16_t)id, count, rate, why))
+	    !params_real(ps, "drain", 0, 60, &drain, why) ||
+	    !params_done(ps, "stream count rate drain", why) ||
+	    !control_learn((uint16_t)id, count, rate, drain, why))
 		return false;
 	tel_dict_uint(d, "count", count);
 	return true;

@@ -55,6 +55,7 @@ static void run(struct worker *w)
 	}
 	w->polled = engine.trial.start;
 	w->found = 0;
+	w->binding = engine.trial.learning && engine.trial.binding;
 	w->signature =
 		engine.trial.learning ? 0 : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
 }
@@ -62,6 +63,7 @@ static void run(struct worker *w)
 static void rest(struct worker *w)
 {
 	w->signature = 0;
+	w->binding = false;
 	for (uint16_t i = 0; i < w->n_txq; i++) {
 		struct tx_queue *q = w->txq[i];
 
@@ -159,8 +161,8 @@ static void lead(struct worker *w)
 			from = now;
 		}
 		t->flushed = t->flushed || ports_flushed();
-		over = t->learning || now - from >= t->drain ||
-		       (!t->away && received_so_far() >= sent_in_all());
+		over = now - from >= t->drain ||
+		       (!t->learning && !t->away && received_so_far() >= sent_in_all());
 	}
 	if (!over)
 		return;
