@@ -62,7 +62,7 @@ class HostShare:
 def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     """Place the parts of a deployment on hosts: a share for each that has a part, by name."""
     graph = scenario.deployment
-    if why := next(_whys_not(scenario, testbed), ""):
+    if why := next(_whys_not(scenario), ""):
         raise CapabilityError(
             why,
             where=f"{scenario.id}, testbed {testbed.name}",
@@ -121,7 +121,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     return tuple(shares)
 
 
-def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
+def _whys_not(scenario: Scenario) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
     if graph.sites and (scenario.rules != "port" or (scenario.routed and not graph.pods)):
