@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -158,7 +159,7 @@ def busy() -> HostError:
 def test_it_is_waited_for_and_then_had(two: tuple[int, int]) -> None:
     mine, theirs = two
     locks.lock_file(theirs, 0, busy)
-    timer = threading.Timer(0.1, locks.unlock_file, (theirs,))
+    timer = threading.Timer(0.1, fcntl.flock, (theirs, fcntl.LOCK_UN))
     timer.start()
     locks.lock_file(mine, 20, busy)
     timer.join()

@@ -62,7 +62,7 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     if trial is None:
         return ()
     result = trial.result
-    frames = sum(d.received for d in result.directions)
+    frames = result.received
     # Threads of a role may have one name: every collector reports them in the same order.
     events: dict[tuple[str, str], list[ThreadEvents]] = defaultdict(list)
     for one in result.events:

@@ -589,7 +589,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         load_fps=trial.spec.load_fps,
         duration_s=seconds,
         loss_ratio=result.worst_loss_ratio() if has_number else None,
-        forwarded_fps=sum(c.received for c in result.directions) / seconds if has_number else None,
+        forwarded_fps=result.received / seconds if has_number else None,
         offered_ratio=sum(map(result.offered, result.directions)) / intended if intended else None,
         verdict=trial.verdict,
         reason=trial.reason,

@@ -271,8 +271,7 @@ class LiveDeployment:
     def plug_nics(self) -> dict[int, int | None]:
         """Give the NICs of cables to other machines their drivers.
 
-        Returns:
-            Cable -> frames of the receive ring of a DUT's end here; None where that is unknown.
+        Returned are frames of the receive ring of a DUT's end here, by cable; None where unknown.
         """
         rings: dict[int, int | None] = {}
         for use in self.plan.cables:

@@ -60,20 +60,9 @@ class HostShare:
 
 
 def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
-    """Place the parts of a deployment on hosts.
-
-    Args:
-        scenario: The scenario.
-        testbed: A testbed of several hosts.
-
-    Returns:
-        A share for each host that has a part, by name of the host.
-
-    Raises:
-        CapabilityError: The testbed has no hosts that are cabled for it.
-    """
+    """Place the parts of a deployment on hosts: a share for each that has a part, by name."""
     graph = scenario.deployment
-    if why := next(_whys_not(scenario, testbed), ""):
+    if why := next(_whys_not(scenario), ""):
         raise CapabilityError(
             why,
             where=f"{scenario.id}, testbed {testbed.name}",
@@ -97,18 +86,7 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
 
 
 def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
-    """Place two vSwitches with an endpoint each on two hosts, by a cable between these.
-
-    Args:
-        scenario: A scenario whose ends are apart.
-        testbed: A testbed.
-
-    Returns:
-        Both shares, the one of end 0 first.
-
-    Raises:
-        CapabilityError: The testbed has no such cable, or the deployment is none of plain frames.
-    """
+    """Place two vSwitches with an endpoint each on two cabled hosts: the share of end 0 first."""
     graph, where = scenario.deployment, f"{scenario.id}, testbed {testbed.name}"
     if not testbed.cables:
         raise CapabilityError(
@@ -143,7 +121,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     return tuple(shares)
 
 
-def _whys_not(scenario: Scenario, testbed: Testbed) -> Iterator[str]:
+def _whys_not(scenario: Scenario) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
     if graph.sites and (scenario.rules != "port" or (scenario.routed and not graph.pods)):

@@ -492,11 +492,9 @@ class PodNetwork(VSwitch):
 
 
 def largest_packet(passes: Callable[[int], bool], most: int) -> int:
-    """The largest packet that passes, by halving; one that did not once may have been late.
+    """The largest packet that passes, octets, by halving.
 
-    Args:
-        passes: Whether a packet of a length passes.
-        most: The largest that could, octets.
+    `most`, which is tried first, is not ruled out when it does not pass: it may have been late.
     """
     if passes(most):
         return most
@@ -508,12 +506,7 @@ def largest_packet(passes: Callable[[int], bool], most: int) -> int:
 
 
 def probe_frame(stream: Stream, packet: int) -> bytes:
-    """A frame of UDP as a stream's, without FCS.
-
-    Args:
-        stream: The stream.
-        packet: Length of its IPv4 packet, octets.
-    """
+    """A frame of UDP as a stream's, without FCS; its IPv4 packet is `packet` octets long."""
     macs = bytes.fromhex((stream.eth_dst + stream.eth_src).replace(":", ""))
     ends = socket.inet_aton(stream.ipv4_src) + socket.inet_aton(stream.ipv4_dst)
     head = struct.pack("!BBHHHBBH", 0x45, 0, packet, 0, DONT_FRAGMENT, 64, UDP, 0) + ends

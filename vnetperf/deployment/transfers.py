@@ -265,7 +265,7 @@ class Exchange:
         def all_listen() -> bool:
             self.watch()
             for one in waiting:
-                self._expect_server(tool, one, where)
+                self._expect_server(one, where)
             places = {id(one.receiver): one.receiver for one in waiting}
             open_ports = {key: listening_ports(end.place, udp=udp) for key, end in places.items()}
             waiting[:] = [one for one in waiting if one.port not in open_ports[id(one.receiver)]]
@@ -284,7 +284,7 @@ class Exchange:
             ),
         )
 
-    def _expect_server(self, tool: EndpointTool, one: _Instance, where: str) -> None:
+    def _expect_server(self, one: _Instance, where: str) -> None:
         code = _program(one.server).ended()
         if code is not None:
             raise GeneratorError(
@@ -311,7 +311,7 @@ class Exchange:
         while running:
             self.watch()
             for one in instances:
-                self._expect_server(tool, one, where)
+                self._expect_server(one, where)
             still = [one for one in running if _program(one.client).ended() is None]
             ended = time.monotonic()
             for one in running:

@@ -8,7 +8,6 @@ question of its lock alone: the run holds it for as long as it lives.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,20 +62,15 @@ class ChangeKind:
 
     def load(self) -> UndoFunction:
         """Import the function that undoes this kind."""
-        function: UndoFunction = _imported(self.function)
+        function: UndoFunction = resolve_name(self.function)
         return function
 
     def held(self, data: UndoData) -> contextlib.AbstractContextManager[None]:
         """What is held while a change is undone and marked."""
         held: contextlib.AbstractContextManager[None] = (
-            _imported(self.turn)(data) if self.turn else contextlib.nullcontext()
+            resolve_name(self.turn)(data) if self.turn else contextlib.nullcontext()
         )
         return held
-
-
-def _imported(name: str) -> Any:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
 
 
 CHANGE_KINDS: dict[str, ChangeKind] = {

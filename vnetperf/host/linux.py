@@ -75,12 +75,9 @@ def unshare_network() -> None:
 
 
 def bind_mount(source: Path, target: Path, *, recursive: bool = False) -> None:
-    """Make a file appear at another path, which is there already; with all that is mounted below.
+    """Make a file or directory appear at another path, which is there already.
 
-    Args:
-        source: The file or directory.
-        target: The other path.
-        recursive: True takes what is mounted below it along.
+    `recursive` takes what is mounted below it along.
     """
     _mount(source, target, MS_BIND | (MS_REC if recursive else 0))
 
@@ -131,13 +128,9 @@ def keep_changes_in(state: Path, folders: Sequence[Path], *, visible: Path) -> N
     """Give the calling *thread*, and what it starts, a view of the file system of its own.
 
     All is read-only there but settings of the network and `folders`: in their places are folders
-    below `state`, which keep what is written until the next time. It ends with the thread and the
-    processes that it has started.
-
-    Args:
-        state: A directory of the run.
-        folders: Those that may be written to; ones that are not there, or are links, are left out.
-        visible: A directory that stays where it is, with what is mounted below it.
+    below `state`, which keep what is written until the next time; folders that are not there, or
+    are links, are left out. `visible` stays where it is, with what is mounted below it. The view
+    ends with the thread and the processes that it has started.
     """
     _checked(_libc.unshare(CLONE_NEWNS), "unshare")
     _mount(Path("none"), Path("/"), MS_REC | MS_PRIVATE)

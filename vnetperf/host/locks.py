@@ -20,13 +20,8 @@ from vnetperf.model.errors import HostError, TestbedBusyError
 
 
 def lock_file(fd: int, timeout_s: float, busy: Callable[[], HostError]) -> None:
-    """Take the lock; closing the file, or `release`, gives it back."""
+    """Take the lock; closing the file gives it back."""
     wait_for(lambda: try_lock(fd), timeout_s, "the lock of a file", error=busy)
-
-
-def unlock_file(fd: int) -> None:
-    """Give the lock back."""
-    fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 TESTBED_LOCK_POLL_S = 0.1

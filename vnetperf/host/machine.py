@@ -222,7 +222,6 @@ class Machine:
         name: str = "",
         mac: str = "",
         promiscuous: bool = False,
-        offloads: bool = False,
         queues: int | None = None,
         isolated: bool = False,
     ) -> str:
@@ -237,9 +236,7 @@ class Machine:
             there = nic.borrow_nic(self.journal, address, netns, name=name, isolated=isolated)
             if queues is not None:
                 ethtool.set_queues(there, queues, netns=netns)
-            netdev.prepare_interface(
-                there, netns=netns, mtu=mtu, promiscuous=promiscuous, mac=mac, offload=offloads
-            )
+            netdev.prepare_interface(there, netns=netns, mtu=mtu, promiscuous=promiscuous, mac=mac)
             self._borrowed[address] = there
         return self._borrowed[address]
 

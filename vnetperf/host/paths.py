@@ -167,14 +167,10 @@ def remove_if_empty(*directories: Path) -> None:
 
 
 def read_end(file: Path, most: int) -> str:
-    """The end of a file in a directory that others write to; "" where it cannot be read.
+    """The last `most` octets of a file in a directory that others write to; "" where unreadable.
 
     They could have put something else in its place, or in the directory's: a link, a pipe that
     nobody writes to.
-
-    Args:
-        file: The file.
-        most: Octets from its end.
     """
     try:
         parent = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -238,11 +238,9 @@ def _here() -> dict[str, str]:
 
 
 def read_last(roots: HostRoots) -> dict[str, Any]:
-    """What was found after the last run on this machine.
+    """What was found after the last run on this machine; empty when nothing was kept.
 
-    Returns:
-        Empty when nothing was kept; ``unknown`` alone, with the reason, when it is not this
-        machine's or cannot be read.
+    ``unknown`` alone, with the reason, when it is not this machine's or cannot be read.
     """
     try:
         found = json.loads(roots.last.read_text())

@@ -87,13 +87,9 @@ CHECK_S = 0.25
 def receive(
     connection: socket.socket, octets: int, timeout_s: float, check: Callable[[], object]
 ) -> bytes:
-    """Receive from a program, and look at it every `CHECK_S` meanwhile.
+    """Receive `octets` at most from a program, and `check` it every `CHECK_S` meanwhile.
 
-    Args:
-        connection: A connection to it; its own time limit is `timeout_s` afterwards.
-        octets: Most octets to receive.
-        timeout_s: Longest wait; TimeoutError after it.
-        check: Raises when no answer will come.
+    TimeoutError after `timeout_s`, which is the connection's own time limit afterwards.
     """
     deadline = time.monotonic() + timeout_s
     try:

@@ -222,10 +222,7 @@ MOST_LIVE: Final = (1 << 31) - 1
 def run_live(number: int, frame: bytes, count: int = MOST_LIVE) -> None:
     """Run a program on frames that go where it sends them, until a signal comes or it has run.
 
-    Args:
-        number: Of the program, in the kernel.
-        frame: What each frame begins as; later ones are as they were left by whoever had them.
-        count: How often.
+    `frame` is what each begins as; later ones are as they were left by whoever had them.
     """
     library = _libbpf()
     fd = library.bpf_prog_get_fd_by_id(number)

@@ -984,6 +984,11 @@ class TrialResult(Frozen):
         of_tester = (str(port) for port in self.tester if port.dropped or port.no_buffers)
         return (*of_machine, *of_others, *of_tester)
 
+    @property
+    def received(self) -> int:
+        """Frames that arrived, in both directions together."""
+        return sum(d.received for d in self.directions)
+
     def offered(self, d: DirectionCounts) -> int:
         """Frames of a direction that were put to the DUT.
 

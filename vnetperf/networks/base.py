@@ -62,8 +62,6 @@ class NetworkCapabilities(Frozen):
         overhead: Octets that frames between hosts are longer by, at the cost of the pods' MTU.
         tag: Octets that they are longer by at no such cost (IEEE 802.1Q).
         max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
-        needs_parent: True when a pod's port sits on the host's interface, which no network of
-            another kind may have then.
         shares_mac: True when all pods of a host have its interface's MAC address.
         most_on_host: Most pods that one host can have; None for any number.
         agents: True where each of two hosts makes its part by itself, so that they can be hosts of
@@ -78,7 +76,6 @@ class NetworkCapabilities(Frozen):
     overhead: int = 0
     tag: int = 0
     max_frame_size: int = JUMBO_FRAME_SIZE
-    needs_parent: bool = False
     shares_mac: bool = False
     most_on_host: int | None = None
     agents: bool = False
@@ -188,11 +185,10 @@ class PodHost:
         links.create_link(self.machine.journal, name, kind, netns=self.netns, **options)
         links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
 
-    def add_bridge(self, name: str, mtu: int, mac: str = "", *, offloads: bool) -> None:
+    def add_bridge(self, name: str, mtu: int, *, offloads: bool) -> None:
         """Make a bridge that neither filters nor talks."""
-        own = {"address": mac} if mac else {}
         quiet = {"br_stp_state": 0, "br_mcast_snooping": 0}
-        self.add_link(name, "bridge", mtu, offloads=offloads, **quiet, **own)
+        self.add_link(name, "bridge", mtu, offloads=offloads, **quiet)
 
     def index(self, name: str) -> int:
         """Number of an interface in its namespace."""

@@ -153,11 +153,7 @@ class Ipam(_Keys):
 
     @property
     def addresses(self) -> int | None:
-        """Pods that host-local has addresses for; None where that is not known.
-
-        Raises:
-            ValueError: Its ranges are none.
-        """
+        """Pods that host-local has addresses for; None where unknown, ValueError for bad ranges."""
         own = self.model_extra or {}
         ranges = own.get("ranges") or []
         if not isinstance(ranges, list) or not all(isinstance(one, list) for one in ranges):
@@ -379,14 +375,9 @@ def look_into(folders: Iterable[str], names: Sequence[str] = ()) -> dict[str, di
 
 
 def why_not_started(plugin: str, seen: Mapping[str, Mapping[str, str]]) -> str:
-    """What keeps a plugin from being started, with the cure; the first folder that has it counts.
+    """What keeps a plugin from being started, with the cure; "" when nothing does.
 
-    Args:
-        plugin: File name.
-        seen: What is in the folders, by `look_into`.
-
-    Returns:
-        "" when nothing does.
+    `seen` is what is in the folders, by `look_into`: the first that has the plugin counts.
     """
     folder = next((folder for folder, files in seen.items() if plugin in files), None)
     if folder is None:
@@ -429,15 +420,9 @@ class CniRuntime:
     def add(
         self, conflist: Mapping[str, Any], at: CniAttachment, given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Call all plugins with ADD; a failure is undone with DEL.
+        """Call all plugins with ADD: the last one's result; a failure is undone with DEL.
 
-        Args:
-            conflist: The network.
-            at: The pod's interface.
-            given: Values of capabilities: "mac", "ips".
-
-        Returns:
-            The last plugin's result.
+        `given` has values of capabilities: "mac", "ips".
         """
         result: dict[str, Any] | None = None
         record = {"conflist": dict(conflist), "capabilities": dict(given)}

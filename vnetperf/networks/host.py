@@ -17,7 +17,7 @@ class HostNetwork(Network):
 
     name: ClassVar[str] = "host"
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="host", frames=("other",), needs_parent=True, agents=True
+        port="host", frames=("other",), agents=True
     )
     path: ClassVar[str] = "hosts' link"
 

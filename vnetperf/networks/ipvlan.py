@@ -30,7 +30,7 @@ class IpvlanNetwork(Network):
     name: ClassVar[str] = "ipvlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (IPVLAN_MODULE,)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="ipvlan", modes=MODES, needs_parent=True, shares_mac=True, agents=True
+        port="ipvlan", modes=MODES, shares_mac=True, agents=True
     )
     path: ClassVar[str] = "ipvlan, hosts' link, ipvlan"
 

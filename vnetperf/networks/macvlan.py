@@ -39,7 +39,7 @@ class MacvlanNetwork(Network):
     name: ClassVar[str] = "macvlan"
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (MACVLAN_MODULE,)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="macvlan", modes=MODES, needs_parent=True, agents=True
+        port="macvlan", modes=MODES, agents=True
     )
     path: ClassVar[str] = "macvlan, hosts' link, macvlan"
 

@@ -31,7 +31,6 @@ class VlanNetwork(Network):
         places=("other",),
         frames=("other",),
         tag=TAG_OCTETS,
-        needs_parent=True,
         most_on_host=1,
         agents=True,
     )

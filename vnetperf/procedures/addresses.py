@@ -22,7 +22,7 @@ from math import sqrt
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import Rfc2889Test
-from vnetperf.model.trial import EventSpec, TrialOutcome, TrialRequest, WhenLimited
+from vnetperf.model.trial import EventSpec, TrialRequest, WhenLimited
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
 
@@ -177,7 +177,7 @@ def _anew(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> Proce
 def _passes() -> Procedure[bool]:
     for _ in range(PROBES):
         outcome = yield _PROBE
-        if _arrived(outcome) == sum(counts.sent for counts in outcome.result.directions):
+        if outcome.result.received == sum(counts.sent for counts in outcome.result.directions):
             return True
     return False
 
@@ -194,10 +194,10 @@ def _try(
     if any(counts.sent < counts.intended for counts in learning.result.directions):
         return _Not.SENT
     # At a high rate some may be lost, which shows nothing of what is known.
-    if fps == slow and _arrived(learning) < count - known + SPARE // 2:
+    if fps == slow and learning.result.received < count - known + SPARE // 2:
         return _Not.FORGOTTEN
     checked = yield _series(count, slow)
-    arrived = _arrived(checked)
+    arrived = checked.result.received
     if arrived < SPARE // 2:
         raise NoResultError(
             f"of {SPARE} frames to addresses that nobody has {arrived} arrived: the DUT does not "
@@ -215,7 +215,3 @@ def _series(count: int, fps: float, when_limited: WhenLimited = "fail") -> Trial
         histogram_up_to_loss=-1.0,
         when_limited=when_limited,
     )
-
-
-def _arrived(outcome: TrialOutcome) -> int:
-    return sum(counts.received for counts in outcome.result.directions)

@@ -24,7 +24,7 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import ProcedureInputs, sum_known
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -113,8 +113,8 @@ def _of_host(
         role=prefix + MACHINE,
         processors=whole,
         busy=round(used, 4) if recorded else None,
-        backlog_dropped=_count([one.backlog_dropped for one in every]),
-        backlog_squeezed=_count([one.backlog_squeezed for one in every]),
+        backlog_dropped=sum_known([one.backlog_dropped for one in every]),
+        backlog_squeezed=sum_known([one.backlog_squeezed for one in every]),
         **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
     )
 
@@ -184,11 +184,6 @@ def _ran(load: ThreadLoad, seconds: float) -> float:
     return (load.run_s or 0.0) / (load.watched_s or seconds)
 
 
-def _count(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
 def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
     """Run the test: all loads in turn, and again, so that a drift is in all of them alike.
 
@@ -230,8 +225,8 @@ def _at(
     polls = [each.polls for one in work for each in one]
     empty = [each.empty_polls for one in work for each in one]
     cycles = [(each.busy_cycles, each.idle_cycles) for one in work for each in one]
-    all_cycles = _count([None if idle is None else busy + idle for busy, idle in cycles])
-    all_polls, all_empty = _count(polls), _count(empty)
+    all_cycles = sum_known([None if idle is None else busy + idle for busy, idle in cycles])
+    all_polls, all_empty = sum_known(polls), sum_known(empty)
     bad = [one for one in trials if one.verdict is not Verdict.VALID]
     return CpuAt(
         load_fps=trials[0].load_fps * inputs.in_sum,
@@ -266,7 +261,7 @@ def _cost(
     each = [
         value * one.result.watched_at(role) * 1e9 / frames
         for value, one in zip(known, trials, strict=True)
-        if (frames := _frames(one))
+        if (frames := one.result.received)
     ]
     return RoleCost(
         processors=spread(known),
@@ -291,7 +286,7 @@ def _energy(trials: Sequence[TrialOutcome]) -> dict[str, EnergyCost]:
     """What each part took that was metered in all trials at one load."""
     watts = [mean_power(one.result) for one in trials]
     joules = [{use.part: use.joules for use in one.result.energy} for one in trials]
-    frames = [_frames(one) for one in trials]
+    frames = [one.result.received for one in trials]
     return {
         part: EnergyCost(
             watts=spread([each[part] for each in watts]),
@@ -306,10 +301,6 @@ def _energy(trials: Sequence[TrialOutcome]) -> dict[str, EnergyCost]:
     }
 
 
-def _frames(outcome: TrialOutcome) -> int:
-    return sum(counts.received for counts in outcome.result.directions)
-
-
 def _events_per_frame(role: str, event: str, trials: Sequence[TrialOutcome]) -> float | None:
     """Events of a role's threads for each frame that came back; None where one has no count."""
     counted = [
@@ -318,7 +309,7 @@ def _events_per_frame(role: str, event: str, trials: Sequence[TrialOutcome]) -> 
         for one in outcome.result.events
         if one.role == role
     ]
-    whole, frames = _count(counted), sum(map(_frames, trials))
+    whole, frames = sum_known(counted), sum(one.result.received for one in trials)
     return whole / frames if counted and whole is not None and frames else None
 
 
@@ -358,7 +349,7 @@ def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
         if len(known) < len(trials):
             continue
         # Frames in the time that the role's processors are of.
-        rates = [_frames(one) / one.result.watched_at(role) for one in trials]
+        rates = [one.result.received / one.result.watched_at(role) for one in trials]
         middle = fmean(rates)
         width = fsum((rate - middle) ** 2 for rate in rates)
         if not width:

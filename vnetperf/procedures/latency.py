@@ -17,7 +17,7 @@ from typing import Any
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
 from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial, sum_known
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 from vnetperf.statistics.histogram import decode_hdr, recorded
@@ -43,15 +43,9 @@ def merge_latencies(latencies: Sequence[Latency]) -> Latency:
         max_ns=max(latency.max_ns for latency in latencies),
         percentiles=percentiles,
         hdr=hdr,
-        before_departure=_sum_known([latency.before_departure for latency in latencies]),
-        above_range=_sum_known([latency.above_range for latency in latencies]),
+        before_departure=sum_known([latency.before_departure for latency in latencies]),
+        above_range=sum_known([latency.above_range for latency in latencies]),
     )
-
-
-def _sum_known(counts: Sequence[int | None]) -> int | None:
-    """The sum; None where one was not recorded."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
 
 
 def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
@@ -208,9 +202,7 @@ def _curve_at(
     elif not good:
         note = f"not measured: {_why_none(bad)}"
     found = _result_at(inputs, f"{load_fps:.10g} frames/s per interface", load_fps, good, note)
-    forwarded = [
-        sum(counts.received for counts in one.result.directions) / one.duration_s for one in good
-    ]
+    forwarded = [one.result.received / one.duration_s for one in good]
     return found.model_copy(
         update={"forwarded_fps": fmean(forwarded) if good else None, "discarded": len(bad)}
     )

@@ -399,16 +399,7 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
     """Refuse what the user chose and no selected scenario can have.
 
     Where one can, the others are skipped with the reason, as are frame sizes of the preset.
-
-    Args:
-        configuration: The session's.
-        items: Those that measure.
-
-    Returns:
-        A line for frame sizes that scenarios cannot carry.
-
-    Raises:
-        pytest.UsageError: A frame size, a mode or a NAT's options are for none of the scenarios.
+    Returned is a line for frame sizes that scenarios cannot carry.
     """
     from vnetperf.deployment.capability_check import why_not_size
     from vnetperf.deployment.planner import largest_frame

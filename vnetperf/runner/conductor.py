@@ -126,17 +126,8 @@ def begin_test(
 ) -> SearchRecord | ProcedureRecord:
     """The record that opens a test: everything it is given.
 
-    Args:
-        run: The run.
-        scenario: What is measured.
-        test: "throughput", "latency" ...
-        frame_size: Octets including FCS.
-        known: The throughput, for a test that takes its loads of it.
-        stalled: Largest load of this test alone, frames/s per interface, and what it is limited by,
-            where the tester stood still above it.
-
-    Returns:
-        The record.
+    `stalled` is the largest load of this test alone, frames/s per interface, and what it is
+    limited by, where the tester stood still above it.
     """
     configuration, generator = run.configuration, registry.load("traffic", scenario.generator)
     preset, media = configuration.preset, configuration.testbed.media

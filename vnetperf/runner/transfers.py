@@ -196,11 +196,7 @@ def endpoint_spec(
     clients: int | None = None,
     configuration: Configuration | None = None,
 ) -> TransferSpec:
-    """One transfer between endpoints, with the tool that can do it.
-
-    Raises:
-        CapabilityError: No tool can.
-    """
+    """One transfer between endpoints, with the tool that can do it; refused when none can."""
     asked = configuration or run.configuration
     settings, preset = asked.settings, asked.preset
     spec = TransferSpec(

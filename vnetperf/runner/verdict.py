@@ -26,17 +26,11 @@ def judge(
     loss_ratios: Sequence[float] = (),
     loss_limits: Sequence[float] = (),
 ) -> tuple[Verdict, str]:
-    """Judge a trial, each direction by itself.
+    """Judge a trial, each direction by itself: the verdict, and why it is not VALID.
 
-    Args:
-        result: What was counted.
-        tolerance: Share of the intended frames that may be missing from the offered ones.
-        loss_ratios: Those of the goals that it classifies a load for; none where the loss is
-            itself the number.
-        loss_limits: Those that such a number is held against.
-
-    Returns:
-        The verdict, and why it is not VALID.
+    `tolerance` is the share of the intended frames that may be missing from the offered ones,
+    `loss_ratios` are those of the goals that it classifies a load for (none where the loss is
+    itself the number), `loss_limits` those that such a number is held against.
     """
     if result.failed:
         return _VERDICT_OF_FAILURE[result.failed], result.failure

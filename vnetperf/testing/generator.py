@@ -6,7 +6,6 @@ A plugin's tests name the backend once: `class TestMine(GeneratorContract): gene
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.stage import TURN_S, configuration, skip_or_fail, whole_trial
+from vnetperf.testing.stage import TURN_S, configuration, kill, skip_or_fail, whole_trial
 from vnetperf.traffic.base import NUMBERED, TrafficGenerator
 
 
@@ -281,7 +280,7 @@ class GeneratorContract:
         prepare(generator)
         pids = {poller.pid for poller in generator.pollers()}
         assert pids, "no process to kill"
-        timer = Timer(KILL_AFTER_S, _kill, [pids])
+        timer = Timer(KILL_AFTER_S, kill, [pids])
         timer.start()
         try:
             with pytest.raises(GeneratorError) as caught:
@@ -309,11 +308,6 @@ class GeneratorContract:
 
 def _no_frames() -> None:
     return
-
-
-def _kill(pids: set[int]) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
 
 
 def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:

@@ -343,7 +343,7 @@ class SimulatedProcessors:
             The same with threads and the machine.
         """
         seconds = duration_s + self.watched_s
-        rate = sum(counts.received for counts in result.directions) / seconds
+        rate = result.received / seconds
         used = {
             role: self.idle.get(role, 0.0) + rate * self.ns_per_frame.get(role, 0.0) / 1e9
             for role in dict.fromkeys((*self.idle, *self.ns_per_frame))

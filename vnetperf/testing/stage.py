@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -71,6 +72,12 @@ def whole_trial(run: Callable[[], TrialResult], *, all_sent: bool = False) -> Tr
         if on_time == ON_TIME_ATTEMPTS:
             break
     return result
+
+
+def kill(pids: Iterable[int]) -> None:
+    """End processes by force, as a crash would."""
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
 
 
 def is_required(backend: str) -> bool:

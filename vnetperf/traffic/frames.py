@@ -156,7 +156,7 @@ def _first_value(
         given = profile.value(known, stream.direction)
         if given is not None and index_of(known, stack) == place:
             return number_of(known, given)
-    ends = _tunnel_ends(stream, profile, stack, place)
+    ends = _tunnel_ends(stream, stack, place)
     if name in ends:
         return number_of(name, ends[name])
     if name == "mpls_label":
@@ -178,9 +178,7 @@ def _session_value(stream: Stream, name: str, *, inner: bool) -> int | None:
     return None
 
 
-def _tunnel_ends(
-    stream: Stream, profile: TrafficProfile, stack: Sequence[HeaderKind], place: int
-) -> dict[str, int | str]:
+def _tunnel_ends(stream: Stream, stack: Sequence[HeaderKind], place: int) -> dict[str, int | str]:
     """Values of headers outside a tunnel that are not the stream's own."""
     carrier = carrier_of(stack)
     if carrier is None or place >= stack.index(carrier):

@@ -100,12 +100,9 @@ class Command:
 
 
 def machines(count: int, machine: LabMachine, directory: Path) -> dict[str, LabMachine]:
-    """The machines by name, with their ends of the cables.
+    """The machines by name, with the sockets of their cables in a directory.
 
-    Args:
-        count: How many.
-        machine: What each is but for its NICs.
-        directory: Where the sockets of the cables are.
+    `machine` is what each is but for its NICs.
     """
     if count not in CABLES:
         raise ConfigError(

@@ -8,12 +8,13 @@ given.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from vnetperf.backend import Backend
+from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
@@ -387,6 +388,56 @@ class VSwitch(Backend):
         if kind not in self.capabilities.attachments:
             offered = ", ".join(self.capabilities.attachments) or "none"
             raise DutError(f"cannot offer a {kind} attachment", where=self.name, accepted=offered)
+
+
+class ModalSwitch(VSwitch):
+    """A vSwitch each of whose modes is a class of its own: what is registered hands on to it.
+
+    Attributes:
+        modes: Mode -> its class; the first is the default. A new one is a line there, and its name
+            in `modes` of the capabilities.
+    """
+
+    modes: ClassVar[Mapping[str, type[VSwitch]]]
+
+    def __new__(cls, machine: Machine, plan: Plan) -> Any:
+        """The mode that a plan requests."""
+        return cls.mode_class(plan.scenario)(machine, plan)
+
+    @classmethod
+    def mode_class(cls, scenario: Scenario) -> type[VSwitch]:
+        """The class of a scenario's mode; an unknown mode is refused by its capabilities."""
+        return cls.modes.get(scenario.options.mode, next(iter(cls.modes.values())))
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What the mode lacks."""
+        return cls.mode_class(scenario).missing(facts, scenario)
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What the NICs lack for the mode."""
+        return cls.mode_class(scenario).nics_missing(nics, facts, scenario)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Threads of the mode."""
+        return cls.mode_class(scenario).roles(scenario)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Hugepages of the mode."""
+        return cls.mode_class(scenario).hugepage_mib(scenario)
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """Queues that the mode sends on."""
+        return cls.mode_class(scenario).tx_queues(scenario, placement)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """What the mode shows in `--plan`."""
+        return cls.mode_class(plan.scenario).launch_lines(plan, facts)
 
 
 def rxq_affinity_problem(scenario: Scenario) -> str:

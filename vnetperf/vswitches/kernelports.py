@@ -227,27 +227,11 @@ class KernelSwitch(KernelAttachments):
 
     @abstractmethod
     def plug(self, port: Port, netdev: str) -> None:
-        """Make an interface a port of the switch.
-
-        Args:
-            port: The port.
-            netdev: Its interface, in the run's namespace.
-
-        Raises:
-            DutError: When the kernel refuses.
-        """
+        """Make an interface a port of the switch; it is in the run's namespace."""
 
     @abstractmethod
     def unplug(self, port: Port, netdev: str) -> None:
-        """Take an interface out of the switch, and what is forwarded to it.
-
-        Args:
-            port: The port.
-            netdev: Its interface.
-
-        Raises:
-            DutError: When the kernel refuses.
-        """
+        """Take an interface out of the switch, and what is forwarded to it."""
 
     def add_phy_port(self, end: WireEnd) -> None:
         """Make a wire's end a port."""

@@ -207,7 +207,7 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 
 
 def prepare_interface(
-    name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = "", offload: bool = False
+    name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = ""
 ) -> None:
     """Make an interface in a run's namespace carry test frames alone, and bring it up."""
     if mac and links.get(name, netns).mac != mac:
@@ -221,8 +221,7 @@ def prepare_interface(
                 where=f"link {name}",
                 cure="measure smaller frames, or leave mtu out of the options",
             ) from error
-    if not offload:
-        ethtool.disable_offloads(name, netns=netns)
+    ethtool.disable_offloads(name, netns=netns)
     links.silence(name, netns=netns)
     index = links.get(name, netns).index
     flags = (PROMISCUOUS if promiscuous else 0) | UP

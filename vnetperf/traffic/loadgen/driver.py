@@ -288,10 +288,9 @@ def _timestamp_error(info: EngineInfo) -> str:
 def clock_offset(workers: Sequence[WorkerInfo]) -> dict[str, Any] | str:
     """How far the TSCs of the tester's sockets are apart, where it has workers on several.
 
-    Returns:
-        Of the two workers on different sockets (NUMA nodes) that may differ most: "between", and
-        "least_ns" and "most_ns", which the second one's TSC is ahead of the first one's by. A frame
-        from one to the other has a latency that is wrong by no more. A text where there is none.
+    Of the two workers on different sockets (NUMA nodes) that may differ most: "between", and
+    "least_ns" and "most_ns", which the second one's TSC is ahead of the first one's by. A frame
+    from one to the other has a latency that is wrong by no more. A text where there is none.
     """
     if len({worker.numa_node for worker in workers}) < 2:
         return "the tester's workers are on one socket"

@@ -38,17 +38,7 @@ _SPAN = struct.Struct("=4I")
 
 
 def numbers(nat: Nat, options: NatOptions, room: int, macs: dict[str, str]) -> dict[str, int | str]:
-    """Macros of the programs' sources.
-
-    Args:
-        nat: Subscribers, pool and blocks.
-        options: Timers.
-        room: Mappings at most.
-        macs: MAC addresses by macro.
-
-    Returns:
-        Name -> value.
-    """
+    """Macros of the programs' sources: `room` is the mappings at most, `macs` are by macro."""
     return {
         "INSIDE_FIRST": f"{int(nat.first_inside)}u",
         "SUBSCRIBERS": f"{nat.subscribers}u",
