@@ -193,3 +193,10 @@ def test_one_session_is_learnt_too() -> None:
 def test_what_cannot_be_answered_is_refused(found: list[int], message: str) -> None:
     with pytest.raises(DutError, match=message):
         raise_unless_bound(np.array(found, dtype=np.uint64), where="cgnat")
+
+
+def test_frames_of_sessions_are_addressed_to_the_nat_of_the_testbed() -> None:
+    macs = ("02:00:00:00:00:aa", "02:00:00:00:00:bb")
+    made = scenario().model_copy(update={"dut_macs": macs})
+    assert tuple(stream.eth_dst for stream in made.streams) == macs
+    assert all(stream.nat for stream in made.streams)

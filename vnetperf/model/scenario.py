@@ -279,7 +279,7 @@ class Scenario(Frozen):
             tunnel=self.tunnel,
         )
         if self.translated is not None:
-            return tuple(stream.through(nat=self.nat, services=self.services) for stream in streams)
+            streams = tuple(one.through(nat=self.nat, services=self.services) for one in streams)
         if not self.dut_macs:
             return streams
         return tuple(
