@@ -673,7 +673,8 @@ class Loadgen(TrafficGenerator):
 
         streams, profile, size = self._requested
         outbound = tuple(one for one in streams if one.direction == 0)
-        parts = parts_of(outbound, profile.model_copy(update={"mix": None}), size, {})
+        one_size = profile.model_copy(update={"mix": None})
+        parts = parts_of(outbound, one_size, one_size.least_frame_size, {})
         if len(self._ends) < len(self._ports) or len(parts) != 1:
             raise GeneratorError(
                 "mappings are learnt by one tester with both of its ports, from one stream",
@@ -686,6 +687,11 @@ class Loadgen(TrafficGenerator):
         engine.set_streams([spec])
         engine.learn_bindings(spec.id, address=address, port=port, count=nat.sessions)
         found = np.zeros(nat.sessions, dtype=np.uint64)
+        if self.bound is not None:  # a path check learns those of its own frames alone
+            ends = self.bound.bindings()
+            found |= np.frombuffer(ends.public, dtype=">u4").astype(np.uint64) << np.uint64(16)
+            found |= np.frombuffer(ends.public_ports, dtype=">u2").astype(np.uint64)
+            found[:frames] = 0
         timeout_s = frames / rate + GRACE_S
         try:
             for _ in range(LEARN_ATTEMPTS):
