@@ -208,6 +208,7 @@ def test_a_run_restores_what_a_dead_one_left(
     guardian = _guardian_of(roots)
     os.kill(guardian, signal.SIGKILL)
     agents.kill(agent)
+    _until(lambda: not is_held(roots.lock("bed")))  # a killed guardian may take a while to end
     with HostRun.open(roots=roots, testbed="bed") as host:
         assert [run.run_id for run in host.restored.restored] == [run_id]
         assert host.restored.complete
