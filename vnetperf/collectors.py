@@ -52,10 +52,12 @@ class Collector(Requirements, ABC, Generic[SampleT]):
 
     Attributes:
         name: Its name in the registry, and in results.
+        asks: Its second sample takes a while, so that it is the last to be stopped.
         why: "not measured: " and the reason when it has no measurement; "".
     """
 
     name: ClassVar[str]
+    asks: ClassVar[bool] = False
 
     def __init__(self, pollers: tuple[Pollers, ...]) -> None:
         self.pollers = pollers
@@ -547,10 +549,12 @@ class EnergyCollector(Collector[EnergyUse]):
     RAPL counts by package, and often by cores and memory; a power meter of the platform (ACPI,
     mostly the management controller's) tells its mean power over an interval of its own: what it
     says at the end counts where all of that interval was within the trial. Where the kernel has
-    none the controller itself is asked, by IPMI (DCMI).
+    none the controller itself is asked, by IPMI (DCMI): its interval ends when it answers, which
+    is after the trial.
     """
 
     name: ClassVar[str] = "energy"
+    asks: ClassVar[bool] = True
 
     def __init__(self, pollers: tuple[Pollers, ...], root: Path = Path("/")) -> None:
         super().__init__(pollers)
@@ -575,19 +579,27 @@ class EnergyCollector(Collector[EnergyUse]):
             # The counter begins anew at its range.
             joules = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32) / 1e6
             found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
-        meters = self._metered()
-        if not meters and (program := self._controller()):
-            meters = _asked(program) if wall >= _SHORTEST_S else {_IPMI: (0.0, _SHORTEST_S)}
+        meters, late_s, of_trial = self._metered(), 0.0, f"the trial was of {wall:.3g} s"
+        program = "" if meters else self._controller()
+        if program and wall < _SHORTEST_S:
+            too_slow.append(f"{_IPMI}: its mean is over {_SHORTEST_S:g} s or more, {of_trial}")
+        elif program:
+            try:
+                meters = {_IPMI: _asked(program)}
+            except HostError as error:
+                too_slow.append(f"{_IPMI}: {error}")
+            late_s = time.monotonic() - self._began - wall
         for part, (watts, interval_s) in meters.items():
-            if interval_s is None or interval_s > wall:
+            if interval_s is None or interval_s + late_s > wall:
                 mean = "unknown" if interval_s is None else f"{interval_s:g} s"
-                too_slow.append(f"{part}: its mean is over {mean}, the trial was of {wall:.3g} s")
+                late = f" that ended {late_s:.2g} s after it" if late_s else ""
+                too_slow.append(f"{part}: its mean is over {mean}{late}, {of_trial}")
                 continue
             found.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
         moved = [one for one in found if one.joules > 0]
         if found and not moved:
             self.why = "not measured: its meters stand still, as those of a virtual machine do"
-        elif too_slow:
+        elif too_slow and not (program and moved):  # beside RAPL nobody misses a controller
             self.why = f"not measured: {'; '.join(too_slow)}"
         return tuple(moved)
 
@@ -641,16 +653,20 @@ _SAYS = (
 )
 
 
-def _asked(program: str) -> dict[str, tuple[float, float | None]]:
+def _asked(program: str) -> tuple[float, float]:
     """Mean power that a management controller tells, and the seconds that it is over."""
+    argv = [program, "dcmi", "power", "reading"]
     try:
-        argv = [program, "dcmi", "power", "reading"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_ASKED_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return {_IPMI: (0.0, None)}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"ipmitool: {error}") from error
     watts, seconds, active = (re.search(one, done.stdout) for one in _SAYS)
-    over = float(seconds[1]) if seconds and active else 0.0
-    return {_IPMI: (float(watts[1]) if watts else 0.0, over or None)}
+    if watts and seconds and active and int(seconds[1]):
+        return float(watts[1]), float(seconds[1])
+    said = (
+        " ".join((done.stderr or done.stdout).split())[:200] or f"it ended with {done.returncode}"
+    )
+    raise HostError(f"ipmitool tells no mean power: {said}")
 
 
 _POWERCAP, _HWMON, _RANGE = "sys/class/powercap", "sys/class/hwmon", "max_energy_range_uj"

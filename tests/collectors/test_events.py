@@ -151,6 +151,20 @@ def test_samples_of_the_end_of_sending_are_not_taken_again_after_the_wait() -> N
     assert told["stacks"] == {}
 
 
+def test_what_has_to_be_asked_is_asked_when_all_others_have_sampled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collecting, order = CollectorSession(me("")), list[str]()
+    for one in (*collecting._collectors, collecting._machine):
+        name = getattr(one, "name", "machine")
+        stop = one.stop
+        monkeypatch.setattr(one, "stop", lambda n=name, s=stop: (order.append(n), s())[1])
+    collecting.start()
+    collecting.stop()
+    assert sorted(order) == ["cpu", "energy", "events", "machine"]
+    assert order[-2:] == ["machine", "energy"]
+
+
 def test_a_counter_that_counts_no_loop_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "open_counter", lambda *_: os.open("/dev/null", os.O_RDONLY))
     monkeypatch.setattr(threads, "read_counter", lambda _: PerfCount(0, 10, 10))

@@ -314,23 +314,26 @@ READING = """
 
 
 @pytest.mark.parametrize(
-    ("reading", "wall", "found"),
+    ("reading", "wall", "late", "found"),
     [
-        (READING, 2.0, 98.0),
-        (READING, 0.5, "its mean is over 1 s, the trial was of 0.5 s"),
-        (READING.replace("00000001", "00000005"), 2.0, "its mean is over 5 s"),
-        (READING.replace("activated", "deactivated"), 2.0, "over unknown"),
-        ("", 2.0, "over unknown"),
+        (READING, 2.0, 0.5, 98.0),
+        (READING, 0.5, 0.0, "its mean is over 1 s or more, the trial was of 0.5 s"),
+        (READING, 2.0, 1.5, "its mean is over 1 s that ended 1.5 s after it, the trial was of 2 s"),
+        (READING.replace("00000001", "00000005"), 2.0, 0.0, "its mean is over 5 s"),
+        (READING.replace("activated", "deactivated"), 2.0, 0.0, "tells no mean power: Instant"),
+        ("", 2.0, 0.0, "tells no mean power: it ended with 0"),
     ],
 )
 def test_a_management_controller_is_asked_where_the_kernel_has_no_meter(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     reading: str,
     wall: float,
+    late: float,
     found: float | str,
 ) -> None:
-    clock = iter([100.0, 100.0 + wall])
+    clock = iter([100.0, 100.0 + wall, 100.0 + wall + late])
     monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
     program = tmp_path / "ipmitool"
     program.write_text(f"#!/bin/sh\n[ \"$*\" = 'dcmi power reading' ] && echo '{reading}'\n")
@@ -345,6 +348,31 @@ def test_a_management_controller_is_asked_where_the_kernel_has_no_meter(
         assert found in collector.why
     else:
         assert (joules, collector.why) == ([found], "")
+
+
+def test_a_controller_that_fails_is_told_unless_the_processor_has_a_meter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ipmitool"
+    program.write_text("#!/bin/sh\necho 'DCMI request failed: Invalid command' >&2; exit 1\n")
+    program.chmod(0o755)
+    write(tmp_path, "dev/ipmi0", "")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for parts, why in (
+        ([], "not measured: power by IPMI: ipmitool tells no mean power: DCMI request failed"),
+        (["package-0"], ""),
+    ):
+        clock = iter([100.0, 102.0, 102.0])
+        monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda now=clock: next(now))
+        collector = EnergyCollector((), tmp_path)
+        collector.start()
+        if parts:
+            write(tmp_path, "sys/class/powercap/intel-rapl:0/energy_uj", "9000000\n")
+        assert [one.part for one in collector.stop()] == parts
+        assert collector.why.startswith(why)
+        assert bool(collector.why) == bool(why)
+        write(tmp_path, "sys/class/powercap/intel-rapl:0/name", "package-0\n")
+        write(tmp_path, "sys/class/powercap/intel-rapl:0/energy_uj", "5\n")
 
 
 def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:

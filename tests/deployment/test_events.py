@@ -294,7 +294,7 @@ class Offering:
         self.offered: list[int] = []
         self.generator = self.vswitch = self
         self.plan = plan(scenario())
-        self.vnfs = ()
+        self.vnfs = self.guests = ()
         self.elsewhere = False
 
     def prepare(self, size: int) -> None: ...

@@ -463,9 +463,10 @@ class LiveDeployment:
 
     def _wait_vnfs(self) -> None:
         """Wait for all VNFs; the first that fails ends the waiting for the others."""
-        run_all([partial(vnf.wait_ready, VNF_READY_S) for vnf in self._guests_too()])
+        run_all([partial(vnf.wait_ready, VNF_READY_S) for vnf in self.guests])
 
-    def _guests_too(self) -> list[Vnf]:
+    @property
+    def guests(self) -> list[Vnf]:
         """VNFs, and guests at ends."""
         return [*self.vnfs, *self.end_guests.values()]
 
@@ -509,7 +510,7 @@ class LiveDeployment:
         found: list[Pollers] = []
         if self.plan.has_dut:
             found += self.vswitch.pollers()
-            found += (poller for vnf in self._guests_too() for poller in vnf.pollers())
+            found += (poller for vnf in self.guests for poller in vnf.pollers())
         if self.plan.has_tester:
             found += self.generator.pollers()
         return tuple(found)
@@ -518,7 +519,7 @@ class LiveDeployment:
         found: dict[str, Any] = {}
         if self.plan.has_dut:
             found["vswitch"] = self.vswitch.facts()
-            found["vnfs"] = [vnf.facts() for vnf in self._guests_too()]
+            found["vnfs"] = [vnf.facts() for vnf in self.guests]
         if self.plan.sends_frames:
             found["generator"] = self.generator.facts()
         return found | {
@@ -543,7 +544,7 @@ class LiveDeployment:
         if not self.plan.has_dut:
             return {}
         counters = [*self.vswitch.counters()]
-        for vnf in self._guests_too():
+        for vnf in self.guests:
             counters += vnf.counters()
         return {c.port: c for c in counters}
 
@@ -565,7 +566,7 @@ class LiveDeployment:
         if not self.plan.has_dut:
             return
         self.vswitch.check_alive()
-        for vnf in self._guests_too():
+        for vnf in self.guests:
             vnf.check_alive()
 
     run_trial = trial.run_trial
@@ -607,7 +608,7 @@ class LiveDeployment:
         """Stop everything in the opposite order; what fails is left to the journal."""
         troubles: list[str] = []
         tester = [self.generator.close] if self.plan.has_tester else []
-        vnfs = [v.stop for v in self._guests_too()] if self.plan.has_dut else []
+        vnfs = [v.stop for v in self.guests] if self.plan.has_dut else []
         vswitch = [self.vswitch.stop] if self.plan.has_dut else []
         stages: tuple[list[Callable[[], object]], ...] = ([*tester], [*vnfs], [*vswitch])
         for parts in stages:

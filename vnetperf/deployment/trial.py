@@ -36,6 +36,7 @@ from vnetperf.model.trial import (
     EventTimes,
     HopCounters,
     LiveCounts,
+    MachineLoad,
     PartResult,
     PortCounts,
     SessionCounts,
@@ -94,7 +95,7 @@ def check_path(
     return send_until_whole(
         deployment.plan.scenario,
         attempt,
-        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
+        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.guests))),
         lambda result: _path_error(deployment, result, before),
         least,
     )
@@ -200,7 +201,7 @@ def _path_error(
     return DutError(
         f"the path check failed: {counts}; counters of the last try: {hops}"
         + (f"; links down: {', '.join(down)}" if down else "")
-        + "".join(f"; {lines}" for vnf in deployment.vnfs if (lines := vnf.last_output())),
+        + "".join(f"; {lines}" for vnf in deployment.guests if (lines := vnf.last_output())),
         where=deployment.plan.scenario.id,
         cure=_path_cure(deployment, down),
     )
@@ -301,12 +302,15 @@ class CollectorSession:
         collected_s = time.monotonic() - self._began
         before = time.thread_time()
         found: list[ThreadLoad | ThreadEvents | EnergyUse] = []
-        for collector in self._collectors:
+        machine: MachineLoad | None = None
+        for collector in sorted(self._collectors, key=lambda one: one.asks):
+            if collector.asks and machine is None:
+                machine = self._machine.stop()
             try:
                 found += collector.stop()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
-        machine = self._machine.stop()
+        machine = machine or self._machine.stop()
         self._cpu_s += time.thread_time() - before
         reasons = {c.name: c.why for c in self._collectors if c.why}
         self._sampled = {
