@@ -12,8 +12,10 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.networks.test_plans import configured
-from vnetperf.deployment.mpi import GuestDaemon, MpiPod, MpiRun
+from vnetperf.deployment.mpi import IN_GUEST, GuestDaemon, MpiPod, MpiRun, _end_daemon
+from vnetperf.host.linux import ProcessId
 from vnetperf.host.wait import wait_for
+from vnetperf.model.errors import DutError
 from vnetperf.model.outcomes import TransferSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import mpi_scenario, why_no_mpi
@@ -55,7 +57,7 @@ def test_the_daemon_of_a_guest_is_started_when_the_launcher_asks(tmp_path: Path)
     try:
         wait_for((tmp_path / "pod1.asks").exists, 5, "the launcher's wish")
         daemon.serve()
-        assert guest.lines == [["sh", "-c", "exec 2>&1; orted -mca ess env"]]
+        assert guest.lines == [["sh", "-c", IN_GUEST.format("orted -mca ess env")]]
         daemon.serve()
         assert asking.poll() is None  # as long as the daemon runs
         guest.program.ended.return_value = 7
@@ -65,8 +67,41 @@ def test_the_daemon_of_a_guest_is_started_when_the_launcher_asks(tmp_path: Path)
         asking.kill()
     assert daemon.end() == "of orted\n"
     guest.program.end.assert_called_once_with(signal.SIGTERM)
+    (tmp_path / "next").mkdir()
     daemon.expect(tmp_path / "next", "pod1")
     assert daemon.end() == ""  # nothing was started for the next run
+
+
+def test_the_daemon_ends_with_its_shell_which_tells_of_its_end() -> None:
+    line = IN_GUEST.format("X=3; export X; sh -c 'echo $$; exec sleep 60'")
+    shell = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True)
+    try:
+        assert shell.stdout is not None
+        daemon = ProcessId.of(int(shell.stdout.readline()))
+        assert daemon is not None
+        shell.terminate()
+        assert shell.wait(5) != 0
+        wait_for(lambda: not daemon.alive(), 5, "the daemon's end")
+    finally:
+        shell.kill()
+    told = subprocess.run(["sh", "-c", IN_GUEST.format("sh -c 'exit 7'")], check=False)
+    assert told.returncode == 7
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_the_launchers_agent_ends_with_the_daemon(tmp_path: Path, started: bool) -> None:
+    guest = Guest()
+    daemon = GuestDaemon(guest)
+    asking = subprocess.Popen(["sh", "-c", daemon.expect(tmp_path, "pod1"), "enter", "orted"])
+    try:
+        if started:
+            wait_for((tmp_path / "pod1.asks").exists, 5, "the launcher's wish")
+            daemon.serve()
+        guest.program.end.side_effect = DutError("the agent does not answer")
+        assert _end_daemon(daemon) == ""  # which is no reason to leave other daemons running
+        assert asking.wait(5) == 1
+    finally:
+        asking.kill()
 
 
 def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:

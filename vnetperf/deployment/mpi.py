@@ -6,6 +6,7 @@ It runs in the network of the first pod, so that all that it and the ranks say p
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 import signal
@@ -26,7 +27,7 @@ from vnetperf.host import threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import CapabilityError, GeneratorError
+from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.outcomes import MPI_PAIRS, EndFacts, Transfer, TransferSpec
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
@@ -53,7 +54,10 @@ PARAMETERS = {
 }
 _LOST = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
 _EXITED = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)")
+#: Of the launcher's line its last command is the daemon, which is to be ended, not the shell alone.
+IN_GUEST = "exec 2>&1; {} & trap 'kill $!' TERM; wait $!"
 _NUMBERS = count()
+log = logging.getLogger(__name__)
 #: Most of a result file that is read, octets.
 MOST_OUTPUT = 1 << 20
 
@@ -103,18 +107,35 @@ class GuestDaemon:
         if self._program is None:
             if self._asks.is_file():
                 line = self._asks.read_text()
-                self._program = self._place.start("orted", ["sh", "-c", f"exec 2>&1; {line}"])
-        elif (code := self._program.ended()) is not None and not self._answers.exists():
+                self._program = self._place.start("orted", ["sh", "-c", IN_GUEST.format(line)])
+        elif (code := self._program.ended()) is not None:
+            self._answer(code)
+
+    def _answer(self, code: int) -> None:
+        """Tell the launcher's agent, which waits for it without a bound."""
+        if not self._answers.exists():
             made = self._answers.with_suffix(".new")
             made.write_text(f"{code}\n")
             made.rename(self._answers)
 
     def end(self) -> str:
         """End it, and return what it has written."""
-        if self._program is None:
-            return ""
-        self._program.end(signal.SIGTERM)
-        return self._program.output()
+        try:
+            if self._program is None:
+                return ""
+            self._program.end(signal.SIGTERM)
+            return self._program.output()
+        finally:
+            self._answer(1)
+
+
+def _end_daemon(daemon: GuestDaemon) -> str:
+    """A guest that does not answer hides neither why the run failed, nor the other guests."""
+    try:
+        return daemon.end()
+    except VnetperfError as error:
+        log.warning("%s", error)
+        return ""
 
 
 def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
@@ -212,7 +233,7 @@ class MpiRun:
             elapsed_s = time.monotonic() - began
             spent = machine_cpu(sampler.stop(), elapsed_s)
             launcher.end(signal.SIGTERM)
-            told = "".join(daemon.end() for daemon in daemons)
+            told = "".join(map(_end_daemon, daemons))
         output = launcher.output() + told
         if code := launcher.ended():
             raise GeneratorError(_why_failed(output, code), where=where, cure=_end_of(output))
