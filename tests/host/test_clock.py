@@ -88,6 +88,17 @@ def test_the_grandmaster_is_the_reference_of_those_that_follow_it() -> None:
     assert (found.reference, found.bound_s) == ("f67454.fffe.abbe60", 0.0)
 
 
+def test_a_clock_follows_by_any_of_its_ports() -> None:
+    answer = pmc(state="LISTENING")
+    other = "\t\tportState               "
+    for more, bound_s in (("SLAVE", pytest.approx(10e-6)), ("PASSIVE", None), ("FAULTY", None)):
+        assert sync(pmc=f"{other}{more}\n{answer}").bound_s == bound_s
+        assert sync(pmc=f"{answer}{other}{more}\n").bound_s == bound_s
+    master = pmc(state="MASTER", master="f67454.fffe.abbe60", steps=0, offset=0)
+    assert sync(pmc=f"{master}{other}FAULTY\n").bound_s == 0.0
+    assert "(port state: LISTENING/MASTER)" in sync(pmc=f"{master}{other}LISTENING\n").why
+
+
 @pytest.mark.parametrize(
     ("printed", "why"),
     [

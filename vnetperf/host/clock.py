@@ -104,7 +104,7 @@ def _by_ptp(run: Run) -> ClockSync:
             return ClockSync(why="ptp4l: no answer")
         found = dict(_FIELD.findall(printed))
         offset, delay = float(found["master_offset"]), float(found["meanPathDelay"])
-        master, state = found["gmIdentity"], found["portState"]
+        master, state = found["gmIdentity"], _state(printed)
         stamps, steps = found["timestamping"], int(found["stepsRemoved"])
         mechanism = found["delayMechanism"]
     except (HostError, ValueError, KeyError) as error:
@@ -134,6 +134,21 @@ def _by_ptp(run: Run) -> ClockSync:
     if why:
         return ClockSync(why=f"ptp4l: {why}")
     return ClockSync(service="ptp4l", reference=master, bound_s=(abs(offset) + delay) / 1e9)
+
+
+def _state(printed: str) -> str:
+    """Of the port that follows a master, or of all of an instance's ports that are in use.
+
+    Raises:
+        KeyError: It tells of none.
+    """
+    states = {value for name, value in _FIELD.findall(printed) if name == "portState"}
+    if not states:
+        raise KeyError("portState")
+    for state in ("SLAVE", "UNCALIBRATED"):
+        if state in states:
+            return state
+    return "/".join(sorted(states - {"FAULTY", "DISABLED"} or states))
 
 
 def _line(error: Exception) -> str:
