@@ -65,13 +65,13 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-@pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """A plan is of each testbed, and made here: workers would print nothing."""
     if config.getoption("plan") and config.pluginmanager.hasplugin("xdist"):
         config.option.numprocesses, config.option.dist, config.option.tx = None, "no", []
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let conftests register their backends."""
     from vnetperf import registry
