@@ -415,7 +415,7 @@ def session_capacity(_: random.Random, size: int) -> dict[str, Any]:
             rate_per_s=1e4,
             tried=tried,
             capped=not full,
-            note="" if full else "more sessions were not tried: --nat",
+            note="" if full else "more sessions were not tried: --nat or --lb",
         )
     }
 

@@ -106,7 +106,7 @@ def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]
         tried=tuple(one.row for one in tries),
         ended_per_s=_ended(tries, held),
         capped=capped,
-        note="more sessions were not tried: --nat" if capped else "",
+        note="more sessions were not tried: --nat or --lb" if capped else "",
     )
 
 

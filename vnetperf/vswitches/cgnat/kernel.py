@@ -181,6 +181,7 @@ class KernelNat(KernelSwitch, NatSwitch):
             wanted = {MAX: sessions}
         if int(kernel.read_value(SETTINGS / BUCKETS)) * 4 < sessions:
             wanted[BUCKETS] = 1 << (sessions // 2 - 1).bit_length()
+        fewer = "--lb flows=N" if self.plan.scenario.services else "--nat subscribers=N,ports=M"
         for name, value in wanted.items():
             try:
                 kernel.write_value(self.machine.journal, SETTINGS / name, str(value))
@@ -190,7 +191,7 @@ class KernelNat(KernelSwitch, NatSwitch):
                     f"{sessions} are requested: {error}",
                     where=self.name,
                     cure=f"set net.netfilter.{name} to {value} or more on the machine, or choose "
-                    "fewer sessions with --nat subscribers=N,ports=M",
+                    f"fewer sessions with {fewer}",
                 ) from error
             self._raised[name] = str(value)
 
