@@ -85,6 +85,14 @@ class ProgramBalancer(BalancingSwitch, Xdp):
         )
         self._of_direction = towards, back
         self._common = BpfObject("services", towards)
+        try:
+            self._fill_maps()
+        except BaseException:
+            self._close_maps()
+            raise
+
+    def _fill_maps(self) -> None:
+        of = self.services
         services, backends = (self._shared(name) for name in SHARED[:2])
         protocol = PROTOCOLS[self.plan.scenario.traffic.headers[-1]]
         for number in range(of.services):
@@ -141,6 +149,9 @@ class ProgramBalancer(BalancingSwitch, Xdp):
     def stop(self) -> None:
         """Detach and unload all programs, and their maps."""
         super().stop()
+        self._close_maps()
+
+    def _close_maps(self) -> None:
         if self._common is not None:
             self._common.close()
         self._common = None
