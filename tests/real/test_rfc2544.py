@@ -24,7 +24,7 @@ TESTS = ("throughput", "latency", "frame_loss", "back_to_back", "recovery", "res
 #: then bridge it when it stands still for 50 ms. A time of half a second has little room for it.
 PRESET = """
 benchmark = false
-note = "seconds for each test; NOT A BENCHMARK"
+note = "seconds for each test"
 algorithm = "mlr"
 frame_sizes = [64]
 max_trial_seconds = 10

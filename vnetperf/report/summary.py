@@ -151,6 +151,7 @@ def first_line(results: RunResults) -> str:
     note = " ".join(results.preset_note.split())
     if not results.benchmark:
         start = f"Not a benchmark (preset {results.preset})"
+        note = note.removeprefix(f"{results.preset} preset: ")
         note = f"{start}: {note}" if note else f"{start}."
     return f"{LAB} {note}".strip() if results.virtual_lab else note
 
