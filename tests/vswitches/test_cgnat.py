@@ -201,7 +201,7 @@ def test_timers_of_established_and_of_other_connections() -> None:
 
 def test_the_plan_shows_the_rule_and_what_is_missing_is_named() -> None:
     assert "100.64.0.1..100.64.4.0 to 198.18.0.0:1024" in plan(Nat()).commands["nft"]
-    assert "1 public address" in plan(Nat(), mode="iptables").commands["iptables"]
+    assert "a public address" in plan(Nat(), mode="iptables").commands["iptables"]
     with pytest.raises(CapabilityError, match="no mode 'ipfw'"):
         plan(Nat(), mode="ipfw")
     lacking = facts(programs=PROGRAMS)

@@ -204,9 +204,10 @@ class Nat(Frozen):
         return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}
 
     def __str__(self) -> str:
+        of = "a public address" if self.addresses == 1 else f"{self.addresses} public addresses"
         return (
             f"{self.sessions} sessions: {self.subscribers} subscribers, {self.ports} ports each; "
-            f"blocks of {self.block_size} ports of {self.addresses} public addresses"
+            f"blocks of {self.block_size} ports of {of}"
         )
 
 
