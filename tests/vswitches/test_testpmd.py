@@ -88,9 +88,8 @@ def shown_switch(tmp_path: Path, rx_queues: int = 1) -> TestpmdSwitch:
     log.write_text(SHOWN)  # of an earlier call
 
     def shows(line: str) -> None:
-        if line == cabling.SHOW:
-            with log.open("a") as file:
-                file.write(SHOWN)
+        with log.open("a") as file:
+            file.write({cabling.SHOW: SHOWN, cabling.CLEAR: "\ntestpmd> "}[line])
 
     plan = MagicMock()
     plan.scenario.options.rx_queues = rx_queues

@@ -134,6 +134,7 @@ LINE_BY_LINE = ("stdbuf", "-oL")
 SHOW, CLEAR, SHOW_S = "show fwd stats all", "clear fwd stats all", 2.0
 _POLLS = re.compile(r"RX-bursts : (\d+) \[(\d+)% of 0 pkts")
 _CYCLES = re.compile(r"\((?:total|busy) cycles=(\d+) ")
+_READY = "testpmd> "  # after each command
 _ALL = re.compile(r"\+ Accumulated.*?RX-packets: (\d+) .*?\n *\+{40,}\n(.*?)testpmd> ", re.DOTALL)
 #: Its counts of polls have 32 bits each: an idle queue is polled that often in 43 s and more.
 _COUNTED_S = 30.0
@@ -402,13 +403,15 @@ class TestpmdSwitch(VSwitch):
         counted_s, self._counted_from = time.monotonic() - self._counted_from, time.monotonic()
         process.write_line(SHOW)
 
-        def read() -> DatapathWork | None:
+        def answered() -> str:
             with process.log.open("rb") as log:
                 log.seek(shown)
-                return parse_forward_stats(log.read().decode(errors="replace"))
+                return log.read().decode(errors="replace")
 
         what = "what testpmd shows of its threads"
-        now = wait_for(read, SHOW_S, what, check=self.check_alive)
+        now = wait_for(
+            lambda: parse_forward_stats(answered()), SHOW_S, what, check=self.check_alive
+        )
         # Of several queues of a port testpmd leaves out those that had no frame. Between trials
         # there are none, and what was counted there is in no difference.
         unknown = (self.plan.scenario.options.rx_queues or 1) > 1 or (
@@ -416,6 +419,9 @@ class TestpmdSwitch(VSwitch):
         )
         self._work.append(now)
         process.write_line(CLEAR)
+        # What is forwarded until then is in no difference: not of the trial, which begins after.
+        anew = "that testpmd counts anew"
+        wait_for(lambda: answered().count(_READY) > 1, SHOW_S, anew, check=self.check_alive)
         whole = DatapathWork(
             thread=THREADS,
             packets=sum(one.packets for one in self._work),
