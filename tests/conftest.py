@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes is up to who else uses the machine. The daily lane tries more of them.
+EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "40"))
+# How long an example takes is up to who else uses the machine. The daily lane looks for new
+# examples at each run, and for more: no change is refused for what it has not to do with.
 settings.register_profile(
     "tests",
     settings.default,
-    max_examples=int(os.environ.get("TEST_EXAMPLES", "40")),
+    max_examples=EXAMPLES,
+    derandomize=EXAMPLES < 100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -4,7 +4,7 @@ fast    what needs neither root nor real software: parallel, in about a minute
 merge   fast, slow and browser tests, then real software: the contract kit of each backend that runs
         here, a user's runs, kills, one guest, one boot of the lab
 daily   every test: every form of guest, every generator, more kills, the whole matrix, the engine's
-        tests on both of its builds, more examples of properties
+        tests on both of its builds, more and new examples of properties
 
 Tests that drive real software own the machine's cores and hugepages and go one after the other.
 The exit status is pytest's own.
