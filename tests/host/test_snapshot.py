@@ -55,6 +55,16 @@ def test_this_machine_has_all_areas(roots: HostRoots) -> None:
     assert f"{roots.state}/left" in take_snapshot(roots).areas["files"]
 
 
+def test_shared_memory_is_told_from_a_disk_in_memory(
+    roots: HostRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "SHARED_MEMORY", tmp_path)
+    (tmp_path / "pytest").mkdir()
+    (tmp_path / "segment").write_text("x")
+    files = take_snapshot(roots).areas["files"]
+    assert [name for name in files if str(tmp_path) in name] == [f"{tmp_path}/segment"]
+
+
 @pytest.mark.slow
 def test_what_a_run_left_is_in_its_report_and_kept(roots: HostRoots, journal: Journal) -> None:
     take_picture(journal, roots.run)

@@ -48,9 +48,8 @@ SYSCTLS = (
     *("net/core/netdev_max_backlog", "net/core/busy_poll", "net/core/busy_read"),
     *("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/bridge/bridge-nf-call-iptables"),
 )
-MACHINE_TREES = tuple(
-    Path("/", name) for name in ("dev/hugepages", "run/dpdk", "dev/shm", "run/netns")
-)
+MACHINE_TREES = tuple(Path("/", name) for name in ("dev/hugepages", "run/dpdk", "run/netns"))
+SHARED_MEMORY = Path("/dev", "shm")
 SYSFS_VALUES = (
     "/sys/bus/pci/devices/*/sriov_numvfs",
     "/sys/bus/pci/devices/*/driver_override",
@@ -98,7 +97,7 @@ def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
             "processes": _processes,
             "netns": _netns,
             "irqs": _irqs,
-            "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)),
+            "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)) | _shared_memory(),
         }
     )
 
@@ -396,6 +395,12 @@ def _files(trees: Iterable[Path]) -> dict[str, str]:
             for name in names:
                 found[f"{directory}/{name}"] = _size(Path(directory) / name)
     return found
+
+
+def _shared_memory() -> dict[str, str]:
+    """What shm_open(3) made: files. Who makes a folder there takes it for a disk, as tests do."""
+    made = (path for path in SHARED_MEMORY.iterdir() if not path.is_dir())
+    return {str(path): _size(path) for path in made}
 
 
 def _size(path: Path) -> str:
