@@ -323,7 +323,9 @@ def sockets(start: Start, unchanged: Unchanged) -> Sockets:
 
 
 @iperf3
-@pytest.mark.parametrize("scenario", ["p2c2p_bridge", "v2c2v_bridge"])
+@pytest.mark.parametrize(
+    "scenario", [pytest.param("p2c2p_bridge", marks=pytest.mark.daily), "v2c2v_bridge"]
+)
 def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
     run = sockets.begin(scenario, "--instances=2")
     served: set[tuple[str, str]] = set()
