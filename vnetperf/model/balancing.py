@@ -69,42 +69,20 @@ class Services(Frozen):
         return self.flows
 
     def virtual(self, service: int) -> IPv4Address:
-        """Virtual address of a service.
-
-        Args:
-            service: Its number, from 0.
-
-        Returns:
-            The address.
-        """
+        """Virtual address of a service, by its number from 0."""
         return VIRTUAL.network_address + 1 + service
 
     def backends_of(self, service: int) -> tuple[IPv4Address, ...]:
-        """Addresses of the backends of a service.
-
-        Args:
-            service: Its number, from 0.
-
-        Returns:
-            As many as there are.
-        """
+        """Addresses of the backends of a service, by its number from 0."""
         network = BACKENDS.network_address + (service << 8)
         return tuple(network + 1 + number for number in range(self.backends))
 
     def sides(self) -> tuple[FlowEnds, FlowEnds]:
-        """Both ends of every flow: before the load balancer and behind it.
-
-        Returns:
-            At phy0, where services have virtual addresses, and at phy1, where backends are.
-        """
+        """Both ends of every flow: at phy0, before the load balancer, and at phy1, behind it."""
         return _sides(self)
 
     def given(self) -> dict[str, str]:
-        """What differs from the defaults, for a reader.
-
-        Returns:
-            Name -> value.
-        """
+        """What differs from the defaults, for a reader: name -> value."""
         plain = Services()
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}

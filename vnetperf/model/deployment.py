@@ -119,31 +119,14 @@ class Attachment(Frozen):
     netns: str | None = None
 
     def require(self, what: Literal["socket", "netdev", "pci"]) -> str:
-        """A field that plugging in requires.
-
-        Args:
-            what: Name of the field.
-
-        Returns:
-            Its value.
-
-        Raises:
-            DutError: When the vSwitch left it out.
-        """
+        """A field that plugging in requires; `DutError` when the vSwitch left it out."""
         value: str | None = getattr(self, what)
         if not value:
             raise DutError(f"the {self.kind} attachment has no {what}", where=str(self.port))
         return value
 
     def as_tester_end(self, number: int) -> WireEnd:
-        """The attachment as an end for the tester, which plugs in where a VNF would.
-
-        Args:
-            number: Number of the tester's port.
-
-        Returns:
-            The end.
-        """
+        """The attachment as an end for the tester's port, which plugs in where a VNF would."""
         role: Literal["server", "client"] | None = None
         if self.socket is not None:
             role = "server" if self.vnf_is_server else "client"
@@ -224,11 +207,7 @@ class Deployment(Frozen):
         return tuple(sorted(found, key=str))
 
     def in_tunnels(self) -> Deployment:
-        """The deployment with frames in a tunnel on the cables between vSwitches.
-
-        Returns:
-            The graph; unchanged where it has one vSwitch.
-        """
+        """The same with frames in a tunnel on the cables between vSwitches, where there are any."""
 
         def through(hop: Hop) -> Hop:
             if hop.dst in self.trunks:
@@ -274,11 +253,7 @@ class Deployment(Frozen):
         )
 
     def over_hosts(self) -> Deployment:
-        """The deployment of pods with each on a host of a testbed of several.
-
-        Returns:
-            The graph: a cable joins what each of the hosts has of the network.
-        """
+        """Pods, each on a host of its own: a cable joins what each host has of the network."""
         update = {"pods": True, "guests": self.guests}
         return SPANNING["v2c2v"].graph(self.name).model_copy(update=update)
 
@@ -305,31 +280,16 @@ class Deployment(Frozen):
         return tuple(dict.fromkeys(found))
 
     def port_name(self, port: Port) -> str:
-        """What reports call a port.
-
-        Args:
-            port: One of its ports.
-
-        Returns:
-            "phy0", "vnf0.1"; of a pod "pod0".
-        """
+        """What reports call a port: "phy0", "vnf0.1"; of a pod "pod0"."""
         return f"pod{port.vnf}" if self.pods and isinstance(port, VnfPort) else str(port)
 
     def vnf_ports(self) -> tuple[VnfPort, ...]:
-        """VNF ports in order, those of launched VNFs and those the tester takes.
-
-        Returns:
-            Ports.
-        """
+        """VNF ports in order, those of launched VNFs and those the tester takes."""
         launched = (VnfPort(vnf=v, index=i) for v in self.vnf_numbers for i in (0, 1))
         return (*launched, *self.tester_vnf_ports)
 
     def segments(self) -> tuple[tuple[Port, ...], ...]:
-        """Ports that share a broadcast domain when the vSwitch learns: those joined by hops.
-
-        Returns:
-            Groups of ports; every port that a hop touches is in exactly one.
-        """
+        """Ports by broadcast domain when the vSwitch learns: those joined by hops."""
         groups: list[list[Port]] = []
         for hop in self.hops:
             touched = [g for g in groups if hop.src in g or hop.dst in g]
@@ -374,14 +334,7 @@ class Deployment(Frozen):
         raise ValueError(f"{self.name}: the hops of chain {chain} form a loop")
 
     def far_end(self, port: Port) -> PhyPort | None:
-        """The port at the other end of a cable to another vSwitch.
-
-        Args:
-            port: A port.
-
-        Returns:
-            The other end; None where no such cable is plugged in.
-        """
+        """The port at the other end of a cable to another vSwitch; None without such a cable."""
         far: dict[Port, PhyPort] = {a: b for pair in self.cables for a, b in (pair, pair[::-1])}
         return far.get(port)
 
@@ -405,15 +358,7 @@ def _cables(vnfs: range) -> list[tuple[Port, Port]]:
 
 
 def serial(name: str, vnf_count: int) -> Deployment:
-    """PVP, PVVP and longer: one chain of VNFs; Phy2Phy when there is none.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Number of VNFs in the chain, 0 or more.
-
-    Returns:
-        The graph.
-    """
+    """PVP, PVVP and longer: one chain of VNFs; Phy2Phy when there is none."""
     hops = _both_ways(_cables(range(vnf_count)), None)
     return Deployment(name=name, vnf_count=vnf_count, chains=1, hops=tuple(hops))
 
@@ -421,27 +366,14 @@ def serial(name: str, vnf_count: int) -> Deployment:
 def mobile(name: str, vnf_count: int) -> Deployment:
     """vEPC: radio network and UEs at port 0, a mobile core, the SGi network's server at port 1.
 
-    Args:
-        name: Name of the deployment.
-        vnf_count: 1: the mobile core.
-
-    Returns:
-        The graph: that of PVP, with users' packets in GTP-U before the mobile core.
+    The graph is that of PVP, with users' packets in GTP-U before the mobile core.
     """
     gtp = (PHY_PORTS[0], VnfPort(vnf=0, index=0))
     return serial(name, vnf_count).model_copy(update={"gtp": gtp})
 
 
 def parallel(name: str, vnf_count: int) -> Deployment:
-    """PVPV: parallel chains of one VNF each, told apart by stream at the physical ports.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Number of chains, 1 or more.
-
-    Returns:
-        The graph.
-    """
+    """PVPV: parallel chains of one VNF each, told apart by stream at the physical ports."""
     hops = [hop for v in range(vnf_count) for hop in _both_ways(_cables(range(v, v + 1)), v)]
     return Deployment(name=name, vnf_count=vnf_count, chains=vnf_count, hops=tuple(hops))
 
@@ -490,14 +422,7 @@ class Spanning(NamedTuple):
     ends: tuple[Port, Port]
 
     def graph(self, name: str) -> Deployment:
-        """The deployment.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            The graph.
-        """
+        """The deployment, by the name given."""
         sites = tuple(tuple(port for pair in site for port in pair) for site in self.sites)
         launched = {
             p.vnf for ports in sites for p in ports if isinstance(p, VnfPort) and p not in self.ends
@@ -606,55 +531,24 @@ def _mac(owner: int, a: int, b: int) -> str:
 
 
 def tester_mac(port: int, chain: int) -> str:
-    """Address of a tester port's stream.
-
-    Args:
-        port: Number of the tester port.
-        chain: Number of the chain, 0..65535.
-
-    Returns:
-        Six hexadecimal octets.
-    """
+    """Address of a tester port's stream; the chain's number is 0..65535."""
     return _mac(_OF_TESTER, port, chain)
 
 
 def vnf_mac(port: VnfPort) -> str:
-    """Address of a VNF's port.
-
-    Args:
-        port: The port.
-
-    Returns:
-        Six hexadecimal octets.
-    """
+    """Address of a VNF's port."""
     return _mac(_OF_VNF, port.index, port.vnf)
 
 
 def dut_mac(port: Port) -> str:
-    """Address of the DUT at a port: what a router or a steering NIC takes frames by.
-
-    Args:
-        port: Port of the deployment.
-
-    Returns:
-        Six hexadecimal octets.
-    """
+    """Address of the DUT at a port: what a router or a steering NIC takes frames by."""
     if isinstance(port, PhyPort):
         return _mac(_OF_DUT, 0, port.index)
     return _mac(_OF_DUT, 1 + port.index, port.vnf)
 
 
 def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
-    """Address of what is plugged into a port: a tester's port or a VNF's.
-
-    Args:
-        deployment: The graph.
-        port: One of its ports.
-        chain: Number of the chain.
-
-    Returns:
-        Six hexadecimal octets.
-    """
+    """Address of what is plugged into a port: a tester's port or a VNF's."""
     if isinstance(port, VnfPort):
         # So has a tester in a VNF's place: a steering NIC knows no other address there.
         return vnf_mac(port)

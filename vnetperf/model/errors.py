@@ -7,15 +7,7 @@ from difflib import get_close_matches
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What ends a message about an unknown name; "" when none is near, or it is known.
-
-    Args:
-        name: What was given.
-        known: All that would be accepted.
-
-    Returns:
-        Text that follows the name: ", did you mean 'pvp_dpdk'?".
-    """
+    """What follows an unknown name: ", did you mean 'pvp_dpdk'?"; "" when no known one is near."""
     names = list(known)
     near = get_close_matches(name, names, 1)
     return f", did you mean {near[0]!r}?" if near and name not in names else ""

@@ -47,26 +47,12 @@ class LinkSpeed:
 
 
 def l1_bits_per_frame(frame_size: float) -> float:
-    """Bits one frame occupies on the medium: frame, preamble, SFD and gap.
-
-    Args:
-        frame_size: Octets including FCS.
-
-    Returns:
-        Bits.
-    """
+    """Bits one frame occupies on the medium: frame with FCS, preamble, SFD and gap."""
     return (frame_size + L1_OVERHEAD_BYTES) * 8
 
 
 def driver_length(frame_size: int) -> int:
-    """Octets handed to a driver: the frame without its FCS.
-
-    Args:
-        frame_size: Octets including FCS.
-
-    Returns:
-        Octets.
-    """
+    """Octets handed to a driver: the frame without its FCS."""
     return frame_size - FCS_BYTES
 
 
@@ -108,14 +94,7 @@ MOST_LABELS = 4
 
 
 def check_stack(headers: Sequence[HeaderKind]) -> None:
-    """Refuse headers that cannot follow each other.
-
-    Args:
-        headers: From the outermost.
-
-    Raises:
-        ValueError: What is wrong, and what is accepted.
-    """
+    """Refuse headers, from the outermost, that cannot follow each other: `ValueError` has why."""
     if not headers or headers[0] != "ethernet":
         raise ValueError(f'headers begin with "ethernet", not {headers[0] if headers else "none"}')
     for before, after in pairwise(headers):
@@ -134,14 +113,7 @@ def check_stack(headers: Sequence[HeaderKind]) -> None:
 
 
 def carrier_of(headers: Sequence[HeaderKind]) -> HeaderKind | None:
-    """The tunnel's own header.
-
-    Args:
-        headers: A stack.
-
-    Returns:
-        "vxlan" ...; None without a tunnel.
-    """
+    """The tunnel's own header in a stack, "vxlan" ...; None without a tunnel."""
     return next((kind for kind in headers if kind in CARRIERS), None)
 
 
@@ -175,14 +147,7 @@ UDP_SOURCE = 49152
 
 
 def overhead(kind: str) -> int:
-    """Octets that a tunnel adds to a frame.
-
-    Args:
-        kind: "vxlan", "gre", "geneve", "gtpu", or "" for none.
-
-    Returns:
-        Octets.
-    """
+    """Octets that a tunnel adds to a frame; 0 for "", which is none."""
     if kind == GTPU:
         return GTPU_OVERHEAD
     return next((octets for name, octets in OVERHEAD.items() if name == kind), 0)
@@ -268,41 +233,19 @@ _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
 def plain_name(name: str) -> str:
-    """A field's name without "outer_".
-
-    Args:
-        name: "outer_udp_src", "udp_src".
-
-    Returns:
-        "udp_src".
-    """
+    """A field's name without "outer_"."""
     return name.removeprefix(OUTER)
 
 
 def place_of(name: str) -> FieldPlace:
-    """Where a field is in its header.
-
-    Args:
-        name: Its name, with or without "outer_".
-
-    Returns:
-        The place.
-    """
+    """Where a field is in its header; its name may begin with "outer_"."""
     return FIELDS[plain_name(name)]
 
 
 def number_of(name: str, value: int | str) -> int:
-    """A field's value as the number that its octets say.
+    """A field's value as the number that its octets say: of an address, given as text, all bits.
 
-    Args:
-        name: Its name.
-        value: A number, or an address as text.
-
-    Returns:
-        The number; of an address all its bits.
-
-    Raises:
-        ValueError: It is no value of that field.
+    `ValueError` says that it is no value of that field.
     """
     plain, place = plain_name(name), place_of(name)
     if isinstance(value, str):
@@ -326,15 +269,7 @@ def number_of(name: str, value: int | str) -> int:
 
 
 def room_of(name: str, first: int | None = None) -> int:
-    """How many values a field can take.
-
-    Args:
-        name: Its name.
-        first: The first one where it was set; None for the default.
-
-    Returns:
-        Number of values.
-    """
+    """How many values a field can take, from `first` on where one was set."""
     plain, place = plain_name(name), place_of(name)
     usual = place.values
     if first is None:
@@ -346,15 +281,7 @@ def room_of(name: str, first: int | None = None) -> int:
 
 
 def in_direction(name: str, direction: int) -> str:
-    """The field that a profile sets for a field of a direction.
-
-    Args:
-        name: Field of a frame.
-        direction: Number of the tester port that sends it.
-
-    Returns:
-        The same; in direction 1 that of the other end for addresses.
-    """
+    """The field that a profile sets for a field of a direction: in 1 addresses change ends."""
     plain = plain_name(name)
     if direction == 0 or not plain.startswith(("eth_", "ipv4_", "ipv6_")):
         return name
@@ -364,14 +291,9 @@ def in_direction(name: str, direction: int) -> str:
 
 
 def index_of(name: str, headers: Sequence[HeaderKind]) -> int | None:
-    """Which of a stack's headers a field is in.
+    """Place in the stack of the header that a field is in, None where no header has it.
 
-    Args:
-        name: The field; "outer_..." looks outside the tunnel, others inside first.
-        headers: A stack.
-
-    Returns:
-        Place in the stack; None where no header has it.
+    "outer_..." looks outside the tunnel, other names inside first.
     """
     kinds = place_of(name).headers
     found = [number for number, kind in enumerate(headers) if kind in kinds]
@@ -390,17 +312,10 @@ def index_of(name: str, headers: Sequence[HeaderKind]) -> int | None:
 
 
 def same_octets(names: Iterable[VaryField], headers: Sequence[HeaderKind]) -> str:
-    """Two fields that are the same octets of a frame.
+    """Two fields that are the same octets: "udp_src and outer_udp_src"; "" where all differ.
 
     A plain name is that of the innermost header, which may be one outside the tunnel: where the
     packet inside has no UDP, udp_src and outer_udp_src are one.
-
-    Args:
-        names: Fields.
-        headers: A stack.
-
-    Returns:
-        "udp_src and outer_udp_src"; "" where all differ.
     """
     seen: dict[tuple[int, str], str] = {}
     for name in names:

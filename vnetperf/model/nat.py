@@ -145,14 +145,7 @@ class Nat(Frozen):
         return self.inside.network_address + 1
 
     def block_of(self, subscriber: int) -> PortBlock:
-        """The block of a subscriber.
-
-        Args:
-            subscriber: Number of the subscriber, from 0.
-
-        Returns:
-            Its public address and ports.
-        """
+        """Public address and ports of a subscriber, by its number from 0."""
         address, place = divmod(subscriber, self.per_address)
         first = FIRST_PORT + place * self.block_size
         public = str(self.pool.network_address + address)
@@ -163,18 +156,11 @@ class Nat(Frozen):
 
         Session `i` is of subscriber ``i % subscribers``, so that successive frames are of
         different ones.
-
-        Returns:
-            Their values.
         """
         return _bindings(self)
 
     def sides(self) -> tuple[FlowEnds, FlowEnds]:
-        """Both ends of every session: before the NAT and behind it.
-
-        Returns:
-            At phy0, where subscribers are, and at phy1, where they have public addresses.
-        """
+        """Both ends of every session: at phy0, before the NAT, and at phy1, behind it."""
         bound = self.bindings()
         server = (SERVERS.network_address + 1).packed, SERVER_PORT.to_bytes(2, "big")
         inside = FlowEnds(bound.inside, bound.ports, *server)
@@ -183,22 +169,13 @@ class Nat(Frozen):
     def learnt(self, public: bytes, public_ports: bytes) -> Nat:
         """The same with the bindings that the NAT was seen to have.
 
-        Args:
-            public: Public address of each session, four octets each.
-            public_ports: Its public port, two octets each.
-
-        Returns:
-            A NAT whose sessions have them.
+        Of each session, in order: four octets of `public`, its address, and two of `public_ports`.
         """
         given = {name: getattr(self, name) for name in Nat.model_fields}
         return _LearntNat(**given, public=public, public_ports=public_ports)
 
     def given(self) -> dict[str, str]:
-        """What differs from the defaults, for a reader.
-
-        Returns:
-            Name -> value.
-        """
+        """What differs from the defaults, for a reader: name -> value."""
         plain = Nat()
         values = {name: getattr(self, name) for name in Nat.model_fields}
         return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}

@@ -91,24 +91,13 @@ class SwitchOptions(Frozen):
         return self
 
     def given(self) -> dict[str, Any]:
-        """Options that are set, apart from the mode.
-
-        Returns:
-            Name -> value.
-        """
+        """Options that are set, apart from the mode: name -> value."""
         given = _given(self, SwitchOptions(), "name", "description", "mode")
         own = (self.model_extra or {}).items()
         return given | {name: value for name, value in own if value is not None}
 
     def own(self, model: type[Own]) -> Own:
-        """The options that a backend declares.
-
-        Args:
-            model: Its `Options`.
-
-        Returns:
-            The values given, and defaults for the others.
-        """
+        """The options that a backend declares, with defaults for those not given."""
         given = (self.model_extra or {}).items()
         return model.model_validate({k: v for k, v in given if k in model.model_fields})
 
@@ -223,11 +212,7 @@ class GuestOptions(Frozen):
         return tuple(name for name in VIRTIO_ONLY if getattr(self, name) is not None)
 
     def given(self) -> dict[str, Any]:
-        """Options that are set.
-
-        Returns:
-            Name -> value.
-        """
+        """Options that are set: name -> value."""
         return _given(self, GuestOptions(), "name", "description")
 
 
@@ -349,9 +334,5 @@ class MobileCoreOptions(Frozen):
     gtpu_mode: GtpuMode = "tun"
 
     def given(self) -> dict[str, Any]:
-        """Options that are set.
-
-        Returns:
-            Name -> value.
-        """
+        """Options that are set: name -> value."""
         return _given(self, MobileCoreOptions())

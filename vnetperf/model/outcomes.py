@@ -121,14 +121,7 @@ class Confirmation(Frozen):
     idle_s: float = 0.0
 
     def scaled(self, factor: float) -> Confirmation:
-        """The same with rates of all directions.
-
-        Args:
-            factor: All directions' load as a multiple of one interface's.
-
-        Returns:
-            The confirmation with every rate multiplied.
-        """
+        """The same with every rate multiplied, to be that of all directions."""
         inversions = tuple(
             one.model_copy(update={"load_fps": one.load_fps * factor}) for one in self.inversions
         )
@@ -951,12 +944,5 @@ class Transfers(Frozen):
     earlier: tuple[Transfer, ...] = ()
 
     def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
-        """A transfer in all rounds.
-
-        Args:
-            transfer: One of `transfers`.
-
-        Returns:
-            In the order in which they were run, the transfer itself last.
-        """
+        """One of `transfers` in all rounds, in the order in which they were run, itself last."""
         return (*(one for one in self.earlier if one.spec == transfer.spec), transfer)

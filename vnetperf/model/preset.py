@@ -57,12 +57,7 @@ def check_goals(preset: Preset, where: str) -> None:
 
     Tests that `--tests` names take the throughput there is, and say which.
 
-    Args:
-        preset: The preset as its file has it.
-        where: The file.
-
-    Raises:
-        ConfigError: With the clause and the cure.
+    `ConfigError` has the clause and the cure.
     """
     tolerance = preset.trial.offered_tolerance
     resolutions = {f"goal {goal.name}, width": goal.width for goal in preset.goals}
@@ -93,12 +88,7 @@ def check_traffic(preset: Preset, traffic: TrafficProfile) -> None:
     A preset of several tests leaves out the one that the traffic rules out; one that is for
     nothing else has nothing left to measure.
 
-    Args:
-        preset: The preset.
-        traffic: The traffic profile.
-
-    Raises:
-        ConfigError: With the clause and the cure.
+    `ConfigError` has the clause and the cure.
     """
     for_bursts = "back_to_back" in preset.tests
     if for_bursts and traffic.mix is not None and set(preset.tests) <= _FOR_BURSTS:
@@ -112,14 +102,9 @@ def check_traffic(preset: Preset, traffic: TrafficProfile) -> None:
 
 
 def check_budget(preset: Preset, source: str) -> None:
-    """Refuse a time budget where the preset's method leaves no room for one.
+    """Refuse a time budget, from `source`, where the preset's method leaves no room for one.
 
-    Args:
-        preset: The preset.
-        source: Where the budget comes from.
-
-    Raises:
-        ConfigError: With the clause and the cure.
+    `ConfigError` has the clause and the cure.
     """
     promises = {
         "binary": "RFC 2544 section 24 wants final values from trials of full length",
@@ -255,14 +240,7 @@ class StepSearch(Frozen):
         return self
 
     def inputs(self, max_load_fps: float) -> StepInputs:
-        """The inputs for a search.
-
-        Args:
-            max_load_fps: Its largest load, frames/s per interface.
-
-        Returns:
-            StepSize in frames/s, max(r) and z.
-        """
+        """The inputs for a search up to a load, frames/s per interface."""
         share = self.step_share
         step = self.step_fps if share is None else share * max_load_fps
         return StepInputs(step_fps=step or 0.0, max_r=self.max_r, z=self.z)
@@ -360,24 +338,13 @@ class Preset(Frozen):
         )
 
     def sizes_of(self, test: str) -> tuple[int, ...]:
-        """Frame sizes that a test is run at.
-
-        Args:
-            test: Its name.
-
-        Returns:
-            Octets including FCS: all of the preset's, or the smallest alone.
-        """
+        """Frame sizes that a test is run at: all of the preset's, or the smallest alone."""
         return (min(self.frame_sizes),) if test in self.smallest_only else self.frame_sizes
 
     def limits(self, max_load_fps: float) -> SearchLimits:
-        """What its searches must stay within.
+        """What its searches must stay within, up to a load (frames/s per interface).
 
-        Args:
-            max_load_fps: The largest load that can be offered, frames/s per interface.
-
-        Returns:
-            The limits, a time budget turned into seconds of traffic and waits around them.
+        A time budget is turned into seconds of traffic and waits around them.
         """
         seconds, around = self.max_trial_seconds, 0.0
         if self.time_budget_s is not None:

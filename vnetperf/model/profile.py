@@ -92,11 +92,7 @@ class Mix(Frozen):
         return max(one.size for one in self.sizes)
 
     def shares(self) -> tuple[tuple[int, float], ...]:
-        """Each size's share of the frames.
-
-        Returns:
-            Octets including FCS, and 0..1; together 1.
-        """
+        """Each size, octets including FCS, with its share of the frames, 0..1; together 1."""
         return tuple((one.size, one.weight / self.total) for one in self.sizes)
 
     def _mean(self) -> Fraction:
@@ -133,17 +129,7 @@ def mix_of_genome(genome: str) -> Mix:
 
 
 def mix_of_sizes(sizes: tuple[SizeShare, ...]) -> Mix:
-    """The mix of a table of sizes and weights.
-
-    Args:
-        sizes: Sizes, each once.
-
-    Returns:
-        The mix.
-
-    Raises:
-        ValueError: None, or a size twice.
-    """
+    """The mix of a table of sizes and weights; `ValueError` for none, or a size twice."""
     if not sizes:
         raise ValueError("imix has no size")
     if len({one.size for one in sizes}) < len(sizes):
@@ -306,14 +292,7 @@ class TrafficProfile(Frozen):
         return self
 
     def room(self, name: VaryField) -> int:
-        """How many values a field can take.
-
-        Args:
-            name: The field.
-
-        Returns:
-            Number of values from its first one, in every direction.
-        """
+        """How many values a field can take from its first one, in every direction."""
         whole = NETWORKS.get(name, name)
         given = (self.value(whole, direction) for direction in self.directions)
         firsts = [None if value is None else number_of(whole, value) for value in given]
@@ -322,15 +301,7 @@ class TrafficProfile(Frozen):
         return min(room_of(name, first) for first in firsts)
 
     def value(self, name: str, direction: int) -> int | str | None:
-        """What a field is set to in a direction.
-
-        Args:
-            name: The field.
-            direction: Number of the tester port that sends.
-
-        Returns:
-            The value of the first flow; None where it was not set.
-        """
+        """What a field is set to in the first flow of a direction; None where it was not set."""
         return next(
             (v for key, v in self.values.items() if key == in_direction(name, direction)), None
         )
@@ -385,11 +356,7 @@ class TrafficProfile(Frozen):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What is special about the frames, as a reader should see it.
-
-        Returns:
-            Texts; empty for one size of Ethernet, IPv4 and UDP, evenly, in equal directions.
-        """
+        """What is special about the frames, for a reader; none of one size of IPv4 and UDP."""
         found = []
         if self.headers != PLAIN:
             found.append(f"frames of {', '.join(self.headers)}")

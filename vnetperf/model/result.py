@@ -359,14 +359,7 @@ class FrameFaults(Frozen):
 
     @classmethod
     def pooled(cls, every: Iterable[FrameFaults]) -> FrameFaults:
-        """Faults of several deployments together.
-
-        Args:
-            every: Those of each.
-
-        Returns:
-            The sums; None where one of them is not known, or there are none.
-        """
+        """Sums over several deployments; None where one is not known, or there are none."""
         held = list(every)
 
         def total(name: str) -> int | None:
@@ -420,12 +413,8 @@ def _of_throughput(goal: GoalResult) -> tuple[bool, bool]:
 def throughput_goal(goals: Iterable[GoalResult]) -> GoalResult | None:
     """The goal whose lower bound other tests take for the throughput (RFC 2544 section 26.1).
 
-    Args:
-        goals: Those of a search.
-
-    Returns:
-        The first that allows no loss in any trial, else the first without loss, else the first;
-        None without goals.
+    The first that allows no loss in any trial, else the first without loss, else the first;
+    None without goals.
     """
     return min(goals, key=_of_throughput, default=None)
 
@@ -527,14 +516,7 @@ class Result(Frozen):
         return throughput_goal(self.goals)
 
     def unmet(self, goal: GoalResult) -> str:
-        """State that no load met a goal.
-
-        Args:
-            goal: One of this result, without a lower bound.
-
-        Returns:
-            Part of a sentence: the goal, the smallest load where that one was tried, and why.
-        """
+        """State that no load met a goal, down to the smallest load if that was tried, and why."""
         down = f", down to {self.min_load_fps:.0f} frames/s per interface"
         met = f"goal {goal.name}: no load met a loss ratio of {goal.loss_ratio:g}"
         return f"{met}{down if goal.qualifier == 'at most' else ''} ({goal.reason})"
@@ -831,14 +813,7 @@ class Calibration(Frozen):
     points: tuple[CalibrationPoint, ...]
 
     def at(self, frame_size: int) -> CalibrationPoint | None:
-        """The point of a frame size.
-
-        Args:
-            frame_size: Octets including FCS.
-
-        Returns:
-            The point, None when that size was not calibrated.
-        """
+        """The point of a frame size; None when that size was not calibrated."""
         return next((p for p in self.points if p.frame_size == frame_size), None)
 
 
@@ -976,14 +951,7 @@ class RunResults(Frozen):
         return any(facts.get("virtual_lab") is True for facts in self.machines.values())
 
     def machine_of(self, scenario: str) -> dict[str, Any]:
-        """The facts of the machine that a scenario was measured on.
-
-        Args:
-            scenario: "pvp_dpdk", or "pvp_dpdk,testbed=lab1".
-
-        Returns:
-            Facts; empty when none were recorded.
-        """
+        """The facts of the machine that a scenario was measured on; or none."""
         return self.machines.get(without_testbed(scenario)[1] if self.testbeds else "", {})
 
     @field_validator("schema_version")

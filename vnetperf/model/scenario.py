@@ -69,14 +69,7 @@ class Variant(Frozen):
         return tuple(found)
 
     def and_also(self, other: Variant) -> Variant:
-        """Both, as one variant of a cross product.
-
-        Args:
-            other: Its settings are laid over these.
-
-        Returns:
-            The variant.
-        """
+        """Both, as one variant of a cross product; the other's settings are laid over these."""
         ids = ",".join(part for part in (self.id, other.id) if part)
         return Variant(id=ids, settings=self.settings + other.settings)
 
@@ -338,11 +331,7 @@ class Scenario(Frozen):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What is asked for beyond the backend's own way, as a reader should see it.
-
-        Returns:
-            Texts such as "l3 forwarding", "a rule for each flow", "mtu = 9000"; empty when nothing.
-        """
+        """What is asked for beyond the backend's own way: "l3 forwarding", "mtu = 9000" ..."""
         found = []
         if self.deployment.pods:
             hosts = "one host" if self.pod_hosts == "same" else "two hosts"
@@ -399,14 +388,7 @@ class Scenario(Frozen):
                 yield HopAddresses(stream, src, dst, src_mac, dst_mac)
 
     def peer_mac(self, port: VnfPort) -> str:
-        """Address that a VNF's port must send to, when the VNF writes addresses.
-
-        Args:
-            port: Port of a VNF.
-
-        Returns:
-            Six hexadecimal octets.
-        """
+        """Address that a VNF's port must send to, when the VNF writes addresses."""
         chain = port.vnf if self.deployment.chains > 1 else 0
         return peer_mac(self.deployment, port, chain, routed=self.routed)
 
@@ -421,40 +403,17 @@ ENDPOINTS_VARIANT, MPI_VARIANT = "endpoints", "mpi"
 
 
 def variant_id(scenario_id: str, variant: str) -> str:
-    """Name of a scenario's variant.
-
-    Args:
-        scenario_id: "pvp_dpdk".
-        variant: "rx_queues=2"; "" for the scenario itself.
-
-    Returns:
-        "pvp_dpdk,rx_queues=2".
-    """
+    """Name of a scenario's variant: "pvp_dpdk,rx_queues=2"; of "" the scenario itself."""
     return f"{scenario_id},{variant}" if variant else scenario_id
 
 
 def on_testbed(scenario_id: str, testbed: str) -> str:
-    """Name of a scenario in results of a run on several testbeds.
-
-    Args:
-        scenario_id: "pvp_dpdk", or "pvp_dpdk,rx_queues=2".
-        testbed: Name of the testbed; "" for a run on one.
-
-    Returns:
-        "pvp_dpdk,testbed=lab1".
-    """
+    """Its name in results of a run on several testbeds: "pvp_dpdk,testbed=lab1"; of "" as it is."""
     return variant_id(scenario_id, f"testbed={testbed}" if testbed else "")
 
 
 def without_testbed(name: str) -> tuple[str, str]:
-    """Take the testbed out of a name in results again.
-
-    Args:
-        name: "pvp_dpdk,testbed=lab1", or "pvp_dpdk".
-
-    Returns:
-        "pvp_dpdk" and "lab1"; the testbed is "" where there is none.
-    """
+    """A name in results without the testbed, and the testbed: "pvp_dpdk" and "lab1", or ""."""
     scenario, _, testbed = name.partition(",testbed=")
     return scenario, testbed
 
@@ -462,14 +421,7 @@ def without_testbed(name: str) -> tuple[str, str]:
 def split_id(scenario_id: str) -> tuple[str, str]:
     """Split "pvp_dpdk" into deployment and vSwitch.
 
-    Args:
-        scenario_id: Name of a scenario.
-
-    Returns:
-        Deployment name, vSwitch name.
-
-    Raises:
-        ConfigError: When it has no underscore or names an unknown deployment.
+    `ConfigError` when it has no underscore or names an unknown deployment.
     """
     deployment, _, vswitch = scenario_id.partition("_")
     if not vswitch:
@@ -559,14 +511,7 @@ class Placement(Frozen):
         return self.node if self.vnf_node is None else self.vnf_node
 
     def takes_turns(self, role: str) -> bool:
-        """Whether a role's core is also another role's, or turns with all others.
-
-        Args:
-            role: The role.
-
-        Returns:
-            True when it must let another poller run.
-        """
+        """Whether a role must let others run: its core is another role's too, or turns with all."""
         if self.emulated:
             return True
         mine = set(self.cores.get(role, ()))
@@ -763,21 +708,9 @@ class Plan(Frozen):
         return self.model_copy(update={"scenario": scenario})
 
     def of_tester(self) -> Plan:
-        """The plan of the host that the tester, or its port 0, is on.
-
-        Returns:
-            The plan; itself where there is one host, or no tester.
-        """
+        """The plan of the host that the tester, or its port 0, is on; of one host itself."""
         return next(iter(self.testers), self)
 
     def nic(self, wire: int, side: str) -> NicUse | None:
-        """The NIC at one end of a wire.
-
-        Args:
-            wire: Number of the wire.
-            side: "tester" or "dut".
-
-        Returns:
-            The NIC; None when the wire has none there.
-        """
+        """The NIC at an end of a wire, its side "tester" or "dut"; None when it has none there."""
         return next((n for n in self.nics if (n.wire, n.side) == (wire, side)), None)

@@ -234,14 +234,7 @@ class CableConfig(Frozen):
         return ends
 
     def end(self, number: int) -> CableEnd:
-        """One of its ends.
-
-        Args:
-            number: 0 or 1.
-
-        Returns:
-            Host and NIC.
-        """
+        """End 0 or 1."""
         host, _, nic = self.ends[number].partition(":")
         return CableEnd(host=host, nic=nic)
 
@@ -251,14 +244,7 @@ class CableConfig(Frozen):
         return self.end(0).host, self.end(1).host
 
     def at(self, host: str) -> CableEnd:
-        """Its end at a host.
-
-        Args:
-            host: One of `hosts`.
-
-        Returns:
-            The end.
-        """
+        """Its end at one of its hosts."""
         return self.end(self.hosts.index(host))
 
 
@@ -323,14 +309,7 @@ class Testbed(Frozen):
         return tuple(sorted(self.hosts)) or ("",)
 
     def of_host(self, name: str) -> Testbed:
-        """What one of its hosts is, as a testbed of that host alone.
-
-        Args:
-            name: One of `host_names`.
-
-        Returns:
-            The testbed; itself where it has one host.
-        """
+        """What one of its hosts is, as a testbed of that host alone."""
         if not self.hosts:
             return self
         host = self.hosts[name]
@@ -353,14 +332,7 @@ class Testbed(Frozen):
         return self.model_extra or {}
 
     def external_server(self, backend: str) -> str:
-        """Where a backend runs on a machine of its own.
-
-        Args:
-            backend: Its name.
-
-        Returns:
-            `server` of its section; "" when it names none.
-        """
+        """Where a backend runs on a machine of its own: `server` of its section; "" for none."""
         return str(self.sections.get(backend, {}).get("server", ""))
 
     @property
@@ -376,14 +348,7 @@ class Testbed(Frozen):
 
 
 def check_hosts(testbed: Testbed) -> None:
-    """Refuse hosts and cables that make no testbed.
-
-    Args:
-        testbed: The testbed; one without hosts has nothing to refuse but cables.
-
-    Raises:
-        ConfigError: With the key.
-    """
+    """Refuse hosts and cables that make no testbed: `ConfigError` names the key."""
     hosts, cables = testbed.hosts, testbed.cables
     if not hosts:
         if cables:
@@ -588,14 +553,9 @@ class NicFacts(Frozen):
     session: bool = False
 
     def refusal(self, *, isolated: bool) -> str:
-        """Why it must not be taken.
+        """Why it must not be taken, with what to do; "" when it may be.
 
-        Args:
-            isolated: Whether the testbed is in an isolated environment, so that NICs in use may be
-                taken as long as no session goes over them.
-
-        Returns:
-            A sentence with what to do; "" when it may be taken.
+        In an isolated environment NICs in use may be taken as long as no session goes over them.
         """
         if self.session:
             return f"{self.address} is in use: {self.in_use}; name another NIC"
@@ -701,14 +661,7 @@ class MachineFacts(Frozen):
         )
 
     def missing_image(self, name: str) -> str:
-        """What keeps a guest image from being booted.
-
-        Args:
-            name: Its name.
-
-        Returns:
-            "" when it is there, otherwise why not, with the cure.
-        """
+        """What keeps a guest image from being booted, with the cure; "" when it is there."""
         if name not in self.images:
             return (
                 f"there is no guest image {name}; build it once, as root: "
@@ -718,12 +671,5 @@ class MachineFacts(Frozen):
         return f"the guest image {name} cannot be used: {trouble}" if trouble else ""
 
     def nic(self, name: str) -> NicFacts | None:
-        """A network device by PCI address or by the name of its interface.
-
-        Args:
-            name: "0000:3b:00.0" or "eth1".
-
-        Returns:
-            The device; None when there is none.
-        """
+        """A NIC by PCI address or by the name of its interface; None when there is none."""
         return next((n for n in self.nics if name == n.address or name in n.interfaces), None)

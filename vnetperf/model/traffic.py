@@ -96,15 +96,7 @@ class Stream(Frozen):
         return 1 - self.direction
 
     def through(self, *, nat: Nat | None, services: Services | None) -> Stream:
-        """The frames of a NAT's sessions, or of flows to services.
-
-        Args:
-            nat: Subscribers and pool; None where there is no NAT.
-            services: Services and their backends; None where there are none.
-
-        Returns:
-            A stream with the first one's addresses and ports, as the tester sends it.
-        """
+        """The frames of a NAT's sessions, or of flows to services, as the tester sends them."""
         side = ((nat or services or Nat()).sides())[self.direction]
         unknown = IPv4Address(0)  # until it is learnt, and then no frame is sent there
         ends = {
@@ -119,14 +111,7 @@ class Stream(Frozen):
         return self.model_copy(update=mine)
 
     def of(self, run: Bearers) -> Stream:
-        """The frames of some of its sessions: uplink comes from their UEs, downlink goes there.
-
-        Args:
-            run: The sessions.
-
-        Returns:
-            A stream with the first one's addresses.
-        """
+        """The frames of some of its sessions: uplink comes from their UEs, downlink goes there."""
         end = "ipv4_src" if self.tunnel == GTPU else "ipv4_dst"
         return self.model_copy(update={"bearers": (run,), end: run.ue})
 
@@ -184,17 +169,7 @@ def make_streams(
 
 
 def check_frame_size(size: int) -> int:
-    """Reject a frame size that no Ethernet carries.
-
-    Args:
-        size: Octets including FCS.
-
-    Returns:
-        The size.
-
-    Raises:
-        ValueError: When the size is out of range.
-    """
+    """The size, octets including FCS; `ValueError` for one that no Ethernet carries."""
     if not MIN_FRAME_SIZE <= size <= MAX_FRAME_SIZE:
         raise ValueError(
             f"frame size {size} is not between {MIN_FRAME_SIZE} and {MAX_FRAME_SIZE} octets "
@@ -204,15 +179,10 @@ def check_frame_size(size: int) -> int:
 
 
 def header_stack(stream: Stream, profile: TrafficProfile) -> tuple[HeaderKind, ...]:
-    """Headers of a stream's frames as the tester sends them.
+    """Headers of a stream's frames as the tester sends them, from the outermost.
 
-    Args:
-        stream: The stream; its tunnel's headers come before the profile's.
-        profile: The profile.
-
-    Returns:
-        Kinds, from the outermost. GTP-U carries a packet without Ethernet, so that the profile's
-        own stays in front.
+    The stream's tunnel comes before the profile's. GTP-U carries a packet without Ethernet, so
+    that the profile's own stays in front.
     """
     headers = profile.headers
     if stream.tunnel == frames.GTPU:
@@ -226,30 +196,14 @@ def header_stack(stream: Stream, profile: TrafficProfile) -> tuple[HeaderKind, .
 
 
 def own_ethernet(stream: Stream, profile: TrafficProfile) -> int:
-    """Which Ethernet header is the profile's own, and not one of the deployment's tunnel.
-
-    Args:
-        stream: The stream.
-        profile: The profile.
-
-    Returns:
-        Place among the stream's layers.
-    """
+    """Place among the layers of the profile's Ethernet header, not the deployment's tunnel's."""
     if stream.tunnel == frames.GTPU:
         return 0
     return len(header_stack(stream, profile)) - len(profile.headers)
 
 
 def fields_sent_by(stream: Stream, profile: TrafficProfile) -> frozenset[VaryField]:
-    """Fields of a profile that a stream's frames have.
-
-    Args:
-        stream: The stream.
-        profile: The profile.
-
-    Returns:
-        Those of `vary` and `values`.
-    """
+    """Those fields of a profile's `vary` and `values` that a stream's frames have."""
     stack = header_stack(stream, profile)
     named = {*profile.vary, *profile.values}
     return frozenset(name for name in named if index_of(name, stack) is not None)
@@ -282,27 +236,15 @@ def flow_count(profile: TrafficProfile) -> int:
     """Number of distinct flows that a stream of the profile has.
 
     Fields walk in step, each through its own number of values: a field that has fewer values than
-    the profile has flows starts again sooner than the others, and new combinations arise.
-
-    Args:
-        profile: The traffic profile.
-
-    Returns:
-        Flows; more than `profile.flows` where the fields do not keep together.
+    the profile has flows starts again sooner than the others, and new combinations arise: then
+    there are more than `profile.flows`.
     """
     counts = _value_counts(profile)
     return prod(counts) if profile.vary_mode == "random" else lcm(*counts)
 
 
 def why_uncountable(profile: TrafficProfile) -> str:
-    """Why the flows of a profile cannot be enumerated.
-
-    Args:
-        profile: The traffic profile.
-
-    Returns:
-        "" when they can; otherwise the reason and the cure, in one sentence.
-    """
+    """Why the flows of a profile cannot be enumerated, with the cure; "" when they can."""
     if profile.headers != PLAIN:
         return (
             f"flows of frames of {', '.join(profile.headers)} cannot be enumerated, those of "
@@ -330,17 +272,9 @@ def why_uncountable(profile: TrafficProfile) -> str:
 
 
 def flows(stream: Stream, profile: TrafficProfile) -> Iterator[FlowKey]:
-    """Flows of a stream, in the order in which an incrementing generator sends them.
+    """Every flow of a stream once, in the order in which an incrementing generator sends them.
 
-    Args:
-        stream: The stream.
-        profile: Number of flows and which fields vary.
-
-    Yields:
-        Every flow once.
-
-    Raises:
-        ValueError: They cannot be enumerated; see `why_uncountable`.
+    `ValueError` where they cannot be enumerated; see `why_uncountable`.
     """
     if reason := why_uncountable(profile):
         raise ValueError(reason)

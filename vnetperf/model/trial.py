@@ -34,17 +34,7 @@ class CaptureSpec(Frozen):
 
 
 def parse_capture(text: str) -> CaptureSpec:
-    """What a user has typed.
-
-    Args:
-        text: "FRAMES" or "FRAMES:WHAT".
-
-    Returns:
-        What to capture.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """What to capture, of "FRAMES" or "FRAMES:WHAT" as a user has typed it, or `ValueError`."""
     number, colon, what = text.partition(":")
     known = next((one for one in WHATS if one == what), None)
     if not number.isdecimal() or int(number) > MOST_FRAMES or (colon and known is None):
@@ -174,15 +164,7 @@ class TrialRequest(Frozen):
     loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
 
     def matches(self, other: TrialRequest) -> bool:
-        """Whether another request is for the same trial, but for float rounding.
-
-        Args:
-            other: What was requested of the generator, for example.
-
-        Returns:
-            True when loads and durations agree to `SAME_RTOL`, burst, event and whether
-            sessions are new exactly.
-        """
+        """Whether another request is for the same trial, loads and durations to `SAME_RTOL`."""
         mine, theirs = self._loads(), other._loads()
         return (
             (self.burst, self.event, self.new_sessions)
@@ -470,14 +452,7 @@ class NodeWork(Frozen):
     input: bool = False
 
     def since(self, before: NodeWork) -> NodeWork:
-        """Compute what was counted since an earlier state.
-
-        Args:
-            before: The earlier state.
-
-        Returns:
-            The differences.
-        """
+        """What was counted since an earlier state."""
         return NodeWork(
             calls=self.calls - before.calls,
             packets=self.packets - before.packets,
@@ -487,15 +462,7 @@ class NodeWork(Frozen):
 
 
 def counted_since(before: int | None, now: int | None) -> int | None:
-    """Compute what was counted in between.
-
-    Args:
-        before: The earlier count.
-        now: The later one.
-
-    Returns:
-        The difference; None where one of the two is not known.
-    """
+    """What was counted in between; None where one of the two is not known."""
     return None if before is None or now is None else now - before
 
 
@@ -524,14 +491,7 @@ class DatapathWork(Frozen):
     nodes: dict[str, NodeWork] = Field(default_factory=dict)
 
     def since(self, before: DatapathWork) -> DatapathWork:
-        """Compute what was counted since an earlier state of the same thread.
-
-        Args:
-            before: The earlier state.
-
-        Returns:
-            The differences.
-        """
+        """What was counted since an earlier state of the same thread."""
         return DatapathWork(
             thread=self.thread,
             packets=self.packets - before.packets,
@@ -741,14 +701,7 @@ class TrialGaps(Frozen):
     catch_up_frames: int
 
     def of_direction(self, direction: int) -> tuple[QueueGaps, ...]:
-        """The queues of one direction at which gaps are not bridged.
-
-        Args:
-            direction: Number of the sending tester port.
-
-        Returns:
-            They; none where the direction's rings bridged every gap.
-        """
+        """The queues of one direction at which gaps are not bridged."""
         return tuple(one for one in self.queues if one.direction == direction)
 
     def most_lost(self, direction: int, rate_fps: float, unreceived: float = inf) -> float:
@@ -793,14 +746,7 @@ class TrialGaps(Frozen):
         return waited / 2
 
     def bounds(self, latency: Latency) -> tuple[str, ...]:
-        """The values of a latency that the tester's own wait may explain.
-
-        Args:
-            latency: Of a direction of the same trial.
-
-        Returns:
-            Percentiles ("50", "99", "99.9") and "max".
-        """
+        """Values ("50", "99", "max" ...) of a latency that the tester's own wait may explain."""
         values = {**latency.percentiles, "max": latency.max_ns}
         waits = {**self.poll.percentiles, "max": self.poll.max_s}
         return tuple(
@@ -829,14 +775,7 @@ class PortCounts(Frozen):
     carrier_changes: int | None = None
 
     def since(self, before: PortCounts) -> PortCounts:
-        """Compute what was counted since an earlier state of the same port.
-
-        Args:
-            before: The earlier state.
-
-        Returns:
-            The differences; None where one of the two is not known.
-        """
+        """What was counted since an earlier state of the same port; None where one is not known."""
         return self._with(before, -1)
 
     def __add__(self, other: PortCounts) -> PortCounts:
@@ -990,48 +929,20 @@ class TrialResult(Frozen):
         return sum(d.received for d in self.directions)
 
     def offered(self, d: DirectionCounts) -> int:
-        """Frames of a direction that were put to the DUT.
-
-        Args:
-            d: Counts of the direction.
-
-        Returns:
-            Sent frames, and refused ones where refusal is the DUT's.
-        """
+        """Frames of a direction put to the DUT: sent, and refused where that is the DUT's."""
         return d.sent + (d.refused if self.refusal_is_loss else 0)
 
     def lost(self, d: DirectionCounts) -> int:
-        """Frames of a direction that were offered and not forwarded; negative is inconsistent.
-
-        Args:
-            d: Counts of the direction.
-
-        Returns:
-            Frames.
-        """
+        """Frames of a direction that were offered and not forwarded; negative is inconsistent."""
         return self.offered(d) - d.received
 
     def loss_ratio(self, d: DirectionCounts) -> float:
-        """Frame loss rate of a direction (RFC 1242 section 3.6) as a ratio.
-
-        Args:
-            d: Counts of the direction.
-
-        Returns:
-            0..1; 0.0 when nothing was offered.
-        """
+        """Frame loss rate of a direction (RFC 1242 section 3.6), 0..1; 0.0 without any frame."""
         offered = self.offered(d)
         return self.lost(d) / offered if offered else 0.0
 
     def receiver(self, d: DirectionCounts) -> PortCounts | None:
-        """What the tester's port counted that receives a direction.
-
-        Args:
-            d: Counts of the direction.
-
-        Returns:
-            The counts; None where they were not recorded.
-        """
+        """Counts of the tester's port that receives a direction; None: not recorded."""
         return next((one for one in self.tester if one.port == 1 - d.direction), None)
 
     def most_lost_by_tester(self, d: DirectionCounts, *, own_rings: bool = False) -> float:
@@ -1055,24 +966,12 @@ class TrialResult(Frozen):
         return dropped + self.gaps.most_lost(d.direction, rate, unreceived)
 
     def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
-        """Whether a loss may exceed a ratio only by what the tester itself lost.
-
-        Args:
-            d: Counts of the direction.
-            loss_ratio: A goal's, 0..1.
-
-        Returns:
-            True where the DUT alone may have lost no more than that.
-        """
+        """Whether a loss may exceed a ratio, 0..1, only by what the tester itself lost."""
         lost, allowed = self.lost(d), loss_ratio * self.offered(d)
         return lost - self.most_lost_by_tester(d) <= allowed < lost
 
     def worst_loss_ratio(self) -> float:
-        """Loss ratio of the worse direction: an aggregate must not hide a bad one.
-
-        Returns:
-            0..1.
-        """
+        """Loss ratio of the worse direction, 0..1: an aggregate must not hide a bad one."""
         return max((self.loss_ratio(d) for d in self.directions), default=0.0)
 
 
@@ -1132,17 +1031,7 @@ class TrialOutcome:
         verdict: Verdict = Verdict.VALID,
         number: int = 0,
     ) -> TrialOutcome:
-        """The outcome of a trial that was counted.
-
-        Args:
-            request: What was requested.
-            result: What was counted.
-            verdict: Whether that is a measurement.
-            number: Number of the trial in the log.
-
-        Returns:
-            The outcome, with the loss of the worse direction.
-        """
+        """The outcome of a trial that was counted, with the loss of the worse direction."""
         return cls(
             request=request,
             loss_ratio=result.worst_loss_ratio(),
@@ -1169,11 +1058,7 @@ class TrialOutcome:
     def answers(self, request: TrialRequest) -> bool:
         """Whether this is sent to the test that waits for a trial, or the trial is repeated.
 
-        Args:
-            request: What the test waits for.
-
-        Returns:
-            True for a measurement, for one that is taken as it is, and where an event failed.
+        True for a measurement, for one that is taken as it is, and where an event failed.
         """
         if self.verdict is Verdict.VALID:
             return True
