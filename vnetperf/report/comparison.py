@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import itemgetter
 from typing import TypeAlias
 
 from vnetperf.model import units
@@ -21,6 +22,7 @@ from vnetperf.model.result import (
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
 from vnetperf.report import goal_text
 from vnetperf.report.table import Cell, Column, Table
+from vnetperf.report.text import known
 from vnetperf.report.transfers import HeldTransfer, spec_text
 from vnetperf.statistics.difference import Difference, Measurand, difference
 
@@ -58,11 +60,11 @@ class VariantResults:
     def scale(self) -> tuple[str, dict[str, float]]:
         """What the variants differ by where it is one number: its name, variant -> number."""
         found = {v.variant: _NUMBER.fullmatch(v.variant) for v in self.comparison.variants}
-        known = {name: match for name, match in found.items() if match}
-        keys = {match["key"] for match in known.values()}
-        if len(known) < len(found) or len(keys) != 1 or len(known) < 2:
+        numbers = {name: match for name, match in found.items() if match}
+        keys = {match["key"] for match in numbers.values()}
+        if len(numbers) < len(found) or len(keys) != 1 or len(numbers) < 2:
             return "", {}
-        return keys.pop(), {name: float(match["number"]) for name, match in known.items()}
+        return keys.pop(), {name: float(match["number"]) for name, match in numbers.items()}
 
     @property
     def sharing(self) -> tuple[str, ...]:
@@ -185,13 +187,11 @@ class VariantResults:
 
     def event_rows(self) -> Iterator[tuple[str, ...]]:
         """Events for each frame, of the switch's and VNFs' threads together."""
-        for size in self.sizes:
-            for name in self.goal_names:
-                for variant in self.comparison.variants:
-                    goal = self.goal(variant, size, name)
-                    if goal is not None:
-                        numbers = (_event_text(goal, event) for event in self.events)
-                        yield variant.variant, str(size), name, *numbers
+        for variant, size, name in self._cells:
+            goal = self.goal(variant, size, name)
+            if goal is not None:
+                numbers = (_event_text(goal, event) for event in self.events)
+                yield variant.variant, str(size), name, *numbers
 
     def _exact(self, variant: ComparedVariant, size: int, name: str) -> float | None:
         """A lower bound that is the DUT's, not the generator's limit, and that comes again."""
@@ -293,13 +293,13 @@ def _transfer_value(of: _Moved) -> Cell | str | None:
 
 
 def _transfer_ratio(of: _Moved) -> str | None:
-    ratio = of[2].ratio if of[2] is not None else None
-    if of[2] is None or ratio is None:
+    held = of[2]
+    if held is None or held.ratio is None:
         return None
-    value, low, high = ratio
+    value, low, high = held.ratio
     if low is None or high is None:
         return _times(value)
-    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(of[2].rounds)})"
+    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(held.rounds)})"
 
 
 _TRANSFERS: tuple[Column[_Moved], ...] = (
@@ -379,7 +379,7 @@ def _sessions_rate(of: _Sessions) -> Cell | str:
 def _sessions_ended(of: _Sessions) -> str | None:
     result = of[0].result(*of[1:])
     rate = result.sessions.ended_per_s if result is not None and result.sessions else None
-    return None if rate is None else units.short_fps(rate)
+    return known(rate, units.short_fps)
 
 
 _SESSIONS: tuple[Column[_Sessions], ...] = (
@@ -395,10 +395,6 @@ def variant_sessions(found: VariantResults) -> Table:
     sizes = found.sizes if found.of_sessions else ()
     rows = [(found, variant, size) for size in sizes for variant in found.comparison.variants]
     return Table.of("", _SESSIONS, rows)
-
-
-def _event_cell(index: int) -> Callable[[Sequence[str]], str]:
-    return lambda row: row[index]
 
 
 def comparison_table(found: VariantResults) -> Table:
@@ -443,6 +439,6 @@ def comparison_notes(found: VariantResults) -> tuple[str, ...]:
 def event_table(found: VariantResults) -> Table:
     """What the processor counted; notes of what it could not."""
     head = ("variant", "octets", "goal", *found.events)
-    columns = [Column(name, _event_cell(i), words=i in (0, 2)) for i, name in enumerate(head)]
+    columns = [Column(name, itemgetter(i), words=i in (0, 2)) for i, name in enumerate(head)]
     events = Table.of(EVENTS_TITLE, columns, found.event_rows() if found.events else ())
     return replace(events, notes=found.uncollected)

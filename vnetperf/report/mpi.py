@@ -50,10 +50,6 @@ def _time_text(row: PodTransfer, *names: str) -> str | None:
     return " to ".join(units.nanoseconds(times[name] * 1e3) for name in names)
 
 
-def _checked_text(row: PodTransfer) -> str | None:
-    return "yes" if row.transfer.contents_checked else None
-
-
 _MPI: tuple[Column[PodTransfer], ...] = (
     Column("pods on", _place, words=True),
     Column("benchmark", lambda row: row.transfer.spec.kind, words=True),
@@ -65,7 +61,7 @@ _MPI: tuple[Column[PodTransfer], ...] = (
     Column("of the host's", ratio_text),
     Column("least to most", lambda row: _time_text(row, "min", "max")),
     Column("99 %", lambda row: _time_text(row, "99")),
-    Column("contents checked", _checked_text),
+    Column("contents checked", lambda row: "yes" if row.transfer.contents_checked else None),
     Column("rounds", lambda row: str(len(row.rounds))),
 )
 

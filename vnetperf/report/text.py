@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, TypeVar
 
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.units import frames, percent, significant, tick_fps, tick_time, value_text
 from vnetperf.statistics.samples import EXTREMES_UP_TO
 
+Value = TypeVar("Value")
 #: Layout that text may carry besides printable characters.
 _LAYOUT = frozenset("\n\t\N{NO-BREAK SPACE}")
 
@@ -60,6 +61,11 @@ def single(value: float, kind: ValueKind) -> str:
     if value == round(value):
         return frames(round(value))
     return f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def known(value: Value | None, show: Callable[[Value], str]) -> str | None:
+    """A value as it is to be shown; None of None."""
+    return None if value is None else show(value)
 
 
 def if_known(value: float | None, kind: ValueKind) -> str | None:

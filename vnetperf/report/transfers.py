@@ -14,6 +14,7 @@ from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table, group_sentences
+from vnetperf.report.text import known
 from vnetperf.results.metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
     MOST_LOST,
@@ -55,9 +56,12 @@ def _attach_phases(results: RunResults) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+def _milliseconds(value: float) -> str:
+    return units.nanoseconds(value * 1e6)
+
+
 def _attach_time(phase: dict[str, Any], name: str) -> str | None:
-    times = phase.get("time of an attach, ms", {})
-    return units.nanoseconds(times[name] * 1e6) if name in times else None
+    return known(phase.get("time of an attach, ms", {}).get(name), _milliseconds)
 
 
 def _ramp(phase: dict[str, Any]) -> str:
@@ -116,24 +120,12 @@ def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
     return ", ".join([*parts, f"{spec.duration_s} s"])
 
 
-def _rate_text(transfer: Transfer) -> str | None:
-    rate = transfer.bits_per_second
-    return None if rate is None else units.significant(rate / 1e6)
-
-
-def _trips_text(transfer: Transfer) -> str | None:
-    rate = transfer.transactions_per_second
-    return None if rate is None else units.short_fps(rate)
+def _megabits(rate: float) -> str:
+    return units.significant(rate / 1e6)
 
 
 def _time_text(transfer: Transfer, name: str) -> str | None:
-    times = transfer.round_trip_us
-    return units.nanoseconds(times[name] * 1e3) if name in times else None
-
-
-def _jitter_text(transfer: Transfer) -> str | None:
-    jitter = transfer.jitter_ms
-    return None if jitter is None else units.nanoseconds(jitter * 1e6)
+    return known(transfer.round_trip_us.get(name), lambda time: units.nanoseconds(time * 1e3))
 
 
 def _loss_text(transfer: Transfer) -> str | None:
@@ -166,6 +158,10 @@ class _Row:
     beside: tuple[Transfer, ...]
 
     @property
+    def name(self) -> str:
+        return f"{self.scenario}, {transfer_text(self.transfer)}"
+
+    @property
     def tcp(self) -> TcpQuality:
         """RFC 6349; nothing of a transfer that is no stream of TCP."""
         if self.transfer.spec.kind != "TCP_STREAM":
@@ -192,11 +188,8 @@ def _rows(results: RunResults) -> list[_Row]:
 
 def tcp_streams(results: RunResults) -> list[tuple[str, TcpQuality]]:
     """Streams of TCP by name, with what is known of their quality."""
-    return [
-        (f"{row.scenario}, {transfer_text(row.transfer)}", row.tcp)
-        for row in _rows(results)
-        if row.transfer.spec.kind == "TCP_STREAM"
-    ]
+    rows = (row for row in _rows(results) if row.transfer.spec.kind == "TCP_STREAM")
+    return [(row.name, row.tcp) for row in rows]
 
 
 def transfers_by_scenario(results: RunResults) -> list[tuple[str, Transfer]]:
@@ -207,23 +200,16 @@ def transfers_by_scenario(results: RunResults) -> list[tuple[str, Transfer]]:
 
 
 def _capacity_text(row: _Row) -> str | None:
-    known = [c.bits_per_second for c in row.capacities.values() if c.bits_per_second is not None]
-    return ", ".join(units.significant(rate / 1e6) for rate in known) if known else None
-
-
-def _percent_text(ratio: float | None) -> str | None:
-    return None if ratio is None else units.percent(ratio)
+    rates = [c.bits_per_second for c in row.capacities.values() if c.bits_per_second is not None]
+    return ", ".join(map(_megabits, rates)) or None
 
 
 _TRANSPORT: tuple[Column[_Row], ...] = (
     Column("scenario", lambda row: row.scenario, words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
-    Column("TCP efficiency", lambda row: _percent_text(row.tcp.efficiency)),
-    Column("buffer delay", lambda row: _percent_text(row.tcp.buffer_delay)),
-    Column(
-        "transfer time ratio",
-        lambda row: None if row.tcp.time_ratio is None else units.significant(row.tcp.time_ratio),
-    ),
+    Column("TCP efficiency", lambda row: known(row.tcp.efficiency, units.percent)),
+    Column("buffer delay", lambda row: known(row.tcp.buffer_delay, units.percent)),
+    Column("transfer time ratio", lambda row: known(row.tcp.time_ratio, units.significant)),
     Column("IP-layer capacity, Mbit/s", _capacity_text),
 )
 TRANSPORT_TITLE = "TCP (RFC 6349) and IP-layer capacity (RFC 9097)"
@@ -232,17 +218,13 @@ TRANSPORT_TITLE = "TCP (RFC 6349) and IP-layer capacity (RFC 9097)"
 def transport_table(results: RunResults) -> Table:
     """What transfers show of the network beneath them."""
     rows = [row for row in _rows(results) if row.transfer.spec.is_stream]
-    told = [row for row in rows if any(cell is not None for cell in _figures(row))]
+    told = [row for row in rows if any(column.cell(row) is not None for column in _TRANSPORT[2:])]
     baselines = dict.fromkeys(
         row.tcp.baseline_of for row in told if row.tcp.buffer_delay is not None
     )
-    whys = [
-        (f"{row.scenario}, {transfer_text(row.transfer)}", f"no buffer delay: {row.tcp.why}.")
-        for row in rows
-        if row.tcp.why
-    ]
+    whys = [(row.name, f"no buffer delay: {row.tcp.why}.") for row in rows if row.tcp.why]
     whys += [
-        (f"{row.scenario}, {transfer_text(row.transfer)}", f"no IP-layer capacity: {one.why}.")
+        (row.name, f"no IP-layer capacity: {one.why}.")
         for row in rows
         for one in row.capacities.values()
         if one.why and one.intervals
@@ -338,14 +320,8 @@ def tcp_plots(rows: Sequence[tuple[str, TcpQuality]]) -> Iterator[Plot]:
         )
 
 
-def _figures(row: _Row) -> tuple[str | None, ...]:
-    cells = (column.cell(row) for column in _TRANSPORT[2:])
-    return tuple(cell if cell is None else str(cell) for cell in cells)
-
-
 def _tools_cost_text(transfer: Transfer) -> str | None:
-    cost = cpu_per_gigabit(transfer).tools_s
-    return None if cost is None else units.significant(cost)
+    return known(cpu_per_gigabit(transfer).tools_s, units.significant)
 
 
 def _machine_cost_text(transfer: Transfer) -> str | None:
@@ -359,13 +335,13 @@ _MACHINE_COST = "machine's CPU, s/Gbit (in interrupts)"
 _TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
     Column("scenario", lambda of: of[0], words=True),
     Column("transfer", lambda of: transfer_text(of[1]), words=True),
-    Column("arrived, Mbit/s", lambda of: _rate_text(of[1])),
-    Column("round trips/s", lambda of: _trips_text(of[1])),
+    Column("arrived, Mbit/s", lambda of: known(of[1].bits_per_second, _megabits)),
+    Column("round trips/s", lambda of: known(of[1].transactions_per_second, units.short_fps)),
     Column("median", lambda of: _time_text(of[1], "50")),
     Column("99 %", lambda of: _time_text(of[1], "99")),
     Column("largest", lambda of: _time_text(of[1], "max")),
     Column("lost or sent again", lambda of: _loss_text(of[1])),
-    Column("jitter", lambda of: _jitter_text(of[1])),
+    Column("jitter", lambda of: known(of[1].jitter_ms, _milliseconds)),
     Column("CPU time, client + server", lambda of: _cpu_text(of[1])),
     Column("tools' CPU, s/Gbit", lambda of: _tools_cost_text(of[1])),
     Column(_MACHINE_COST, lambda of: _machine_cost_text(of[1])),
@@ -393,8 +369,8 @@ def transfer_sentences(results: RunResults) -> list[str]:
         found.append(f"{scenario}: {what}: {', '.join(parts)}")
     names = [column.name for column in _TRANSPORT[2:]]
     for scenario, what, *cells in transport_table(results).texts:
-        known = [f"{n} {cell}" for n, cell in zip(names, cells, strict=True) if cell != NONE]
-        found.append(f"{scenario}: {what}: {', '.join(known)}")
+        told = [f"{n} {cell}" for n, cell in zip(names, cells, strict=True) if cell != NONE]
+        found.append(f"{scenario}: {what}: {', '.join(told)}")
     return found
 
 
@@ -476,8 +452,10 @@ class HeldTransfer:
     @property
     def text(self) -> str | None:
         """Its value with the unit."""
-        scale = _scale_of(self.transfer)
-        return None if self.value is None else scale.text(self.value * scale.factor)
+        last = self.transfer
+        sockets = TIMES if last.round_trip_us.get("50") else _MEGABITS
+        scale = mpi_scale(last) if last.spec.is_mpi else sockets
+        return known(self.value, lambda value: scale.text(value * scale.factor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -515,16 +493,16 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
     rows: list[PodTransfer] = []
     facts = {one.scenario: one for one in results.scenarios}
     for one in results.transfers:
-        known = facts.get(one.scenario)
-        scenario = known.plan.get("scenario") if known is not None else None
-        if known is None or not scenario or not scenario.get("deployment", {}).get("pods"):
+        deployed = facts.get(one.scenario)
+        scenario = deployed.plan.get("scenario") if deployed is not None else None
+        if deployed is None or not scenario or not scenario.get("deployment", {}).get("pods"):
             continue
         rows += (
             PodTransfer(
                 network=_network_name(scenario),
                 place=scenario.get("pod_hosts", ""),
                 link=_link_name(scenario),
-                is_baseline=bool(known.facts.get("vswitch", {}).get("baseline")),
+                is_baseline=bool(deployed.facts.get("vswitch", {}).get("baseline")),
                 rounds=one.rounds_of(transfer),
             )
             for transfer in one.transfers
@@ -591,24 +569,16 @@ def ratio_text(row: PodTransfer) -> str | None:
     return f"{value:.2f}{interval}"
 
 
-def _tail_text(row: PodTransfer, name: str) -> str | None:
-    return _time_text(row.transfer, name)
-
-
-def _count_text(count: int | None) -> str | None:
-    return None if count is None else str(count)
-
-
 _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
     Column("network", lambda row: row.network, words=True),
     Column("median round trip, or rate", lambda row: row.text),
     Column("of the host's", ratio_text),
-    Column("99 %", lambda row: _tail_text(row, "99")),
-    Column("99.9 %", lambda row: _tail_text(row, "99.9")),
+    Column("99 %", lambda row: _time_text(row.transfer, "99")),
+    Column("99.9 %", lambda row: _time_text(row.transfer, "99.9")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
-    Column("IP fragments", lambda row: _count_text(row.transfer.fragments)),
+    Column("IP fragments", lambda row: known(row.transfer.fragments, str)),
     Column("tools' CPU, s/Gbit", lambda row: _tools_cost_text(row.transfer)),
     Column(_MACHINE_COST, lambda row: _machine_cost_text(row.transfer)),
     Column("rounds", lambda row: str(len(row.rounds))),
@@ -642,12 +612,7 @@ class _PodRow:
     times: dict[str, float]
 
     def time(self, name: str) -> str | None:
-        value = self.times.get(name)
-        return None if value is None else units.nanoseconds(value * 1e9)
-
-    def octets(self, name: str) -> str | None:
-        value = self.facts.get(name)
-        return None if value is None else str(value)
+        return known(self.times.get(name), lambda time: units.nanoseconds(time * 1e9))
 
 
 def _pod_rows(results: RunResults) -> list[_PodRow]:
@@ -665,8 +630,8 @@ _PODS: tuple[Column[_PodRow], ...] = (
     Column("network", lambda row: row.network, words=True),
     Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
     *(Column(name, partial(_PodRow.time, name=name)) for name in POD_TIMES.values()),
-    Column("MTU of pods", lambda row: row.octets("MTU of pods")),
-    Column("octets added between hosts", lambda row: row.octets(OCTETS_ADDED)),
+    Column("MTU of pods", lambda row: known(row.facts.get("MTU of pods"), str)),
+    Column("octets added between hosts", lambda row: known(row.facts.get(OCTETS_ADDED), str)),
 )
 
 
@@ -687,8 +652,8 @@ def pod_sentences(results: RunResults) -> list[str]:
     names = list(POD_TIMES.values())
     found = []
     for network, place, *cells in pods_table(results).texts:
-        known = [f"{n} {c}" for n, c in zip(names, cells, strict=False) if c != NONE]
-        found.append(f"{network}, pods on {place}: {', '.join(known)}")
+        told = [f"{n} {c}" for n, c in zip(names, cells, strict=False) if c != NONE]
+        found.append(f"{network}, pods on {place}: {', '.join(told)}")
     return found
 
 
@@ -732,13 +697,6 @@ TIMES = Scale(1e3, units.tick_time, units.nanoseconds)
 GIGAFLOPS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gflop/s")
 _MEGABITS = Scale(1e-6, "{:g}".format, lambda rate: f"{units.significant(rate)} Mbit/s")
 GIGABITS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
-
-
-def _scale_of(transfer: Transfer) -> Scale:
-    """Of what it is compared by."""
-    if transfer.spec.is_mpi:
-        return mpi_scale(transfer)
-    return TIMES if transfer.round_trip_us.get("50") else _MEGABITS
 
 
 def mpi_scale(transfer: Transfer) -> Scale:
