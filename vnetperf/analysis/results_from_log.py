@@ -31,16 +31,15 @@ from vnetperf.model.outcomes import BackToBack, Transfer, Transfers, TransferSpe
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
     Calibration,
-    CalibrationPoint,
     ComparedVariant,
     ComparisonResult,
     FrameFaults,
-    GoalResult,
     LedgerEntry,
     Redaction,
     Result,
     RunResults,
     TrialPoint,
+    total_if_known,
 )
 from vnetperf.model.scenario import (
     ENDPOINTS_VARIANT,
@@ -110,7 +109,10 @@ def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
     for one in found:
         transfers = scenarios.setdefault(one.scenario, {})
         for transfer in one.transfers:
-            transfers.setdefault(_without_given_rate(transfer.spec), []).append(transfer)
+            spec = transfer.spec
+            if spec.rate_of_tcp:  # a rate that an earlier one gave
+                spec = spec.model_copy(update={"rate_bps": 0.0})
+            transfers.setdefault(spec, []).append(transfer)
     return tuple(
         Transfers(
             scenario=scenario,
@@ -119,11 +121,6 @@ def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
         )
         for scenario, transfers in scenarios.items()
     )
-
-
-def _without_given_rate(spec: TransferSpec) -> TransferSpec:
-    """The transfer without a rate that an earlier one gave."""
-    return spec.model_copy(update={"rate_bps": 0.0}) if spec.rate_of_tcp else spec
 
 
 def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
@@ -462,11 +459,6 @@ def _offset_warnings(generator: dict[str, Any]) -> list[str]:
     return []
 
 
-def headline_is_open(goal: GoalResult) -> bool:
-    """Whether no load has met a goal, and smaller ones were still to be tried."""
-    return goal.lower_bound_fps is None and goal.qualifier != "at most"
-
-
 def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
     """The result of a test."""
     begin = logged.begin
@@ -481,16 +473,15 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "imix": begin.imix,
         "mean_frame_size": begin.mean_size,
         "loads": begin.loads,
-        "trial_count": len(logged.trials),
         "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
-        "verdicts": dict(Counter(t.verdict for t in logged.trials)),
-        "faults": faults_of(_counted(logged.trials)),
-        "discarded": sum(not is_valid(t) for t in logged.trials),
+        **_figures_of(logged.trials),
     }
     if isinstance(begin, SearchRecord):
         goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
-        if logged.end is None and any(headline_is_open(goal) for goal in goals):
+        # No load has met a goal, and smaller ones were still to be tried.
+        is_open = any(g.lower_bound_fps is None and g.qualifier != "at most" for g in goals)
+        if logged.end is None and is_open:
             why = f"the run was interrupted after {len(logged.trials)} trials of this test"
             return Result(**common, status="not measured", why=why, algorithm=begin.algorithm)
         return Result(
@@ -504,31 +495,20 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
     return Result(**common | _procedure_result(logged))
 
 
-def _counted(trials: Sequence[TrialRecord]) -> list[TrialResult]:
-    """Those whose faults count: a trial that is INCONSISTENT by them shows them all the same."""
-    return [t.result for t in trials if is_valid(t) or t.verdict is Verdict.INCONSISTENT]
-
-
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
     """Frames of trials that came back otherwise than they were sent."""
-
-    def total(counts: Iterable[int | None]) -> int | None:
-        every = list(counts)
-        known = [count for count in every if count is not None]
-        return sum(known) if every and len(known) == len(every) else None
-
     directions = [counts for result in trials for counts in result.directions]
     # An older log has the corrupted among the foreign.
     apart = [sum(r.foreign.values()) if r.corrupted is not None else None for r in trials]
     return FrameFaults(
         **{
-            name: total(getattr(counts, name) for counts in directions)
+            name: total_if_known(getattr(counts, name) for counts in directions)
             for name in ("duplicated", "reordered", "late", "misrouted", "altered")
         },
-        corrupted=total(r.corrupted for r in trials),
-        foreign=total(apart),
-        stale=total(None if "stale" in r.uncollected else r.stale for r in trials),
-        verified=total(r.verified for r in trials),
+        corrupted=total_if_known(r.corrupted for r in trials),
+        foreign=total_if_known(apart),
+        stale=total_if_known(None if "stale" in r.uncollected else r.stale for r in trials),
+        verified=total_if_known(r.verified for r in trials),
     )
 
 
@@ -633,24 +613,35 @@ def _results_of_round(
     missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
     mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
     last = {t.case: t.trials for t in tests}  # the one that failed
-    results += [
-        Result(
-            scenario=case[0],
-            test=case[1],
-            frame_size=case[2],
-            status="not measured",
-            why=why,
-            failed=failed,
-            imix=mixes.get(case, ""),
-            trial_count=len(last.get(case, ())),
-            discarded=sum(not is_valid(t) for t in last.get(case, ())),
-            verdicts=dict(Counter(t.verdict for t in last.get(case, ()))),
-            faults=faults_of(_counted(last.get(case, ()))),
-        )
-        for case, (why, failed) in missing.items()
-        if case not in final
-    ]
+    for case, (why, failed) in missing.items():
+        if case not in final:
+            scenario, test, size = case
+            results.append(
+                Result(
+                    scenario=scenario,
+                    test=test,
+                    frame_size=size,
+                    status="not measured",
+                    why=why,
+                    failed=failed,
+                    imix=mixes.get(case, ""),
+                    **_figures_of(last.get(case, ())),
+                )
+            )
     return results
+
+
+def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """What every result has of its trials, whatever its test."""
+    return {
+        "trial_count": len(trials),
+        "discarded": sum(not is_valid(t) for t in trials),
+        "verdicts": dict(Counter(t.verdict for t in trials)),
+        # A trial that is INCONSISTENT by its faults shows them all the same.
+        "faults": faults_of(
+            [t.result for t in trials if is_valid(t) or t.verdict is Verdict.INCONSISTENT]
+        ),
+    }
 
 
 def derive(records: Sequence[Record]) -> RunResults:
@@ -900,21 +891,12 @@ def _merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibrati
         if r.at_end
         for p in r.calibration.points
     }
-    newest = {c.wire: c for c in calibrations}
-    return tuple(
-        calibration.model_copy(
-            update={
-                "points": tuple(
-                    p.model_copy(update={"checked_values": ends.get((wire, p.frame_size), ())})
-                    for p in _calibration_points(c for c in calibrations if c.wire == wire)
-                )
-            }
+    merged = []
+    for wire, newest in {c.wire: c for c in calibrations}.items():
+        found = {p.frame_size: p for c in calibrations if c.wire == wire for p in c.points}
+        points = tuple(
+            found[size].model_copy(update={"checked_values": ends.get((wire, size), ())})
+            for size in sorted(found)
         )
-        for wire, calibration in newest.items()
-    )
-
-
-def _calibration_points(calibrations: Iterable[Calibration]) -> tuple[CalibrationPoint, ...]:
-    """Every frame size's newest point, by size."""
-    points = {p.frame_size: p for c in calibrations for p in c.points}
-    return tuple(points[size] for size in sorted(points))
+        merged.append(newest.model_copy(update={"points": points}))
+    return tuple(merged)

@@ -322,6 +322,13 @@ class RepeatedNumber(Frozen):
         return dict(Counter(one.qualifier for one in self.observations if one.qualifier))
 
 
+def total_if_known(counts: Iterable[int | None]) -> int | None:
+    """The sum of counts; None where one of them is not known, or there are none."""
+    every = list(counts)
+    known = [count for count in every if count is not None]
+    return sum(known) if every and len(known) == len(every) else None
+
+
 class FrameFaults(Frozen):
     """Frames that came back otherwise than they were sent, in all VALID and INCONSISTENT trials.
 
@@ -361,12 +368,7 @@ class FrameFaults(Frozen):
     def pooled(cls, every: Iterable[FrameFaults]) -> FrameFaults:
         """Sums over several deployments; None where one is not known, or there are none."""
         held = list(every)
-
-        def total(name: str) -> int | None:
-            counts = [getattr(one, name) for one in held]
-            return sum(counts) if counts and None not in counts else None
-
-        return cls(**{name: total(name) for name in cls.model_fields})
+        return cls(**{n: total_if_known(getattr(one, n) for one in held) for n in cls.model_fields})
 
 
 class Deployments(Frozen):
@@ -555,9 +557,7 @@ class Result(Frozen):
     @property
     def size_short(self) -> str:
         """The frame size in a few characters: "64 octets", "imix, mean 354.2"."""
-        if not self.imix:
-            return f"{self.frame_size} octets"
-        return f"{IMIX}, mean {self._mean}"
+        return f"{IMIX}, mean {self._mean}" if self.imix else f"{self.frame_size} octets"
 
     @property
     def _mean(self) -> str:

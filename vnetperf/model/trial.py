@@ -453,11 +453,9 @@ class NodeWork(Frozen):
 
     def since(self, before: NodeWork) -> NodeWork:
         """What was counted since an earlier state."""
-        return NodeWork(
-            calls=self.calls - before.calls,
-            packets=self.packets - before.packets,
-            clocks=self.clocks - before.clocks,
-            input=self.input,
+        counts = ("calls", "packets", "clocks")
+        return self.model_copy(
+            update={name: getattr(self, name) - getattr(before, name) for name in counts}
         )
 
 

@@ -140,7 +140,8 @@ class VariantResults:
         )
 
     @property
-    def _cells(self) -> Iterator[tuple[ComparedVariant, int, str]]:
+    def cells(self) -> Iterator[tuple[ComparedVariant, int, str]]:
+        """Variants by frame size and goal."""
         for size in self.sizes:
             for name in self.goal_names:
                 yield from ((variant, size, name) for variant in self.comparison.variants)
@@ -149,16 +150,6 @@ class VariantResults:
     def of_sessions(self) -> bool:
         """Whether it is of the sessions that variants make."""
         return any(result.sessions is not None for result in self.results.values())
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether any ratio has an interval over deployments."""
-        return any(self.against_first(*cell) is not None for cell in self._cells)
-
-    @property
-    def has_ratios(self) -> bool:
-        """Whether any variant is held against the first."""
-        return any(self.relative(*cell) for cell in self._cells)
 
     def _deployments(self, variant: ComparedVariant, size: int, name: str) -> dict[int, Measurand]:
         """Round -> the lower bound there."""
@@ -187,7 +178,7 @@ class VariantResults:
 
     def event_rows(self) -> Iterator[tuple[str, ...]]:
         """Events for each frame, of the switch's and VNFs' threads together."""
-        for variant, size, name in self._cells:
+        for variant, size, name in self.cells:
             goal = self.goal(variant, size, name)
             if goal is not None:
                 numbers = (_event_text(goal, event) for event in self.events)
@@ -431,9 +422,11 @@ def variant_table(found: VariantResults, name: str) -> Table:
 def comparison_notes(found: VariantResults) -> tuple[str, ...]:
     """What a reader must know of the ratios."""
     notes = found.sharing
-    if found.is_repeated:
+    if any(found.against_first(*cell) is not None for cell in found.cells):
         return ("In brackets: 95 % interval over deployments, round by round.", *notes)
-    return (f"One deployment each: {_NOT_KNOWN}.", *notes) if found.has_ratios else notes
+    if any(found.relative(*cell) for cell in found.cells):
+        return (f"One deployment each: {_NOT_KNOWN}.", *notes)
+    return notes
 
 
 def event_table(found: VariantResults) -> Table:

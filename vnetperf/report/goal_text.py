@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from vnetperf.model import units
@@ -22,6 +23,7 @@ from vnetperf.model.result import (
 from vnetperf.model.trial import Latency, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of, shown_trials
 from vnetperf.report.table import NONE, Cell, Column, Table
+from vnetperf.report.text import known
 
 NO_LOAD_MET = "no load met the goal"
 NO_LOAD_FAILED = "no load failed"
@@ -387,6 +389,15 @@ def untimed_text(latency: Latency) -> str:
 RateColumns: TypeAlias = tuple[Column[RateRow], ...]
 #: Columns of a goal's number that each report has.
 _GOAL: Column[RateRow] = Column("goal", lambda row: row.goal.name, words=True)
+_LOWER: Column[RateRow] = Column("lower bound", _lower_cell)
+_LOSS: Column[RateRow] = Column("loss at lower bound", _loss_cell)
+_BOUNDS: RateColumns = (
+    _LOWER,
+    Column("upper bound", _upper_cell),
+    Column("conditional throughput", _conditional_cell),
+    _LOSS,
+)
+_L1: Column[RateRow] = Column("L1 Gbit/s", _l1_cell)
 _LATENCIES: RateColumns = (
     Column("latency p50", lambda row: _percentile_cell(row, "50")),
     Column("p99", lambda row: _percentile_cell(row, "99")),
@@ -398,8 +409,8 @@ _OF_GOALS: RateColumns = (
     Column("lower bound, aggregate", _lower_cell, bold=True),
     Column("upper bound, aggregate", _upper_cell),
     Column("conditional throughput, aggregate", _conditional_cell),
-    Column("loss at lower bound", _loss_cell),
-    Column("L1 Gbit/s", _l1_cell),
+    _LOSS,
+    _L1,
     Column("theoretical maximum, aggregate", lambda row: rate_text(row.result.media_max_fps)),
     Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
@@ -412,20 +423,14 @@ _OF_DIRECTIONS: RateColumns = (
     Column("octets", lambda row: row.result.size_name, words=True),
     _GOAL,
     Column("direction", lambda row: row.direction, words=True),
-    Column("lower bound", _lower_cell),
-    Column("upper bound", _upper_cell),
-    Column("conditional throughput", _conditional_cell),
-    Column("loss at lower bound", _loss_cell),
+    *_BOUNDS,
     *_LATENCIES,
     Column("tester's poll gaps", lambda row: gaps_text(row.goal.gaps), words=True),
 )
 #: The page has goals and their directions in one table; what is the goal's alone is first.
 PAGE_COLUMNS: RateColumns = (
-    Column("lower bound", _lower_cell),
-    Column("upper bound", _upper_cell),
-    Column("conditional throughput", _conditional_cell),
-    Column("loss at lower bound", _loss_cell),
-    Column("L1 Gbit/s", _l1_cell),
+    *_BOUNDS,
+    _L1,
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
     Column("discarded", lambda row: _discarded_share(row.goal)),
@@ -567,7 +572,8 @@ def thread_table(group: Group) -> Table:
 _CpuRow: TypeAlias = tuple[Result, str, RoleUse]
 
 
-def _cores(value: float | None) -> str:
+def _cores(of: _CpuRow, mode: str) -> str:
+    value = getattr(of[2], mode)
     return "not recorded" if value is None else units.significant(value, 3)
 
 
@@ -576,18 +582,15 @@ _CPU: tuple[Column[_CpuRow], ...] = (
     Column("at", lambda of: of[1], words=True),
     Column("role", lambda of: of[2].role, words=True),
     Column("processors", lambda of: _ranges(of[2].processors), words=True),
-    Column("busy", lambda of: _cores(of[2].busy)),
-    Column("waiting", lambda of: _cores(of[2].waiting)),
-    Column("user", lambda of: _cores(of[2].user)),
-    Column("system", lambda of: _cores(of[2].system)),
-    Column("softirq", lambda of: _cores(of[2].softirq)),
-    Column("guest", lambda of: _cores(of[2].guest)),
-    Column("steal", lambda of: _cores(of[2].steal)),
+    *(
+        Column(mode, partial(_cores, mode=mode))
+        for mode in ("busy", "waiting", "user", "system", "softirq", "guest", "steal")
+    ),
     Column("shared with", lambda of: ", ".join(of[2].shared_with) or None, words=True),
 )
 _BACKLOG: tuple[Column[_CpuRow], ...] = (
-    Column("queue drops", lambda of: _count(of[2].backlog_dropped)),
-    Column("queue stops", lambda of: _count(of[2].backlog_squeezed)),
+    Column("queue drops", lambda of: known(of[2].backlog_dropped, units.frames)),
+    Column("queue stops", lambda of: known(of[2].backlog_squeezed, units.frames)),
 )
 _CPU_NOTE = (
     "In processors: 1 is all the time of one. Busy: a role's own work, which adds up to the "
@@ -599,10 +602,6 @@ _BACKLOG_NOTE = (
     "Queue drops: frames that found the kernel's queues between interfaces full; queue stops: "
     "times that it left frames in one for later."
 )
-
-
-def _count(value: int | None) -> str | None:
-    return None if value is None else units.frames(value)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -638,20 +637,19 @@ def _decisive_trials(
 
 def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
     """Processor use by role in the trials that decide."""
-    rows = [
-        (result, at, use)
+    decisive = [
+        (result, at, trial)
         for result in group.measured
         for at, trial in _decisive_trials(result, shown_trials(result, trials))
-        for use in trial.cpu
     ]
+    rows = [(result, at, use) for result, at, trial in decisive for use in trial.cpu]
     counted = [column for column in _BACKLOG if any(map(column.cell, rows))]
     notes = [_CPU_NOTE, *([_BACKLOG_NOTE] if counted else [])]
     notes += [
         f"Power at {result.size_text}, {at}: "
         + ", ".join(f"{part} {units.significant(each, 3)} W" for part, each in trial.watts.items())
         + "."
-        for result in group.measured
-        for at, trial in _decisive_trials(result, shown_trials(result, trials))
+        for result, at, trial in decisive
         if trial.watts
     ]
     return Table.of("Processor use by role", (*_CPU, *counted), rows, notes)
@@ -699,8 +697,7 @@ def datapath_table(group: Group) -> Table:
 
 
 def _top_text(profile: Profile) -> str | None:
-    top = ", ".join(f"{name} {units.percent(share, 2)}" for name, share in profile.top)
-    return top or None
+    return ", ".join(f"{name} {units.percent(share, 2)}" for name, share in profile.top) or None
 
 
 _PROFILES: tuple[Column[Profile], ...] = (
@@ -784,17 +781,14 @@ def group_notes(group: Group) -> Iterator[str]:
             why = result.why or "no reason was recorded"
             yield f"{result.size_text}: not measured: {why}"
         for goal in result.goals:
+            about, held = f"{result.size_name} {goal.name}", goal.confirmation
             if not goal.regular:
-                irregular[flag_with_reason(goal)].append(f"{result.size_name} {goal.name}")
-            held = goal.confirmation
+                irregular[flag_with_reason(goal)].append(about)
             if held is not None and goal.lower_bound_fps is not None:
                 if held.status == "not confirmed":
-                    irregular[f"bounds not confirmed: {held.reason}"].append(
-                        f"{result.size_name} {goal.name}"
-                    )
+                    irregular[f"bounds not confirmed: {held.reason}"].append(about)
                 elif held.modes or held.inversions:
-                    text = confirmation_text(goal)
-                    irregular[text].append(f"{result.size_name} {goal.name}")
+                    irregular[confirmation_text(goal)].append(about)
             yield from _goal_notes(result, goal)
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:

@@ -91,48 +91,38 @@ def _outcome(result: Result) -> str:
     return "failures" if any(g.lower_bound_fps is None for g in result.goals) else ""
 
 
-def _case(suite: ET.Element, result: Result) -> None:
-    case_element = ET.SubElement(
+def _testcase(suite: ET.Element, scenario: str, name: str, seconds: float) -> ET.Element:
+    return ET.SubElement(
         suite,
         "testcase",
-        classname=_clean(result.scenario),
-        name=_clean(f"{result.test}[{result.scenario}-{result.size_name}]"),
-        time=f"{result.wall_seconds:.3f}",
+        classname=_clean(scenario),
+        name=_clean(name),
+        time=f"{seconds:.3f}",
     )
-    _properties(case_element, _numbers(result))
-    why = result.why or "no reason was recorded"
-    match _outcome(result):
-        case "errors":
-            ET.SubElement(case_element, "error", type="not measured", message=_clean(why))
-        case "skipped":
-            ET.SubElement(case_element, "skipped", type="not measured", message=_clean(why))
-        case "failures":
-            names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
-            words = f"{goal_text.NO_LOAD_MET}: {names}"
-            ET.SubElement(
-                case_element, "failure", type=goal_text.NO_LOAD_MET, message=_clean(words)
-            )
+
+
+def _case(suite: ET.Element, result: Result) -> None:
+    name = f"{result.test}[{result.scenario}-{result.size_name}]"
+    case = _testcase(suite, result.scenario, name, result.wall_seconds)
+    _properties(case, _numbers(result))
+    outcome = _outcome(result)
+    if outcome == "failures":
+        names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
+        words = _clean(f"{goal_text.NO_LOAD_MET}: {names}")
+        ET.SubElement(case, "failure", type=goal_text.NO_LOAD_MET, message=words)
+    elif outcome:
+        why = _clean(result.why or "no reason was recorded")
+        kind = "error" if outcome == "errors" else "skipped"
+        ET.SubElement(case, kind, type="not measured", message=why)
     for goal in result.goals:
-        out = ET.SubElement(case_element, "system-out")
-        out.text = _clean(
+        ET.SubElement(case, "system-out").text = _clean(
             f"{goal.name}: {goal_text.headline(goal)}, aggregate of {result.directions} sending "
             f"interface(s); {goal_text.flag_with_reason(goal)}"
         )
     number, more = outcomes.headline(result)
     if number:
-        out = ET.SubElement(case_element, "system-out")
-        out.text = _clean("; ".join([f"{result.test}: {number}".replace("\n", "; "), more]))
-
-
-def _deploy_error(suite: ET.Element, facts: ScenarioFacts) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        classname=_clean(facts.scenario),
-        name=_clean(f"deploy[{facts.scenario}]"),
-        time=f"{facts.deploy_s:.3f}",
-    )
-    ET.SubElement(case, "error", type="not deployed", message=_clean(facts.error))
+        words = "; ".join([f"{result.test}: {number}".replace("\n", "; "), more])
+        ET.SubElement(case, "system-out").text = _clean(words)
 
 
 def _suite(
@@ -143,15 +133,15 @@ def _suite(
     results: RunResults,
 ) -> None:
     failed = facts is not None and bool(facts.error)
-    outcomes = Counter(map(_outcome, members))
+    counts = Counter(map(_outcome, members))
     suite = ET.SubElement(
         root,
         "testsuite",
         name=_clean(name),
         tests=str(len(members) + failed),
-        failures=str(outcomes["failures"]),
-        errors=str(outcomes["errors"] + failed),
-        skipped=str(outcomes["skipped"]),
+        failures=str(counts["failures"]),
+        errors=str(counts["errors"] + failed),
+        skipped=str(counts["skipped"]),
         time=f"{sum(r.wall_seconds for r in members):.3f}",
         timestamp=_clean(results.run.started),
     )
@@ -167,7 +157,8 @@ def _suite(
     for result in members:
         _case(suite, result)
     if facts is not None and facts.error:
-        _deploy_error(suite, facts)
+        case = _testcase(suite, facts.scenario, f"deploy[{facts.scenario}]", facts.deploy_s)
+        ET.SubElement(case, "error", type="not deployed", message=_clean(facts.error))
 
 
 def junit_xml(results: RunResults) -> str:

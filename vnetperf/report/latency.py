@@ -213,16 +213,13 @@ def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
 
 def tables(group: Group) -> Iterator[Table]:
     """Latency by load and direction, RFC 8219's figures, and delay variation."""
-    loads = group.entries(lambda r: r.latency_at)
-    every = [
-        _Direction(e.result, e.found, name) for e in loads for name in latency_directions(e.found)
+    rows = [
+        _Direction(e.result, e.found, name)
+        for e in group.entries(lambda r: r.latency_at)
+        for name in latency_directions(e.found) or ("",)
     ]
+    every = [d for d in rows if d.name]
     if group.test == LATENCY_LOAD:
-        rows = [
-            _Direction(e.result, e.found, name)
-            for e in loads
-            for name in latency_directions(e.found) or ("",)
-        ]
         yield Table.of("Latency by load", _CURVE, rows, _curve_notes(rows))
     else:
         yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))

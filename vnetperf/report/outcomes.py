@@ -139,12 +139,11 @@ _REPETITIONS: tuple[Column[Entry[RepeatedNumber]], ...] = (
 
 def _repetition_tables(group: Group) -> Iterator[Table]:
     every = repeated_numbers(group)
-    spreads = [e.found.spread for e in every if e.found.spread is not None]
-    kinds = [(e, e.found.spread) for e in every if e.found.spread is not None]
+    spreads = [(e, e.found.spread) for e in every if e.found.spread is not None]
     known = [(r, r.deployments) for r in group.measured if r.deployments is not None]
     shown = {f"{held.shown}" for _, held in known}
     notes = [
-        text.interval_note(spreads),
+        text.interval_note([found for _, found in spreads]),
         "All other figures are of the deployment whose throughput is in the middle (round "
         f"{', '.join(sorted(shown))}).",
         *(
@@ -155,7 +154,7 @@ def _repetition_tables(group: Group) -> Iterator[Table]:
         *group_sentences((r.size_text, f"{held.sentence}.") for r, held in known if held.failures),
         *(
             f"{e.result.size_text}, {e.of}: {remark}."
-            for e, found in kinds
+            for e, found in spreads
             for remark in text.remarks(found, _kind(e.found))
         ),
     ]
@@ -314,11 +313,6 @@ def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
 # System recovery.
 
 
-def _recovery_text(found: Recovery) -> str:
-    """The time, or that there is none."""
-    return text.mean_interval(found.seconds, "s") if found.seconds else "not measured"
-
-
 def _recovery_trials(found: Recovery) -> str:
     """Trials that have a time, of all."""
     measured = found.seconds.n if found.seconds else 0
@@ -338,7 +332,11 @@ def _share_of_throughput(found: Recovery) -> str:
 _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
     _SIZE,
     Column("throughput used", lambda e: units.fps(e.found.throughput_fps)),
-    Column("recovery time", lambda e: _recovery_text(e.found), bold=True),
+    Column(
+        "recovery time",
+        lambda e: text.mean_interval(e.found.seconds, "s") if e.found.seconds else "not measured",
+        bold=True,
+    ),
     Column("least", lambda e: _end_text(e.found.seconds, "minimum")),
     Column("largest", lambda e: _end_text(e.found.seconds, "maximum")),
     Column("trials", lambda e: _recovery_trials(e.found)),
@@ -575,7 +573,8 @@ def _soak_headline(_: Result, found: Soak) -> tuple[str, str]:
 
 # Address caching and learning.
 
-_LEARNING_TEST = "address_learning"
+#: Tests that search a rate; their siblings search how many entries a table holds.
+_OF_RATES = ("address_learning", "connection_rate")
 _TRIED: tuple[Column[tuple[Result, tuple[int, float, bool, int]]], ...] = (
     Column("size", lambda t: t[0].size_name, words=True),
     Column("addresses", lambda t: frames(t[1][0])),
@@ -585,30 +584,29 @@ _TRIED: tuple[Column[tuple[Result, tuple[int, float, bool, int]]], ...] = (
 )
 
 
-def _searched(count: str, rate: str, capped: bool, by_rate: bool) -> tuple[str, str]:
+def _searched(test: str, found: AddressTable | NatSessions) -> tuple[str, str]:
     """Entries of a table and their rate; where the search met no limit its own is a bound."""
-    if not capped:
+    if isinstance(found, AddressTable):
+        count, rate = frames(found.addresses), units.fps(found.learning_fps)
+    else:
+        count, rate = frames(found.sessions), units.short_fps(found.rate_per_s)
+    if not found.capped:
         return count, rate
-    return (count, f"at least {rate}") if by_rate else (f"at least {count}", rate)
-
-
-def _address_texts(test: str, found: AddressTable) -> tuple[str, str]:
-    rate = units.fps(found.learning_fps)
-    return _searched(frames(found.addresses), rate, found.capped, test == _LEARNING_TEST)
+    return (count, f"at least {rate}") if test in _OF_RATES else (f"at least {count}", rate)
 
 
 def _address_tables(group: Group) -> Iterator[Table]:
-    known, learning = group.entries(lambda r: [r.addresses]), group.test == _LEARNING_TEST
+    known, learning = group.entries(lambda r: [r.addresses]), group.test in _OF_RATES
     columns: tuple[Column[Entry[AddressTable]], ...] = (
         _SIZE,
         Column(
             "addresses used" if learning else "address caching capacity",
-            lambda e: _address_texts(group.test, e.found)[0],
+            lambda e: _searched(group.test, e.found)[0],
             bold=not learning,
         ),
         Column(
             "address learning rate" if learning else "addresses sent at",
-            lambda e: _address_texts(group.test, e.found)[1],
+            lambda e: _searched(group.test, e.found)[1],
             bold=learning,
         ),
         Column("tried", lambda e: str(len(e.found.tried))),
@@ -623,7 +621,6 @@ def _address_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Numbers and rates tried", _TRIED, tried, terminal=False)
 
 
-_RATE_TEST = "connection_rate"
 _SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
     Column("size", lambda t: t[0].size_name, words=True),
     Column("sessions", lambda t: frames(t[1].sessions)),
@@ -635,47 +632,38 @@ _SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
 )
 
 
-def _session_texts(test: str, found: NatSessions) -> tuple[str, str]:
-    rate = units.short_fps(found.rate_per_s)
-    return _searched(frames(found.sessions), rate, found.capped, test == _RATE_TEST)
-
-
 def _session_tables(group: Group) -> Iterator[Table]:
-    known, rate = group.entries(lambda r: [r.sessions]), group.test == _RATE_TEST
+    known, rate = group.entries(lambda r: [r.sessions]), group.test in _OF_RATES
     columns: tuple[Column[Entry[NatSessions]], ...] = (
         _SIZE,
         Column(
             "sessions" if rate else "capacity, sessions",
-            lambda e: _session_texts(group.test, e.found)[0],
+            lambda e: _searched(group.test, e.found)[0],
             bold=not rate,
         ),
         Column(
             "establishment rate, 1/s" if rate else "made at, 1/s",
-            lambda e: _session_texts(group.test, e.found)[1],
+            lambda e: _searched(group.test, e.found)[1],
             bold=rate,
         ),
         Column("of each search", lambda e: ", ".join(map(units.short_fps, e.found.rates)) or None),
-        Column(
-            "tear-down rate, 1/s",
-            lambda e: None if e.found.ended_per_s is None else units.short_fps(e.found.ended_per_s),
-        ),
+        Column("tear-down rate, 1/s", lambda e: text.known(e.found.ended_per_s, units.short_fps)),
     )
-    notes = [*group_sentences((e.result.size_text, e.found.note) for e in known)]
-    yield Table.of("Sessions", columns, known, notes)
+    yield Table.of("Sessions", columns, known, _notes(known))
     tried = [(e.result, one) for e in known for one in e.found.tried]
     yield Table.of("Trials that make sessions", _SESSIONS_TRIED, tried, terminal=False)
 
 
 def _session_headline(result: Result, found: NatSessions) -> tuple[str, str]:
-    count, rate = _session_texts(result.test, found)
-    if result.test == _RATE_TEST:
+    count, rate = _searched(result.test, found)
+    if result.test in _OF_RATES:
         return f"{rate} 1/s", f"{count} sessions"
     return f"{count} sessions", f"made at {rate} 1/s"
 
 
 def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
-    count, rate = _address_texts(result.test, found)
-    if result.test == _LEARNING_TEST:
+    count, rate = _searched(result.test, found)
+    if result.test in _OF_RATES:
         return rate, f"{count} addresses"
     return f"{count} addresses", f"sent at {rate}"
 

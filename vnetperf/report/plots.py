@@ -157,13 +157,9 @@ def sessions_plot(title: str, caption: str, rows: Sequence[GoalRow]) -> Plot | N
         if found is None:
             notes.append(Note(row.absence[0], place, hover=row.absence[1]))
             continue
-        least = "at least " if found.capped else ""
-        hover = (
-            f"{row.name}: {least}{text.tick_label(found.rate_per_s, 'fps')}/s of {found.sessions}"
-        )
-        point = Point(
-            x=found.rate_per_s, y=place, hover=hover, open="at least" if found.capped else ""
-        )
+        rate = f"{text.tick_label(found.rate_per_s, 'fps')}/s of {found.sessions}"
+        hover = f"{row.name}: {'at least ' if found.capped else ''}{rate}"
+        point = Point(found.rate_per_s, place, hover=hover, open="at least" if found.capped else "")
         points.append(point)
     if not points:
         return None
@@ -464,11 +460,8 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
 
 def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
     """Cores that each role uses at the lower bounds of a goal; roles: all of the run."""
-    rows = []
-    for result in group.measured:
-        goal = _goal_of(result, goal_name)
-        if goal is not None and goal.threads:
-            rows.append((result, goal))
+    goals = [(result, _goal_of(result, goal_name)) for result in group.measured]
+    rows = [(result, goal) for result, goal in goals if goal is not None and goal.threads]
     if not rows:
         return None
     points: dict[str, list[Point]] = defaultdict(list)

@@ -6,9 +6,11 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
     GoalResult,
     LedgerEntry,
@@ -117,18 +119,10 @@ def shown_trials(result: Result, trials: Mapping[Case, Sequence[TrialPoint]]) ->
 def goals_used(group: Group) -> tuple[GoalResult, ...]:
     """One goal result per distinct set of goal attributes, to list those attributes once."""
     found: dict[tuple[object, ...], GoalResult] = {}
+    attributes = attrgetter(*(field.name for field in fields(SearchGoal)))
     for result in group.results:
         for goal in result.goals:
-            key = (
-                goal.name,
-                goal.loss_ratio,
-                goal.exceed_ratio,
-                goal.initial_trial_s,
-                goal.final_trial_s,
-                goal.duration_sum_s,
-                goal.width,
-            )
-            found.setdefault(key, goal)
+            found.setdefault(attributes(goal), goal)
     return tuple(found.values())
 
 
