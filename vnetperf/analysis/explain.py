@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isclose
 
+from vnetperf.analysis.goals import trials_at
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, is_valid, tests_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import SAME_RTOL, TrialSpec
+from vnetperf.model.trial import same_load
 from vnetperf.results.records import (
     BeginRecord,
     NotMeasuredRecord,
@@ -124,16 +124,12 @@ def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalR
             ("lower", goal.lower_bound_load_fps),
             ("upper", goal.upper_bound_load_fps),
         )
-        if bound is not None and _is_at(trial.spec, bound / begin.in_sum)
+        if bound is not None and same_load(trial.spec.load_fps, bound / begin.in_sum)
     ]
     text = ", ".join(parts)
     if trial.spec.phase:
         return f"again: {text.replace(' of ', ' for ')}" if text else "beyond a bound"
     return text
-
-
-def _is_at(spec: TrialSpec, load_fps: float) -> bool:
-    return isclose(spec.load_fps, load_fps, rel_tol=SAME_RTOL)
 
 
 def _conclusions(result: Result, records: Sequence[Record], case: Case) -> list[str]:
@@ -176,14 +172,10 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         if bound is None or load is None:
             sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
-        there = [
-            t
-            for t in logged.trials
-            if is_valid(t) and not t.spec.phase and _is_at(t.spec, load / n)
-        ]
         trials = ", ".join(
             f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"
-            for t in there
+            for t in trials_at(load / n, logged)
+            if is_valid(t)
         )
         sentences.append(
             f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"

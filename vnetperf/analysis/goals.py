@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, isclose, log, log1p, sqrt
+from math import ceil, log, log1p, sqrt
 
 from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
@@ -25,15 +25,14 @@ from vnetperf.model.result import (
     ThreadUse,
 )
 from vnetperf.model.trial import (
-    SAME_RTOL,
     DatapathWork,
     DirectionCounts,
     Latency,
     ThreadEvents,
-    TrialGaps,
     TrialSpec,
     Verdict,
     VisitRole,
+    same_load,
 )
 from vnetperf.procedures.base import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
@@ -190,13 +189,12 @@ def _timed(trials: Sequence[TrialRecord]) -> TrialRecord | None:
         return None
     longest = max(t.spec.duration_s for t in trials)
     full = [t for t in trials if t.spec.duration_s == longest]
-    whole = [t for t in full if all(_has_percentiles(c.latency) for c in t.result.directions)]
+    whole = [
+        t
+        for t in full
+        if all(c.latency is not None and c.latency.percentiles for c in t.result.directions)
+    ]
     return (whole or full)[-1]
-
-
-def _gaps_of(trials: Sequence[TrialRecord]) -> TrialGaps | None:
-    timed = _timed(trials)
-    return None if timed is None else timed.result.gaps
 
 
 def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
@@ -209,10 +207,6 @@ def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, 
         for c in last.result.directions
         if c.latency is not None
     }
-
-
-def _has_percentiles(latency: Latency | None) -> bool:
-    return latency is not None and bool(latency.percentiles)
 
 
 def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
@@ -240,11 +234,13 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     goal, n = found.goal, begin.in_sum
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
-    there = [] if lower is None else _valid_at(lower, logged)
-    above = [] if upper is None else _valid_at(upper, logged)
+    there, above = (
+        [] if load is None else [t for t in trials_at(load, logged) if is_valid(t)]
+        for load in (lower, upper)
+    )
     # What is claimed is what was offered: of a load that was carried the least, else the most.
     least, most = n * _offered_ratio(there, min), n * _offered_ratio(above, max)
-    conditional = found.conditional_throughput_fps
+    conditional, timed = found.conditional_throughput_fps, _timed(there)
     at_lower, at_upper = bound_trials(lower, logged), bound_trials(upper, logged)
     selections = [
         f"{at.discarded} of {at.valid + at.discarded} trials at the {name} bound were discarded"
@@ -287,7 +283,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         trials_at_lower_bound=tuple(t.number for t in there),
         at_lower_bound=at_lower,
         at_upper_bound=at_upper,
-        gaps=_gaps_of(there),
+        gaps=timed.result.gaps if timed is not None else None,
         threads=thread_usage(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
@@ -330,30 +326,21 @@ def _is_again(
         return False
     if spec.visit is not None and goal.name in spec.visit.roles:
         return spec.visit.roles[goal.name] in roles
-    return load is not None and isclose(spec.load_fps, load, rel_tol=SAME_RTOL)
+    return load is not None and same_load(spec.load_fps, load)
 
 
 def bound_trials(load_fps: float | None, logged: LoggedTest) -> BoundTrials | None:
     """How many trials classified the load of a bound, and how many were discarded there."""
     if load_fps is None:
         return None
-    there = [
-        is_valid(t)
-        for t in logged.trials
-        if not t.spec.phase and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
-    ]
+    there = [is_valid(t) for t in trials_at(load_fps, logged)]
     return BoundTrials(load_fps=load_fps, valid=sum(there), discarded=there.count(False))
 
 
-def _valid_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The valid trials that found a bound at a load, with the tolerance of the search."""
-    return [
-        t
-        for t in logged.trials
-        if is_valid(t)
-        and not t.spec.phase
-        and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
-    ]
+def trials_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
+    """The trials that found a bound at a load, with the tolerance of the search."""
+    found = (t for t in logged.trials if not t.spec.phase)
+    return [t for t in found if same_load(t.spec.load_fps, load_fps)]
 
 
 def _times(value: float | None, factor: float) -> float | None:
@@ -468,14 +455,14 @@ def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
     history = History()
     found = (t for t in logged.trials if is_valid(t) and not t.spec.phase)
     for trial in sorted(found, key=lambda t: t.spec.load_fps):
-        if not loads or not isclose(loads[-1], trial.spec.load_fps, rel_tol=SAME_RTOL):
+        if not loads or not same_load(loads[-1], trial.spec.load_fps):
             loads.append(trial.spec.load_fps)
         history.add(len(loads) - 1, outcome_of(trial))
     return loads, history
 
 
 def _is_at(bound: Bound | None, load_fps: float) -> bool:
-    return bound is not None and isclose(bound.load_fps, load_fps, rel_tol=SAME_RTOL)
+    return bound is not None and same_load(bound.load_fps, load_fps)
 
 
 def _missing_trials(

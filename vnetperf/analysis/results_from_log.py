@@ -209,12 +209,12 @@ def warnings_of(
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
         )
-    texts: dict[str, list[str]] = {}  # what holds for several scenarios stands once
-    for look in (_placement_warnings, _scenario_warnings):
-        for record in scenarios:
-            for text in look(record):
-                texts.setdefault(text, []).append(record.facts.scenario)
-    warnings += [f"{'; '.join(names)}: {text}" for text, names in texts.items()]
+    warnings += _each_once(
+        (record.facts.scenario, text)
+        for look in (_placement_warnings, _scenario_warnings)
+        for record in scenarios
+        for text in look(record)
+    )
     warnings += run.preset.warnings
     if run.testbed.media.nominal and scenarios:
         warnings.append(
@@ -353,13 +353,19 @@ def _unjudged_warnings(tests: Sequence[LoggedTest]) -> list[str]:
 
 def _deployment_warnings(results: Sequence[Result]) -> list[str]:
     """Deployments without a result, which the others must not hide."""
-    texts: dict[str, list[str]] = {}
-    for result in results:
-        held = result.deployments
-        if held is not None and held.failures and held.measured:
-            name = f"{result.scenario}, {result.test}, {result.size_name}"
-            texts.setdefault(held.sentence, []).append(name)
-    return [f"{'; '.join(names)}: {text}" for text, names in texts.items()]
+    return _each_once(
+        (f"{result.scenario}, {result.test}, {result.size_name}", held.sentence)
+        for result in results
+        if (held := result.deployments) is not None and held.failures and held.measured
+    )
+
+
+def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and texts, with all names before a text that they have in common."""
+    found: dict[str, list[str]] = {}
+    for name, text in texts:
+        found.setdefault(text, []).append(name)
+    return [f"{'; '.join(names)}: {text}" for text, names in found.items()]
 
 
 def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:

@@ -86,6 +86,12 @@ class EventSpec(Frozen):
 #: Loads and durations closer than this (relative) are the same.
 SAME_RTOL = 1e-9
 
+
+def same_load(a: float, b: float) -> bool:
+    """Whether two loads or durations are the same, but for float rounding."""
+    return isclose(a, b, rel_tol=SAME_RTOL)
+
+
 #: What becomes of a trial whose load the generator could not offer, or in which the tester stood
 #: still too long, after it was repeated in vain:
 #: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the trial
@@ -170,7 +176,7 @@ class TrialRequest(Frozen):
             (self.burst, self.event, self.new_sessions)
             == (other.burst, other.event, other.new_sessions)
             and len(mine) == len(theirs)
-            and all(isclose(a, b, rel_tol=SAME_RTOL) for a, b in zip(mine, theirs, strict=True))
+            and all(map(same_load, mine, theirs))
         )
 
     def _loads(self) -> list[float]:

@@ -16,67 +16,45 @@ from vnetperf.search import Procedure
 
 
 class KnownThroughput(Frozen):
-    """The throughput that a test takes its loads of.
+    """The throughput that a test takes its loads of."""
 
-    Attributes:
-        load_fps: Largest load that met the goal, frames/s per interface.
-        search: Number of the search that found it.
-        goal: Its goal: the first one without loss, else the first one.
-        loss_ratio: Loss ratio of the goal, 0..1.
-        qualifier: "at least" when the largest load that was tried met the goal.
-        note: What a reader must know of it; "".
-        other_deployment: Whether it is that of another deployment than the test's own.
-    """
-
-    load_fps: float
-    search: int
-    goal: str
-    loss_ratio: float = 0.0
+    load_fps: float  # Largest load that met the goal, frames/s per interface
+    search: int  # Number of the search that found it
+    goal: str  # Its goal: the first one without loss, else the first one
+    loss_ratio: float = 0.0  # Loss ratio of the goal, 0..1
+    # "at least" when the largest load that was tried met the goal
     qualifier: Literal["", "at least"] = ""
-    note: str = ""
-    other_deployment: bool = False
+    note: str = ""  # What a reader must know of it; ""
+    other_deployment: bool = False  # Whether it is that of another deployment than the test's own
 
 
 P = TypeVar("P", bound=Parameters)
 
 
 class ProcedureInputs(Frozen, Generic[P]):
-    """Everything that a procedure is given; it stands in the log.
+    """Everything that a procedure is given; it stands in the log."""
 
-    Attributes:
-        parameters: The preset's.
-        frame_size: Octets including FCS; of a mix its mean, rounded.
-        directions: Interfaces that send.
-        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
-        loads: Load of each interface that sends, as a share of a trial's; empty for 1 each.
-        min_load_fps: Smallest load of the preset, frames/s per interface.
-        ceiling_fps: Largest load that can be offered, frames/s per interface.
-        ceiling_reason: What sets it.
-        media_fps: Largest rate of the reference medium, frames/s per interface.
-        nominal: True when the wires have no speed of their own and that is for comparison only.
-        definition: What the generator's time stamps stand for (RFC 1242 section 3.8).
-        burst_gap_ns: Mean gap of the generator's bursts, as calibrated on this kind of wire,
-            nanoseconds; None: not recorded.
-        timelines: Whether the generator counts frames over time within a trial.
-        sessions: Sessions of the traffic, where the DUT is a NAT; 0 where it is none.
-        throughput: The throughput; None for a test that needs none.
-    """
-
-    parameters: P
-    frame_size: int
-    directions: int = 2
+    parameters: P  # The preset's
+    frame_size: int  # Octets including FCS; of a mix its mean, rounded
+    directions: int = 2  # Interfaces that send
+    # Ports of the DUT that the tester's ports 0 and 1 plug in at
     ends: tuple[str, str] = ("phy0", "phy1")
+    # Load of each interface that sends, as a share of a trial's; empty for 1 each
     loads: tuple[float, ...] = ()
-    min_load_fps: float = 1000.0
-    ceiling_fps: float
-    ceiling_reason: str = ""
-    media_fps: float
+    min_load_fps: float = 1000.0  # Smallest load of the preset, frames/s per interface
+    ceiling_fps: float  # Largest load that can be offered, frames/s per interface
+    ceiling_reason: str = ""  # What sets it
+    media_fps: float  # Largest rate of the reference medium, frames/s per interface
+    # True when the wires have no speed of their own and that is for comparison only
     nominal: bool = True
+    # What the generator's time stamps stand for (RFC 1242 section 3.8)
     definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
+    # Mean gap of the generator's bursts, as calibrated on this kind of wire, nanoseconds; None: not
+    # recorded
     burst_gap_ns: float | None = None
-    timelines: bool = False
-    sessions: int = 0
-    throughput: KnownThroughput | None = None
+    timelines: bool = False  # Whether the generator counts frames over time within a trial
+    sessions: int = 0  # Sessions of the traffic, where the DUT is a NAT; 0 where it is none
+    throughput: KnownThroughput | None = None  # The throughput; None for a test that needs none
 
     @property
     def in_sum(self) -> float:
@@ -85,50 +63,24 @@ class ProcedureInputs(Frozen, Generic[P]):
 
     @property
     def known(self) -> KnownThroughput:
-        """The throughput, for a test that needs it.
-
-        Raises:
-            LogError: There is none in the log.
-        """
+        """The throughput, for a test that needs it; `LogError` where the log has none."""
         if self.throughput is None:
             raise LogError("a test that needs the throughput was logged without one", where="log")
         return self.throughput
 
     def direction(self, number: int) -> str:
-        """Name of a direction in results.
-
-        Args:
-            number: Number of the tester's sending port.
-
-        Returns:
-            "phy0->phy1" ...
-        """
+        """Name in results of the direction from a tester's port: "phy0->phy1" ..."""
         return direction_name(number, self.ends)
 
 
 def stood_still(outcome: TrialOutcome) -> bool:
-    """Whether the tester did, for longer than the rings bridge; when in the trial is not known.
-
-    Args:
-        outcome: The trial.
-
-    Returns:
-        True where it did; False also where no gaps were recorded.
-    """
+    """Whether the tester did, for longer than the rings bridge; False where no gaps are known."""
     gaps = outcome.result.gaps
     return gaps is not None and (gaps.poll.over_s > 0 or gaps.send.over_s > 0)
 
 
 def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutcome]]:
-    """Run a trial several times.
-
-    Args:
-        request: The trial.
-        times: Number of trials.
-
-    Returns:
-        Their outcomes in order.
-    """
+    """Run a trial several times; returns their outcomes in order."""
     outcomes = []
     for _ in range(times):
         outcomes.append((yield request))
@@ -136,16 +88,13 @@ def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutco
 
 
 def direction_name(direction: int, ends: Sequence[str]) -> str:
-    """Name of a direction in results.
-
-    Args:
-        direction: Number of the tester's sending port.
-        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
-
-    Returns:
-        "phy0->phy1", "phy0->vnf0.0", "pod0->pod1" ...
-    """
+    """Name in results of the direction from a tester's port: "phy0->phy1", "pod0->pod1" ..."""
     return f"{ends[direction]}->{ends[1 - direction]}"
+
+
+def share_of_throughput(share: float) -> str:
+    """What results call a load that is a share of the throughput."""
+    return "throughput" if share == 1 else f"{100 * share:g} % of throughput"
 
 
 #: Most bins of a curve: more are merged.

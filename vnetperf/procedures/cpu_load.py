@@ -24,7 +24,7 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, sum_known
+from vnetperf.procedures.base import ProcedureInputs, share_of_throughput, sum_known
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -195,8 +195,7 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
     for share in sorted(set(test.shares)):
         load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
         if isclose(load, share * known.load_fps):
-            named = "throughput" if share == 1 else f"{100 * share:g} % of throughput"
-            loads.setdefault(load, (share, named))
+            loads.setdefault(load, (share, share_of_throughput(share)))
         else:  # no such share was run
             named = f"{load:.0f} frames/s per interface"
             loads.setdefault(load, (load / known.load_fps, named))
@@ -227,7 +226,6 @@ def _at(
     cycles = [(each.busy_cycles, each.idle_cycles) for one in work for each in one]
     all_cycles = sum_known([None if idle is None else busy + idle for busy, idle in cycles])
     all_polls, all_empty = sum_known(polls), sum_known(empty)
-    bad = [one for one in trials if one.verdict is not Verdict.VALID]
     return CpuAt(
         load_fps=trials[0].load_fps * inputs.in_sum,
         of=of,
@@ -246,7 +244,7 @@ def _at(
         watched_s=_watched_s(trials),
         energy=_energy(trials),
         trials=tuple(one.number for one in trials),
-        disturbed=tuple(one.number for one in bad),
+        disturbed=tuple(one.number for one in trials if one.verdict is not Verdict.VALID),
     )
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
-from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial, sum_known
+from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest, Verdict
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial, share_of_throughput, sum_known
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 from vnetperf.statistics.histogram import decode_hdr, recorded
@@ -121,10 +121,6 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
     )
 
 
-#: Loads closer than this (relative) are one load.
-_SAME_LOAD = 1e-9
-
-
 def _above_ceiling(inputs: ProcedureInputs[Any]) -> str:
     return (
         f"not measured: above the largest load, {inputs.ceiling_fps:.0f} frames/s per interface, "
@@ -135,11 +131,11 @@ def _above_ceiling(inputs: ProcedureInputs[Any]) -> str:
 def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
     """Run the test."""
     test, known = inputs.parameters, inputs.known
-    loads = [(_share(share), share * known.load_fps, known.note) for share in test.shares]
+    loads = [(share_of_throughput(one), one * known.load_fps, known.note) for one in test.shares]
     loads += [(f"{load:g} frames/s per interface", load, "") for load in test.loads_fps]
     found = []
     for of, load_fps, note in loads:
-        if load_fps > inputs.ceiling_fps * (1 + _SAME_LOAD):
+        if load_fps > inputs.ceiling_fps * (1 + SAME_RTOL):
             found.append(_result_at(inputs, of, load_fps, (), _above_ceiling(inputs)))
             continue
         request = TrialRequest(
@@ -162,7 +158,7 @@ def latency_load(inputs: ProcedureInputs[LatencyLoadTest]) -> Procedure[tuple[La
     """
     test = inputs.parameters
     loads = sorted(test.loads_fps)
-    offerable = [load for load in loads if load <= inputs.ceiling_fps * (1 + _SAME_LOAD)]
+    offerable = [load for load in loads if load <= inputs.ceiling_fps * (1 + SAME_RTOL)]
     good: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     bad: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
@@ -197,7 +193,7 @@ def _curve_at(
 ) -> LatencyAt:
     """What trials at one load of the curve give."""
     note = ""
-    if load_fps > inputs.ceiling_fps * (1 + _SAME_LOAD):
+    if load_fps > inputs.ceiling_fps * (1 + SAME_RTOL):
         note = _above_ceiling(inputs)
     elif not good:
         note = f"not measured: {_why_none(bad)}"
@@ -231,10 +227,6 @@ def latencies_by_direction(
             if counts.latency is not None:
                 found.setdefault(inputs.direction(counts.direction), []).append(counts.latency)
     return found
-
-
-def _share(share: float) -> str:
-    return "throughput" if share == 1 else f"{100 * share:g} % of throughput"
 
 
 def _result_at(

@@ -13,7 +13,7 @@ from typing import Any
 
 from vnetperf.model.outcomes import ForwardingRate, LossStep
 from vnetperf.model.parameters import FrameLossTest, LossProfileTest, MrrTest, Rfc2889Test
-from vnetperf.model.trial import TrialOutcome, TrialRequest, WhenLimited
+from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, WhenLimited
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -98,22 +98,18 @@ def frame_loss(inputs: ProcedureInputs[FrameLossTest]) -> Procedure[tuple[LossSt
     return tuple(steps)
 
 
-#: Loads closer than this (relative) are one load.
-_SAME_LOAD = 1e-9
-
-
 def loss_profile(inputs: ProcedureInputs[LossProfileTest]) -> Procedure[tuple[LossStep, ...]]:
     """Run the test."""
     test, known = inputs.parameters, inputs.known
     loads: list[float] = []
     for share in sorted(test.shares):
         load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
-        if not loads or load > loads[-1] * (1 + _SAME_LOAD):
+        if not loads or load > loads[-1] * (1 + SAME_RTOL):
             loads.append(load)
     trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in loads:
-            above = load > known.load_fps * (1 + _SAME_LOAD)
+            above = load > known.load_fps * (1 + SAME_RTOL)
             request = TrialRequest(
                 load_fps=load,
                 duration_s=test.duration_s,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
-from vnetperf.procedures.base import ProcedureInputs, bin_width, repeat_trial
+from vnetperf.procedures.base import ProcedureInputs, bin_width, repeat_trial, share_of_throughput
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
 from vnetperf.search import Procedure
 from vnetperf.statistics import loss_of_trials
@@ -48,7 +48,7 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
     events = _events(results)
     return Soak(
         load_fps=request.load_fps * inputs.in_sum,
-        of="throughput" if test.share == 1 else f"{100 * test.share:g} % of throughput",
+        of=share_of_throughput(test.share),
         seconds=test.duration_s,
         offered=sum(
             outcome.result.offered(d) for outcome in trials for d in outcome.result.directions

@@ -53,9 +53,8 @@ def _group_part(
     yield from table_markdown(goal_text.search_table(group, trials), empty=_EMPTY)
     yield from table_markdown(goal_text.loss_table(group, trials), empty=_EMPTY)
     yield from table_markdown(goal_text.cpu_table(group, trials))
-    yield from table_markdown(goal_text.thread_table(group))
-    yield from table_markdown(goal_text.datapath_table(group))
-    yield from table_markdown(goal_text.node_table(group))
+    for table_of in (goal_text.thread_table, goal_text.datapath_table, goal_text.node_table):
+        yield from table_markdown(table_of(group))
     yield from table_markdown(goal_text.profile_table(group, profiles))
 
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -33,6 +33,7 @@ from vnetperf.report.picture import pictures
 from vnetperf.report.plot import Plot, data, legend, svg, templates
 from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials, size_names
 from vnetperf.report.table import Column, Table
+from vnetperf.report.text import Value, known
 
 #: The files beside the page that hold its numbers.
 _FILES = (
@@ -479,11 +480,8 @@ def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple
     return list(flatten_facts(single)), folds
 
 
-_NO_NUMBER = "no number"
-
-
-def _percent(ratio: float | None, digits: int = 4) -> str:
-    return _NO_NUMBER if ratio is None else units.percent(ratio, digits)
+def _shown(value: Value | None, show: Callable[[Value], str]) -> str:
+    return known(value, show) or "no number"
 
 
 def _lost_text(trial: TrialPoint) -> str:
@@ -504,17 +502,16 @@ _TRIALS: tuple[Column[TrialPoint], ...] = (
         lambda t: f"burst of {units.frames(t.burst)}" if t.burst else units.fps(t.load_fps),
     ),
     Column("duration", lambda t: units.seconds(t.duration_s)),
-    Column("loss, worse direction", lambda t: _percent(t.loss_ratio)),
+    Column("loss, worse direction", lambda t: _shown(t.loss_ratio, units.percent)),
+    Column("forwarded, aggregate", lambda t: _shown(t.forwarded_fps, units.fps)),
     Column(
-        "forwarded, aggregate",
-        lambda t: _NO_NUMBER if t.forwarded_fps is None else units.fps(t.forwarded_fps),
+        "offered of intended", lambda t: _shown(t.offered_ratio, partial(units.percent, digits=7))
     ),
-    Column("offered of intended", lambda t: _percent(t.offered_ratio, 7)),
     Column("verdict", goal_text.verdict_text, words=True),
     Column("lost at (frames)", _lost_text, words=True),
     Column("tester's longest gaps, polling / sending", _gaps_text),
-    Column("unsent", lambda t: _NO_NUMBER if t.unsent is None else units.frames(t.unsent)),
-    Column("late", lambda t: _NO_NUMBER if t.late is None else units.frames(t.late)),
+    Column("unsent", lambda t: _shown(t.unsent, units.frames)),
+    Column("late", lambda t: _shown(t.late, units.frames)),
     Column("disturbed", lambda t: "; ".join(t.disturbed), words=True),
     Column("reason", lambda t: t.reason, words=True),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import ceil, isclose, sqrt
+from math import ceil, sqrt
 from statistics import median
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ from vnetperf.model.trial import (
     TrialRequest,
     Visit,
     VisitRole,
+    same_load,
 )
 from vnetperf.search.base import GoalOutcome, Procedure, Search, SearchOutcome, StopSearch
 from vnetperf.search.classification import (
@@ -232,7 +233,7 @@ class _Retried:
     def is_at(self, role: VisitRole, load: float) -> bool:
         """Whether a load is that of a bound."""
         bound = self.load(role)
-        return bound is not None and isclose(bound, load, rel_tol=SAME_RTOL)
+        return bound is not None and same_load(bound, load)
 
     def roles_at(self, load: float) -> list[VisitRole]:
         """What the goal takes a load for: one of its bounds."""
@@ -316,9 +317,7 @@ class _Retried:
         trials = [*self.searched, *self.after]
         largest = max((trial.load_fps for trial in trials), default=0.0)
         rates = [
-            trial.forwarding_rate_fps
-            for trial in trials
-            if isclose(trial.load_fps, largest, rel_tol=SAME_RTOL)
+            trial.forwarding_rate_fps for trial in trials if same_load(trial.load_fps, largest)
         ]
         if len(rates) < FEWEST_RATES:
             return 0.0
@@ -445,7 +444,7 @@ class _Retried:
                 self._add(below, trials, visit)
         elif roles := self.roles_at(load):
             self._add(roles[0], trials, visit)
-        elif wanted is not None and isclose(load, wanted[1], rel_tol=SAME_RTOL):
+        elif wanted is not None and same_load(load, wanted[1]):
             self._add(wanted[0], trials, visit)
 
 

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from math import isclose
 from typing import Any, Literal
 
 from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
-from vnetperf.model.trial import SAME_RTOL, Verdict
+from vnetperf.model.trial import Verdict, same_load
 from vnetperf.results.records import ProcedureRecord, SearchRecord, TrialRecord
 from vnetperf.search import ReplayMismatchError
 
@@ -123,7 +122,7 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
             whys.append(f"has trials of {seconds:g} s")
         # Those that confirmed it count here too, though they move no bound.
         load = there[0].spec.load_fps if there else 0.0
-        at_it = [t for t in trials if isclose(t.spec.load_fps, load, rel_tol=SAME_RTOL)]
+        at_it = [t for t in trials if same_load(t.spec.load_fps, load)]
         if any(t.result.worst_loss_ratio() > 0 for t in at_it):
             whys.append("lost frames at its lower bound")
     return f"goal {goal.name} {'; '.join(whys)}" if whys else ""
