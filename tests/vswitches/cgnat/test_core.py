@@ -456,3 +456,9 @@ def test_mappings_end_without_races_between_stages(unit: Path, seed: int) -> Non
         [unit / "threads", str(seed)], capture_output=True, text=True, timeout=120, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_timer_of_the_programs_in_xdp(unit: Path) -> None:
+    """It ends no mapping early, and none that another place's key is of."""
+    run = subprocess.run([unit / "timer"], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
