@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import resource
 import struct
 import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -62,12 +64,12 @@ def verdicts() -> list[str]:
 class Core:
     """The C code as a process."""
 
-    def __init__(self, unit: Path, config: Config) -> None:
+    def __init__(self, unit: Path, config: Config, *options: str) -> None:
         self.names = verdicts()
         self.released: list[tuple[str, int, bytes]] = []
         self.late = 0
         self.process = subprocess.Popen(
-            [unit / "core", *config.argv()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [unit / "core", *config.argv(), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def burst(
@@ -352,9 +354,111 @@ def test_a_connection_from_outside_is_established_by_its_handshake(unit: Path) -
         assert talk.back(242, ACK, **far) == "passed"
 
 
+#: What a block's assignment to the first subscriber in second 1, and its return in second 5, are
+#: octet by octet: RFC 7011 section 3, elements of RFC 8158 section 5.1, no padding.
+TEMPLATE = bytes.fromhex(
+    "000a 0030 -------- 00000000 00000000"  # version, length, time, sequence, observation domain
+    " 0002 0020 0100 0006"  # set of templates, its length; template 256 of 6 elements:
+    " 0143 0008 00e6 0001 0008 0004 00e1 0004 0169 0002 016a 0002".replace("-", "0")
+)
+ASSIGNED = bytes.fromhex(
+    "000a 0029 -------- 00000000 00000000 0100 0019"  # set of records of template 256
+    " 00000000000003e8 10 64400001 c6120000 0400 040f".replace("-", "0")
+)
+RETURNED = bytes.fromhex(
+    "000a 0029 -------- 00000001 00000000 0100 0019"
+    " 0000000000001388 11 64400001 c6120000 0400 040f".replace("-", "0")
+)
+FIRST_BLOCKS = Config(blocks="dynamic", subscribers=150, block=16, addresses=1, udp_timeout=3)
+
+
+def untimed(messages: bytes) -> bytes:
+    """Messages of IPFIX without the times of their export."""
+    done = bytearray()
+    while messages:
+        (length,) = struct.unpack_from("!H", messages, 2)
+        done += messages[:4] + bytes(4) + messages[8:length]
+        messages = messages[length:]
+    return bytes(done)
+
+
+def test_a_record_in_ipfix_octet_by_octet(unit: Path, tmp_path: Path) -> None:
+    log = tmp_path / "blocks"
+    with Core(unit, FIRST_BLOCKS, f"--log={log}", "--log-form=ipfix") as core:
+        core.burst(1, [])
+        assert untimed(log.read_bytes()) == TEMPLATE  # who reads along can begin
+        talk = Talk(core)
+        assert talk.out(1) == "passed"
+        assert talk.back(5) == "no mapping"
+    assert untimed(log.read_bytes()) == TEMPLATE + ASSIGNED + RETURNED
+
+
+def test_another_decoder_finds_the_same_in_ipfix(unit: Path, tmp_path: Path) -> None:
+    from scapy.layers import netflow  # noqa: PLC0415 - takes 0.5 s
+
+    log = tmp_path / "blocks"
+    frames = [(INSIDE, replace(OUT, src=OUT.src + n).frame(OWN[INSIDE], TESTER)) for n in range(80)]
+    events, messages = [], []
+    with Core(unit, FIRST_BLOCKS, f"--log={log}", "--log-form=ipfix") as core:
+        for second, some in (1, frames[:32]), (2, frames[32:64]), (3, frames[64:]), (9, []):
+            events += core.burst(second, some)[1]
+    octets = log.read_bytes()
+    while octets:
+        (length,) = struct.unpack_from("!H", octets, 2)
+        messages.append(netflow.NetflowHeader(octets[:length]))
+        octets = octets[length:]
+    _, *data = netflow.netflowv9_defragment(messages)
+    numbers = [one[netflow.NetflowHeaderV10].flowSequence for one in data]
+    assert numbers == [0, 32, 64, 80, 140]  # 80 returned at once: of a message's 60, and 20
+    found = [
+        Event(
+            int(one.observationTimeMilliseconds) // 1000,
+            int(IPv4Address(one.IPV4_SRC_ADDR)),
+            int(IPv4Address(one.postNATSourceIPv4Address)),
+            int.from_bytes(one.portRangeStart, "big"),
+            int.from_bytes(one.portRangeEnd, "big"),
+            {b"\x10": True, b"\x11": False}[one.natEvent],
+        )
+        for message in data
+        for one in message[netflow.NetflowDataflowsetV9].records
+    ]
+    assert found == events
+
+
+def test_a_record_that_cannot_be_written(unit: Path, tmp_path: Path) -> None:
+    full = subprocess.run(
+        [unit / "core", *FIRST_BLOCKS.argv(), "--log=/dev/full"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert full.returncode == 1
+    assert "/dev/full: No space left on device; accepted: a file that can be wr" in full.stderr
+    log = tmp_path / "blocks"
+    with Core(unit, FIRST_BLOCKS, f"--log={log}", "--log-form=ipfix") as core:
+        core.burst(1, [])
+        talk = Talk(core)
+        limits = resource.prlimit(core.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(core.process.pid, resource.RLIMIT_FSIZE, (len(TEMPLATE), limits[1]))
+        assert talk.out(1) == "passed"
+        assert log.stat().st_size == len(TEMPLATE)
+        resource.prlimit(core.process.pid, resource.RLIMIT_FSIZE, limits)
+        assert talk.back(5) == "no mapping"
+    # The number of records that were exported before tells that one is missing.
+    assert untimed(log.read_bytes()) == TEMPLATE + RETURNED
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_mappings_end_without_races_between_stages(unit: Path, seed: int) -> None:
     run = subprocess.run(
         [unit / "threads", str(seed)], capture_output=True, text=True, timeout=120, check=False
     )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_timer_of_the_programs_in_xdp(unit: Path) -> None:
+    """It ends no mapping early, and none that another place's key is of."""
+    run = subprocess.run([unit / "timer"], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

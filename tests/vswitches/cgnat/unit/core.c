@@ -12,13 +12,17 @@
  * 255 for the number of frames ends all sessions and mappings, after so many mappings (4 octets)
  * have been looked at: the sweep may be anywhere.
  *
+ * With --log the events are recorded too; the record's seconds begin in 1970.
+ *
  * All numbers are little-endian. With a new second every session and mapping is looked at.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "args.h"
 #include "fragments.h"
+#include "record.h"
 #include "tracker.h"
 
 #define LONGEST	    1600u
@@ -31,6 +35,7 @@ struct core {
 	struct fragments fragments;
 	struct mapper mapper;
 	struct tracker tracker;
+	struct record record;
 	uint16_t late;
 	struct block_event events[MOST_EVENTS];
 	uint16_t n_events;
@@ -168,6 +173,12 @@ static void answer(struct core *core)
 		put(&e->last, 2);
 		put(&e->given, 1);
 	}
+	for (uint32_t i = 0; core->record.file && i < core->n_events; i += MOST_RECORDS) {
+		const uint32_t left = core->n_events - i;
+
+		record_write(&core->record, core->events + i,
+			     left < MOST_RECORDS ? left : MOST_RECORDS);
+	}
 	core->n_events = 0;
 	fflush(stdout);
 }
@@ -222,11 +233,14 @@ int main(int argc, char **argv)
 	struct core *core = zeroed(sizeof(*core));
 	struct problem why = {"no memory", ""};
 
+	signal(SIGXFSZ, SIG_IGN); /* a file that takes no more is an error of that write */
 	args_defaults(&core->options);
 	if (!args_parse(&core->options, argc, argv, &why) ||
 	    !fragments_create(&core->fragments, core->options.nat.seed, &memory) ||
 	    !mapper_create(&core->mapper, &core->options.nat, &core->published, &memory) ||
-	    !tracker_create(&core->tracker, &core->options.nat, &core->published, &memory)) {
+	    !tracker_create(&core->tracker, &core->options.nat, &core->published, &memory) ||
+	    (*core->options.log &&
+	     !record_open(&core->record, core->options.log, core->options.log_ipfix, 0, &why))) {
 		fprintf(stderr, "core: %s; accepted: %s\n", why.what, why.accepted);
 		return 1;
 	}
@@ -241,6 +255,8 @@ int main(int argc, char **argv)
 	fragments_release(&core->fragments, &memory);
 	tracker_release(&core->tracker, &memory);
 	mapper_release(&core->mapper, &memory);
+	if (core->record.file)
+		fclose(core->record.file);
 	free(core);
 	return 0;
 }

@@ -15,14 +15,13 @@
 
 /* A place of 64 bits: second of its last use, port within, state of TCP and these two; 0: free. It
  * changes by compare-and-swap alone, so that it always is one processor's. */
-#define LIVE	       (1ULL << 63)
-#define ENDING	       (1ULL << 62) /* its key is being deleted */
-#define STATE_SHIFT    48
-#define PORT_SHIFT     32
-#define STATE_BITS     0x3fff
-#define PLACES_OF      (SUBSCRIBERS * BLOCK) /* of a kind */
-#define PLACES	       (KINDS * PLACES_OF)
-#define SHARE(address) ((address)*PER_ADDRESS)
+#define LIVE	    (1ULL << 63)
+#define ENDING	    (1ULL << 62) /* its key is being deleted */
+#define STATE_SHIFT 48
+#define PORT_SHIFT  32
+#define STATE_BITS  0x3fff
+#define PLACES_OF   (SUBSCRIBERS * BLOCK) /* of a kind */
+#define PLACES	    (KINDS * PLACES_OF)
 
 /* Counters of a port beside the verdicts; PASS counts all that came in. */
 enum { NO_TARGET = N_VERDICTS, IS_ENDING, COUNTS };

@@ -3,8 +3,11 @@
 
 #define TICK_NS 10000000ULL
 /* All in a second, unless that would keep a processor from its work. */
-#define OF_A_TICK	(PLACES < 6553600u ? PLACES / 100 + 1 : 65536u)
-#define SECOND_NS	1000000000ULL
+#define OF_A_TICK (PLACES < 6553600u ? PLACES / 100 + 1 : 65536u)
+#define SECOND_NS 1000000000ULL
+/* What is looked at is judged by a clock that is behind by more than two ticks are ever apart: what
+ * came between these was noted with the second of the first one. */
+#define BEHIND_NS	(SECOND_NS / 2)
 #define CLOCK_MONOTONIC 1
 
 struct sweep {
@@ -35,7 +38,7 @@ ALWAYS bool is_idle(uint32_t number, uint64_t place, uint32_t now)
 		limit = ICMP_S;
 	else if (number >= KIND_TCP * PLACES_OF)
 		limit = tcp_established(state) ? TCP_S : TCP_TRANSITORY_S;
-	return now - (uint32_t)place > limit;
+	return (int32_t)(now - (uint32_t)place) > (int32_t)limit;
 }
 
 /* The key goes while nobody can take the place, so that no two ends have one. */
@@ -45,6 +48,7 @@ static long look_at(uint32_t index, void *given)
 	uint32_t number = sweep->first + index;
 	uint64_t *at = bpf_map_lookup_elem(&places, &number), place;
 	struct inside key = {};
+	const uint32_t *offset;
 
 	if (!at)
 		return 0;
@@ -57,20 +61,23 @@ static long look_at(uint32_t index, void *given)
 	key.kind = number / PLACES_OF;
 	key.ip = net32(INSIDE_FIRST + number % PLACES_OF / BLOCK);
 	key.port = place >> PORT_SHIFT;
-	bpf_map_delete_elem(&insides, &key);
+	offset = bpf_map_lookup_elem(&insides, &key);
+	/* Two processors may have taken a place for one end: the key is of the first. */
+	if (offset && *offset == number % BLOCK && !bpf_map_delete_elem(&insides, &key))
+		add_one(&tallies, ENDED);
 	__sync_val_compare_and_swap(at, place | ENDING, 0);
-	add_one(&tallies, ENDED);
 	return 0;
 }
 
 static int tick(void *map, uint32_t *key, struct alarm *alarm)
 {
-	struct sweep sweep = {.first = alarm->cursor, .now = bpf_ktime_get_ns() / SECOND_NS};
-	uint32_t first = 0;
+	const uint64_t ns = bpf_ktime_get_ns();
+	struct sweep sweep = {.first = alarm->cursor, .now = (ns - BEHIND_NS) / SECOND_NS};
+	uint32_t first = 0, now = ns / SECOND_NS;
 
 	(void)map;
 	(void)key;
-	bpf_map_update_elem(&second, &first, &sweep.now, 0);
+	bpf_map_update_elem(&second, &first, &now, 0);
 	bpf_loop(OF_A_TICK, look_at, &sweep, 0);
 	alarm->cursor = sweep.first + OF_A_TICK < PLACES ? sweep.first + OF_A_TICK : 0;
 	bpf_timer_start(&alarm->timer, TICK_NS, 0);

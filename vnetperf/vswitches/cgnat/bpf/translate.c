@@ -335,7 +335,6 @@ ALWAYS uint32_t check_quoted(struct packet *p, struct icmp *error, uint32_t ther
 }
 
 /* Finds the headers, or a verdict. */
-/* Finds the headers, or a verdict. */
 ALWAYS uint32_t check(struct packet *p, void *start, void *end, uint64_t length)
 {
 	struct iphdr *ip = start + sizeof(struct ethhdr);

@@ -26,9 +26,12 @@ static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 static bool start(struct problem *why)
 {
 	engine.hz = program_counter_hz();
+	if (!workers_create(why))
+		return false;
+	/* Seconds, and the record's times of them, begin here: large tables took some
+	 * to make. */
 	engine.start = rte_rdtsc();
-	if (!workers_create(why) ||
-	    !blocklog_open(engine.options.log, engine.options.log_ipfix, why))
+	if (!blocklog_open(engine.options.log, engine.options.log_ipfix, why))
 		return false;
 	engine.mapper.blocks.note = blocklog_note;
 	return ports_start(why) && telemetry_register(why);
