@@ -16,6 +16,7 @@ import pytest
 
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.engine import (
@@ -292,6 +293,15 @@ def test_silent_process_is_given_up_and_killed(tmp_path: Path, spawn: Spawn) -> 
     sleeper.write_text("#!/bin/sh\necho dreaming\nexec sleep 60\n")
     sleeper.chmod(0o755)
     config = EngineConfig(devices=())
+
+    def spawn_and_hear(argv: list[str], env: dict[str, str]) -> ManagedProcess:
+        """Give it the time that a shell of a busy machine needs to say its first word."""
+        process = spawn(argv, env)
+        wait_for(lambda: "dreaming" in process.log.read_text(), 30, "the sleeper's word")
+        return process
+
     with pytest.raises(GeneratorError, match="telemetry socket did not come") as silent:
-        Engine.open(config, run_dir=tmp_path, executable=sleeper, spawn=spawn, timeout_s=0.3)
+        Engine.open(
+            config, run_dir=tmp_path, executable=sleeper, spawn=spawn_and_hear, timeout_s=0.3
+        )
     assert "dreaming" in str(silent.value)
