@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
@@ -15,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
@@ -341,10 +340,8 @@ def _require_known(pattern: str, known: Sequence[str], where: str) -> None:
     """Refuse a scenario that cannot be: a threshold that never applies guards nothing."""
     if not known or any(fnmatchcase(name, pattern.partition(",")[0]) for name in known):
         return
-    near = get_close_matches(pattern, known, 1)
-    hint = f", did you mean {near[0]!r}?" if near else ""
     raise ConfigError(
-        f"no scenario is called {pattern!r}{hint}",
+        f"no scenario is called {pattern!r}{did_you_mean(pattern, known)}",
         where=where,
         accepted=f"a scenario such as {known[0]}, or a pattern such as pvp_*",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -9,8 +10,17 @@ from difflib import get_close_matches
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """What follows an unknown name: ", did you mean 'pvp_dpdk'?"; "" when no known one is near."""
     names = list(known)
-    near = get_close_matches(name, names, 1)
-    return f", did you mean {near[0]!r}?" if near and name not in names else ""
+    if name in names:
+        return ""
+    # Of near names the one with the same letters: a swap of two is the commonest slip of a hand.
+    near = min(
+        get_close_matches(name, names, 5),
+        key=lambda other: (
+            (Counter(other) - Counter(name)) + (Counter(name) - Counter(other))
+        ).total(),
+        default="",
+    )
+    return f", did you mean {near!r}?" if near else ""
 
 
 class VnetperfError(Exception):
