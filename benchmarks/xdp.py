@@ -1,13 +1,14 @@
-"""What XDP programs forward on veth, by mode, when the kernel itself is the source.
+"""What XDP programs do with frames on veth, by mode, when the kernel itself is the source.
 
 Run as root: `python -m benchmarks.xdp [--repeats 5] [--frames 500000]`; it takes seconds.
 
 A packet socket costs more than all that XDP does, and hides the difference between its modes.
 Here the switch's own programs stand between two veth pairs in a namespace of the benchmark. Frames
 of 64 octets enter the far end of one from the kernel (Linux 5.18, BPF_F_TEST_XDP_LIVE_FRAMES) and
-are dropped by a program at the far end of the other. All of it is done by one thread, the source's
-part too: rates are frames by second of its processor time, which other work on the machine
-disturbs little. Modes take turns.
+are dropped by a program at the far end of the other. Beside them stand two that forward nothing
+there: `drop`, and `tx`, which sends every frame back to where it came from. All of it is done by
+one thread, the source's part too: rates are frames by second of its processor time, which other
+work on the machine disturbs little. Modes take turns.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from vnetperf.host.xdp import BpfObject, compile_program
 from vnetperf.traffic.layers import internet_checksum
 from vnetperf.vswitches.xdp.switch import COUNTS, SOURCES
 
-MODES, PROGRAMS = ("native", "generic"), ("redirect", "fib")
+MODES = ("native", "generic")
+#: Program -> interface at which its frames are counted; None for the program's own count.
+PROGRAMS = {"drop": None, "tx": "d0", "redirect": "d1", "fib": "d1"}
+#: Verdicts of the kernel (linux/bpf.h).
+VERDICTS = {"drop": 1, "tx": 3}
 FIRST = struct.pack("=I", 0)
 #: Addresses: the router's at its port, the tester's beyond its other one, and a way to there.
 ROUTER, TESTER = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -68,6 +73,13 @@ def route(source: str, target: str) -> None:
         sockets.route("replace", dst=NETWORK, gateway=NEXT_HOP, oif=out, flags=4)  # onlink
 
 
+def _compiled(name: str) -> bytes:
+    if name not in VERDICTS:
+        return compile_program("clang", SOURCES / f"{name}.c")
+    source = Path(__file__).with_name("verdict.c")
+    return compile_program("clang", source, [f"-I{SOURCES}"], VERDICT=VERDICTS[name])
+
+
 class Stand:
     """Two veth pairs in a namespace: t0 - d0, d1 - t1; the programs are at d0."""
 
@@ -81,7 +93,7 @@ class Stand:
             links.create_veth(self.journal, ends, netns=(self.netns, self.netns))
         index = {link.name: link.index for link in links.links(self.netns)}
         self.target = struct.pack("=I", index["d1"])
-        self.code = {name: compile_program("clang", SOURCES / f"{name}.c") for name in PROGRAMS}
+        self.code = {name: _compiled(name) for name in PROGRAMS}
         source = Path(__file__).with_name("source.c")
         self.source = compile_program("clang", source, TARGET=index["t0"])
         run_in(self.netns, partial(route, "d0", "d1"))
@@ -89,7 +101,7 @@ class Stand:
             run_in(self.netns, partial(xdp.let_peer_receive, end))
 
     def rate(self, name: str, mode: str, frames: int) -> float:
-        """Frames/s that a program forwards in a mode."""
+        """Frames/s that a program is done with in a mode."""
         with ExitStack() as stack:
             loaded = [
                 stack.enter_context(BpfObject(what, code))
@@ -103,19 +115,21 @@ class Stand:
         def measure() -> float:
             frame = test_frame()
             source.map("headers").update(FIRST, frame[:42])
-            source.attach("take", "t1", "native")
+            # Who counts what comes out takes it as well.
+            source.attach("take", "t0" if name == "tx" else "t1", "native")
             dut.attach("forward", "d0", mode)
             if name == "fib":
                 dut.map("port").update(FIRST, octets(ROUTER))
-            else:
+            elif name == "redirect":
                 dut.map("target").update(FIRST, self.target)
-            before = links.statistics()["d1"].tx
+            out = PROGRAMS[name]
+            before = links.statistics()[out].tx if out else 0
             spent = send(source.number("send"), frame, frames)
             time.sleep(0.05)
-            sent = links.statistics()["d1"].tx - before
             counts = [dut.map("counts").sums(struct.pack("=I", n))[0] for n in range(len(COUNTS))]
+            sent = links.statistics()[out].tx - before if out else counts[0]
             if counts != [frames] + [0] * (len(COUNTS) - 1) or sent != frames:
-                raise SystemExit(f"{name}, {mode}: {sent} of {frames} forwarded, counts {counts}")
+                raise SystemExit(f"{name}, {mode}: {sent} of {frames} seen, counts {counts}")
             return sent / spent
 
         return measure
