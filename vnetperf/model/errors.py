@@ -13,14 +13,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if name in names:
         return ""
     # Of near names the one with the same letters: a swap of two is the commonest slip of a hand.
-    near = min(
-        get_close_matches(name, names, 5),
-        key=lambda other: (
-            (Counter(other) - Counter(name)) + (Counter(name) - Counter(other))
-        ).total(),
-        default="",
-    )
-    return f", did you mean {near!r}?" if near else ""
+    near = sorted(get_close_matches(name, names, 5), key=lambda other: _apart(name, other))
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _apart(one: str, other: str) -> int:
+    """How many letters two words do not have in common."""
+    letters, others = Counter(one), Counter(other)
+    return ((letters - others) + (others - letters)).total()
 
 
 class VnetperfError(Exception):
