@@ -62,6 +62,9 @@ KERNEL_RX_RING = 4 * dpdk.AF_PACKET_FRAMES
 VHOST_NET = "/dev/vhost-net"
 #: Fastest that a NAT's sessions are set up before a trial, frames/s: none is to be lost.
 SET_UP_FPS = 40_000.0
+#: Slowest, as a share of that: each time that they are set up anew before any trial, frames of the
+#: last time were lost, and they are sent at half the rate.
+LEAST_PACE = 1 / 8
 #: Times that the frames from which bindings are learnt are sent, until all came out.
 LEARN_ATTEMPTS = 5
 #: Wait for the last of them, seconds.
@@ -461,6 +464,7 @@ class Loadgen(TrafficGenerator):
         self._prepared = PreparedStreams()
         #: The NAT with the bindings that it was seen to have.
         self.bound: Nat | None = None
+        self._pace = 1.0  # at which the next sessions are set up
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
         self._announce = False
         self._capture = CaptureSpec()
@@ -654,7 +658,8 @@ class Loadgen(TrafficGenerator):
 
     def _set_up_sessions(self, frames: int) -> None:
         """Send a frame of each session: first from inside, or clients, then from outside."""
-        rate = min(learning_rate(frames), SET_UP_FPS)
+        rate = min(learning_rate(frames), SET_UP_FPS) * self._pace
+        self._pace = max(LEAST_PACE, self._pace / 2)
         nat = self._prepared.parts[0].stream.nat
         learnt = nat is not None and nat.mapping == "learnt"
         if nat is not None and learnt:
@@ -718,7 +723,7 @@ class Loadgen(TrafficGenerator):
         if trial.new_sessions and self.bound is not None:  # the NAT will choose again
             self.bound = None
             self._hand_over(*self._requested)
-        self._request_capture(trial)
+        self._begin(trial)
         refusal = self.refusal_is_loss(trial)
         return run_trial(
             self._running(),
@@ -737,7 +742,7 @@ class Loadgen(TrafficGenerator):
         receives: Callable[[], None],
     ) -> PartResult:
         """Send and count at the port that is here."""
-        self._request_capture(trial)
+        self._begin(trial)
         return run_part(
             self._running(),
             self._prepared,
@@ -748,7 +753,9 @@ class Loadgen(TrafficGenerator):
             refusal_is_loss=self.refusal_is_loss(trial),
         )
 
-    def _request_capture(self, trial: TrialSpec) -> None:
+    def _begin(self, trial: TrialSpec) -> None:
+        """Capture what a trial requests; it begins since all sessions are there."""
+        self._pace = 1.0
         capture = trial.capture or CaptureSpec()
         if capture != self._capture:
             self._running().capture(capture.frames, capture.what)
