@@ -22,3 +22,19 @@ WORKERS = (1, 2, 3, 4, 6, 8, 12, 16)
 def test_core_scale(bench: Bench, frame_size: int) -> None:
     """RFC 2544 throughput by workers of the vSwitch, with as many receive queues of each port."""
     bench.search_throughput(frame_size).check_expectations()
+
+
+TWO = ("workers=2", "rx_queues=2")
+
+
+@pytest.mark.vary(
+    "set",
+    [
+        pytest.param(TWO, id="cores"),
+        pytest.param((*TWO, "placement=siblings"), id="siblings"),
+        pytest.param((*TWO, "placement=nodes"), id="nodes"),
+    ],
+)
+def test_core_placement(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput of two workers on two cores, on one core's threads, on two NUMA nodes."""
+    bench.search_throughput(frame_size).check_expectations()

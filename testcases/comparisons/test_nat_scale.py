@@ -1,4 +1,4 @@
-"""A carrier-grade NAT by its mode and by its number of sessions, at CSIT's densities.
+"""A carrier-grade NAT by its mode, its number of sessions at CSIT's densities, its stages on cores.
 
 `-k phy2phy_cgnat`. A vSwitch that only forwards has none of these; its throughput on the same wire
 is that of test_rfc2544.py.
@@ -10,6 +10,10 @@ from vnetperf.runner.bench import Bench
 
 #: Those that are there on wires of veth.
 MODES = ("nft", "iptables", "xdp", "rtc", "pipeline")
+
+
+#: Stages of the pipeline that share a thread (+), and rings between threads (/).
+STAGES = ("rx+val+nat+ct+tx", "rx+val+nat/ct+tx", "rx+val/nat/ct+tx", "rx/val/nat/ct/tx")
 
 
 @pytest.mark.vnetperf(wire="veth")
@@ -30,3 +34,34 @@ def test_nat_sessions(bench: Bench, frame_size: int) -> None:
 def test_nat_connections(bench: Bench, frame_size: int) -> None:
     """RFC 9693 connection establishment rate by number of sessions (section 5.1)."""
     bench.with_new_sessions().measure("connection_rate", frame_size).check_expectations()
+
+
+@pytest.mark.vary("traffic", ["unidirectional", "downstream", "single-flow"])
+def test_nat_directions(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput from inside, from outside (but for a thousandth of it), and both ways."""
+    bench.search_throughput(frame_size).check_expectations()
+
+
+@pytest.mark.vary(
+    "set",
+    [
+        pytest.param(("mode=rtc",), id="rtc"),
+        *(pytest.param(("mode=pipeline", f"stages={stages}"), id=stages) for stages in STAGES),
+    ],
+)
+def test_nat_stages(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput by the stages that have a core of their own; run to completion first."""
+    bench.search_throughput(frame_size).check_expectations()
+
+
+@pytest.mark.vary(
+    "set",
+    [
+        pytest.param(("mode=pipeline",), id="cores"),
+        pytest.param(("mode=pipeline", "placement=siblings"), id="siblings"),
+        pytest.param(("mode=pipeline", "placement=nodes"), id="nodes"),
+    ],
+)
+def test_nat_cores(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput of the pipeline on cores, on hardware threads of them, on NUMA nodes."""
+    bench.search_throughput(frame_size).check_expectations()

@@ -5,10 +5,10 @@ Dedicated or shared, near a NIC, and VNFs on the same or another NUMA node.
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain, groupby, islice, zip_longest
 
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.scenario import Placement, RoleDemand, VnfPlacement
+from vnetperf.model.scenario import Placement, RoleDemand, Scenario, VnfPlacement
 from vnetperf.model.testbed import CoresConfig, CpuFacts, MachineFacts
 
 
@@ -216,6 +216,82 @@ def _nodes(facts: MachineFacts) -> tuple[int, ...]:
 
 
 VNF_PLACEMENT_KEY = "vnf_placement"
+
+
+def place_scenario(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    facts: MachineFacts,
+    near: int | None,
+    scenario: Scenario,
+) -> Placement:
+    """Choose processors, those of the vSwitch's threads and of VNFs as requested."""
+    where = scenario.options.placement
+    if where is None:
+        return place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
+    mine = tuple(d for d in demands if d.group == "switch" and not d.role.endswith("tester"))
+    others = tuple(demand for demand in demands if demand not in mine)
+    placed = place_with_vnfs(others, config, facts, near, scenario.vnf_placement)
+    wanted, pool = _wanted(mine), _pool_of_switch(where, placed, config, facts)
+    if problem := _why_not(where, wanted, pool, placed):
+        raise CapabilityError(
+            f"placement = {where}: {problem}",
+            where=f"{scenario.id}, options of {scenario.vswitch}",
+            cure="leave placement out, --set workers=2 or more, or a machine with more cores",
+        )
+    given, rest = {}, iter(pool)
+    for demand in mine:
+        given[demand.role] = tuple(cpu.cpu for cpu in islice(rest, demand.threads))
+    nodes = {cpu.node for cpu in pool[:wanted]} - {placed.node}
+    update = {
+        "cores": placed.cores | given,
+        "far_nodes": tuple(sorted({*placed.far_nodes, *nodes})),
+    }
+    on = "both hardware threads of cores" if where == "siblings" else "NUMA nodes in turn"
+    return _with_reason(
+        placed.model_copy(update=update), f"threads of the vSwitch on {on}, as requested"
+    )
+
+
+def _why_not(where: str, wanted: int, pool: list[CpuFacts], placed: Placement) -> str:
+    """Why the threads of a vSwitch cannot be placed so; "" where they can."""
+    if wanted < 2:
+        return f"it is of two poll-mode threads or more, and the vSwitch has {wanted or 'none'}"
+    if placed.shared:
+        return f"it requires dedicated cores, and {placed.reason}"
+    if len(pool) >= wanted:
+        return ""
+    kind = "hardware threads with a sibling" if where == "siblings" else "cores on several nodes"
+    return f"{wanted} threads require as many free {kind}; there are {len(pool)}"
+
+
+def _pool_of_switch(
+    where: str, placed: Placement, config: CoresConfig, facts: MachineFacts
+) -> list[CpuFacts]:
+    """Processors for the vSwitch's threads beside those of others, in the order to take them."""
+    taken = {*placed.pollers, *placed.housekeeping}
+    cores = {cpu.core for cpu in facts.cpus if cpu.cpu in taken}
+    free = [cpu for cpu in allowed_cpus(config, facts) if cpu.core not in cores]
+    if where == "siblings":
+        return _pairs([cpu for cpu in free if cpu.node == placed.node])
+    return _in_turn(_physical(free), placed.node)
+
+
+def _pairs(free: list[CpuFacts]) -> list[CpuFacts]:
+    """Those that have a sibling, siblings beside each other."""
+    by_core = groupby(sorted(free, key=lambda c: (c.core, c.cpu)), key=lambda c: c.core)
+    several = [list(members) for _, members in by_core]
+    return [cpu for members in several if len(members) > 1 for cpu in members]
+
+
+def _in_turn(free: list[CpuFacts], first: int) -> list[CpuFacts]:
+    """Processors of NUMA nodes in turn, from a certain one on; none where one node has them all."""
+    by_node: dict[int, list[CpuFacts]] = {first: []}
+    for cpu in free:
+        by_node.setdefault(cpu.node, []).append(cpu)
+    if len(by_node) < 2 or not all(by_node.values()):
+        return []
+    return [cpu for turn in zip_longest(*by_node.values()) for cpu in turn if cpu is not None]
 
 
 def place_with_vnfs(

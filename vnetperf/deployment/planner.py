@@ -18,7 +18,7 @@ from vnetperf.deployment.hosts import (
     share_ends,
     share_out,
 )
-from vnetperf.deployment.placement import allowed_cpus, place_roles, place_with_vnfs
+from vnetperf.deployment.placement import allowed_cpus, place_roles, place_scenario
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
@@ -161,7 +161,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     demands = _demands(scenario, testbed, ("tester", "dut"))
 
     def place(near: int | None) -> tuple[Placement, int]:
-        placed = place_with_vnfs(demands, testbed.cores, facts, near, scenario.vnf_placement)
+        placed = place_scenario(demands, testbed.cores, facts, near, scenario)
         return placed, vswitch.tx_queues(scenario, placed)
 
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), place)
@@ -647,7 +647,7 @@ def _place_hosts(
         )
         of, config = own[group[0]], testbed.of_host(group[0]).cores
         near = preferred_node((nics or {}).get(group[0], ()))
-        placed = place_with_vnfs(demands, config, facts.hosts[group[0]], near, of.vnf_placement)
+        placed = place_scenario(demands, config, facts.hosts[group[0]], near, of)
         found |= dict.fromkeys(group, placed)
         roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
     one_machine = cable_wire(testbed) == WIRE_WITHIN

@@ -50,6 +50,9 @@ class SwitchOptions(Frozen):
         rx_descriptors: Receive descriptors of each queue.
         tx_descriptors: Transmit descriptors of each queue.
         workers: Poll-mode threads (PMDs, workers).
+        placement: Where its poll-mode threads are, two at least, where each has a core of its own
+            otherwise: "siblings" on both hardware threads of each core, "nodes" on NUMA nodes in
+            turn.
         rxq_affinity: Receive queues pinned to workers; those not named go where the backend likes.
         mtu: MTU of every port, octets without Ethernet header and FCS; None fits the frame sizes.
         offloads: Checksum and segmentation offloads of every port.
@@ -69,6 +72,7 @@ class SwitchOptions(Frozen):
     rx_descriptors: Annotated[PowerOfTwo, Field(ge=64, le=32768)] | None = None
     tx_descriptors: Annotated[PowerOfTwo, Field(ge=64, le=32768)] | None = None
     workers: Annotated[int, Field(ge=1, le=64)] | None = None
+    placement: Literal["siblings", "nodes"] | None = None
     rxq_affinity: tuple[QueuePin, ...] = ()
     mtu: Annotated[int, Field(ge=68, le=9198)] | None = None
     offloads: bool | None = None

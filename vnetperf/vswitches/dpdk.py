@@ -254,7 +254,7 @@ class OvsDpdk(OpenVSwitch):
         tunnels=("vxlan", "gre", "geneve"),
         options=(
             *("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "rxq_affinity"),
-            *("mtu", "offloads", "memory_mib"),
+            *("placement", "mtu", "offloads", "memory_mib"),
         ),
         nic_drivers=("vfio-pci", "kernel"),
     )

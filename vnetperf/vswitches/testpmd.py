@@ -184,7 +184,10 @@ class TestpmdSwitch(VSwitch):
         max_frame_size=MAX_FRAME_SIZE,
         modes=("io", "mac", "macswap"),
         rewriting_modes=("mac", "macswap"),
-        options=("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "mtu"),
+        options=(
+            *("rx_queues", "rx_descriptors", "tx_descriptors", "workers"),
+            *("placement", "mtu"),
+        ),
         nic_drivers=("vfio-pci",),
     )
 

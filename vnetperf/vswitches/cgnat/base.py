@@ -63,7 +63,7 @@ class NatSwitch(VSwitch):
         },
         forwarding=("l3",),
         translates=True,
-        options=("mtu", "napi"),
+        options=("placement", "mtu", "napi"),
         nic_drivers=("kernel",),
     )
 

@@ -137,7 +137,7 @@ class Vpp(VSwitch):
         tunnels=TUNNELS,
         options=(
             *("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "rxq_affinity"),
-            *("mtu", "memory_mib"),
+            *("placement", "mtu", "memory_mib"),
         ),
         nic_drivers=("vfio-pci", "kernel"),
     )
