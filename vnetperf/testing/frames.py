@@ -1,4 +1,4 @@
-"""A traffic generator that sends and receives single frames, over memif and network interfaces."""
+"""A traffic generator of single frames, over memif, vhost-user and network interfaces."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
 from vnetperf.testing.memif import MemifPort
+from vnetperf.testing.vhost import VhostUserPort
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.frames import ETH_LEN, HEADER_LEN, IPV4_LEN, compile_header
 from vnetperf.traffic.layers import internet_checksum
@@ -155,7 +156,7 @@ class FrameTester(TrafficGenerator):
     name: ClassVar[str] = "frames"
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=("veth", "memif"),
-        attachments=(*NETDEV_KINDS, "memif"),
+        attachments=(*NETDEV_KINDS, "memif", "vhost-user"),
         max_frame_size=MAX_FRAME_SIZE,
         sessions=True,
     )
@@ -201,12 +202,14 @@ class FrameTester(TrafficGenerator):
     def _port(self, end: WireEnd) -> FramePort:
         if end.kind == "memif" and end.socket is not None and end.role == "client":
             return MemifPort(end.socket, end.wire, self.plan.tester_rx_queues)
+        if end.kind == "vhost-user" and end.socket is not None and end.role == "server":
+            return VhostUserPort(end.socket)
         if end.kind in NETDEV_KINDS and end.netdev is not None:
             return NetdevPort(self.machine, end.netdev)
         raise GeneratorError(
             f"cannot plug into {end.kind} {end.role or ''}".rstrip(),
             where=self.name,
-            accepted=f"{', '.join(NETDEV_KINDS)}, memif as client",
+            accepted=f"{', '.join(NETDEV_KINDS)}, memif as client, vhost-user as server",
         )
 
     def links_down(self) -> tuple[str, ...]:
