@@ -17,7 +17,10 @@ OPTIONS = {
 
 
 #: Those with the code of others, and with a process that polls on each host; daily too.
-ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan", "vhost_user", "vhost_user_vxlan")
+ALIKE = (
+    *("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan"),
+    *("memif", "vhost_user", "vhost_user_vxlan"),
+)
 
 
 def _add(name: str, *options: str) -> None:

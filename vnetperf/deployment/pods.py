@@ -31,6 +31,7 @@ from vnetperf.model.errors import DutError, NoResultError
 from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.scenario import (
     ETHERNET_OCTETS,
+    Placement,
     Plan,
     PodHosts,
     Pollers,
@@ -295,6 +296,11 @@ class PodNetwork(VSwitch):
         """The network's memory."""
         return cls.network.hugepage_mib(scenario)
 
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """Queues of the network to a pod."""
+        return cls.network.tx_queues(scenario, placement)
+
     def start(self) -> None:
         """Make the hosts, and what each that has pods has of the network."""
         if not self._made:
@@ -333,8 +339,9 @@ class PodNetwork(VSwitch):
         self.check_kind(kind)
         if self.network.capabilities.by_socket:
             socket = self.machine.vnf_socket(str(port))
+            listens = kind == "vhost-user"
             return Attachment(
-                port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues
+                port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues
             )
         if kind == GUEST_KIND:
             of_network = {"mtu": self._network.mtu, "offloads": self._network.offloads}

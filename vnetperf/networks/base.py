@@ -21,7 +21,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import Plan, PodHosts, RoleDemand, Scenario
+from vnetperf.model.scenario import Placement, Plan, PodHosts, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.virt.oci import PODMAN, RUNC
@@ -52,7 +52,7 @@ class NetworkCapabilities(Frozen):
 
     Attributes:
         port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
-            vlan), the host's own, or a socket for a DPDK application (vhost-user).
+            vlan), the host's own, or a socket for a DPDK application (vhost-user, memif).
         places: Where the second of two pods may be.
         frames: Where pods have ports of their own, so that a tester can send frames between them;
             elsewhere they have the loopback interface of their host.
@@ -68,7 +68,7 @@ class NetworkCapabilities(Frozen):
             a testbed, with an agent each.
     """
 
-    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host", "vhost-user"]
+    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host", "vhost-user", "memif"]
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
@@ -83,7 +83,7 @@ class NetworkCapabilities(Frozen):
     @property
     def by_socket(self) -> bool:
         """True where pods have sockets for DPDK applications, and no interfaces of the kernel."""
-        return self.port == "vhost-user"
+        return self.port in ("vhost-user", "memif")
 
 
 class Pod(Frozen):
@@ -92,7 +92,8 @@ class Pod(Frozen):
     Attributes:
         port: Its port in the deployment's graph; `port.vnf` is the number of the pod.
         netdev: Name of its interface, in the run's network namespace; "" for a socket.
-        socket: Path of the socket that its application listens at; "" for an interface.
+        socket: Path of the socket that its application listens at (vhost-user), or connects to
+            (memif); "" for an interface.
         mac: Address of its interface.
         address: Its IPv4 address.
         gateway_mac: Address of its gateway, where the network routes.
@@ -375,6 +376,20 @@ class Network(Backend):
         """
         del scenario
         return 0
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """Queues that it sends on to a pod's socket; the pod's application polls as many.
+
+        Args:
+            scenario: The scenario.
+            placement: Cores.
+
+        Returns:
+            Number of queues.
+        """
+        del scenario, placement
+        return 1
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Pods whose applications are DPDK programs: vhost-user sockets of an OVS-DPDK on each host.
+"""Pods whose applications are DPDK programs: sockets of an OVS-DPDK on each host.
 
 Nothing between a pod and its host's switch is the kernel's. The hosts' link is: each switch has its
 end by DPDK's af_packet driver.
@@ -7,13 +7,14 @@ end by DPDK's af_packet driver.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host.dpdk import af_packet_devargs
+from vnetperf.host.dpdk import af_packet_devargs, memif_devargs
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.frames import OVERHEAD
-from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.networks.base import NetworkCapabilities, Pod, PodHost, PodPort
@@ -108,13 +109,16 @@ class VhostUserNetwork(OvsFlatNetwork):
         return pod.port in self._plugged
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
-        """A port that connects to the socket as soon as the pod's application listens there."""
-        name = str(pod.port)
-        path = f"options:vhost-server-path={pod.socket}"
-        settings = ("type=dpdkvhostuserclient", path, f"mtu_request={self.mtu}")
-        self.switches[host.number].add_interface(BRIDGE, name, *settings)
+        """A port of the bridge that has the pod's socket."""
+        name, mtu = str(pod.port), f"mtu_request={self.mtu}"
+        self.switches[host.number].add_interface(BRIDGE, name, *self.socket_settings(pod), mtu)
         self._plugged.add(pod.port)
-        return PodPort(pod=pod, host=host.number, kind="vhost-user", mtu=self.mtu, far=name)
+        kind = self.capabilities.port
+        return PodPort(pod=pod, host=host.number, kind=kind, mtu=self.mtu, far=name)
+
+    def socket_settings(self, pod: Pod) -> tuple[str, ...]:
+        """Settings of the port that has a pod's socket: a client of the pod's application."""
+        return "type=dpdkvhostuserclient", f"options:vhost-server-path={pod.socket}"
 
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Take the pod's port out of the bridge."""
@@ -176,6 +180,28 @@ class VhostUserVxlanNetwork(VhostUserNetwork):
         port="vhost-user", overhead=OVERHEAD["vxlan"]
     )
     path: ClassVar[str] = "vhost-user, OVS-DPDK, VXLAN, hosts' link, VXLAN, OVS-DPDK, vhost-user"
+
+
+class MemifNetwork(VhostUserNetwork):
+    """The same with memif sockets, at which the daemons listen."""
+
+    name: ClassVar[str] = "memif"
+    capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(port="memif")
+    path: ClassVar[str] = "memif, OVS-DPDK, hosts' link, OVS-DPDK, memif"
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """One for the poll-mode thread and one for the others, whatever they send."""
+        del scenario, placement
+        return SENDERS
+
+    def socket_settings(self, pod: Pod) -> tuple[str, ...]:
+        """A memif device that listens at the pod's socket."""
+        Path(pod.socket).unlink(missing_ok=True)  # of a daemon that was killed
+        device = memif_devargs(
+            pod.port.vnf, role="server", identity=0, socket=pod.socket, mtu=self.mtu
+        )
+        return "type=dpdk", f'options:dpdk-devargs="{device}"'
 
 
 def _hosts(scenario: Scenario) -> int:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient, wait_at_most
-from vnetperf.model.deployment import WireEnd
+from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import MAX_FRAME_SIZE, driver_length
 from vnetperf.model.nat import FlowEnds
@@ -164,6 +164,7 @@ class FrameTester(TrafficGenerator):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.ports: list[FramePort] = []
+        self._ends: tuple[WireEnd, ...] = ()
         self._streams: tuple[Stream, ...] = ()
         self._size = 64
 
@@ -196,12 +197,27 @@ class FrameTester(TrafficGenerator):
         Args:
             ends: One end per port.
         """
-        for end in ends:
-            self.ports.append(self._port(end))
+        self._ends = ends
+        self.ports += [self._port(number) for number in range(len(ends))]
 
-    def _port(self, end: WireEnd) -> FramePort:
+    def unplug(self) -> None:
+        """Hang up at servers that are about to go: a client does not find them again."""
+        for port in self.ports:
+            if isinstance(port, MemifPort):
+                port.close()
+
+    def reconnect(self) -> None:
+        """Connect to them again."""
+        for number, port in enumerate(self.ports):
+            if isinstance(port, MemifPort):
+                self.ports[number] = self._port(number)
+
+    def _port(self, number: int) -> FramePort:
+        end = self._ends[number]
         if end.kind == "memif" and end.socket is not None and end.role == "client":
-            return MemifPort(end.socket, end.wire, self.plan.tester_rx_queues)
+            at_vnf = isinstance(self.plan.scenario.deployment.ends[number], VnfPort)
+            identity = 0 if at_vnf else end.wire  # a socket of its own has one interface
+            return MemifPort(end.socket, identity, self.plan.tester_rx_queues)
         if end.kind == "vhost-user" and end.socket is not None and end.role == "server":
             return VhostUserPort(end.socket)
         if end.kind in NETDEV_KINDS and end.netdev is not None:
