@@ -631,11 +631,23 @@ def test_a_network_of_sockets_needs_a_daemon_with_dpdk() -> None:
         make_plan(scenario("vhost_user"), configured().testbed, machine)
 
 
-def test_a_pod_with_a_socket_is_offered_it() -> None:
+@pytest.mark.parametrize(
+    ("network", "kind", "role"),
+    [("vhost_user", "vhost-user", "server"), ("memif", "memif", "client")],
+)
+def test_a_pod_with_a_socket_is_offered_it(network: str, kind: str, role: str) -> None:
     machine = MagicMock()
     machine.vnf_socket.side_effect = lambda name: f"/run/{name}.sock"
-    plan = planned("vhost_user")
-    switch = switch_class(plan.scenario.deployment, "vhost_user")(machine, plan)
-    offer = switch.offer_vnf_port(SECOND, "vhost-user")
-    assert (offer.socket, offer.vnf_is_server, offer.netdev) == ("/run/vnf1.0.sock", True, None)
-    assert offer.as_tester_end(1).role == "server"
+    plan = planned(network)
+    switch = switch_class(plan.scenario.deployment, network)(machine, plan)
+    offer = switch.offer_vnf_port(SECOND, kind)
+    assert (offer.socket, offer.netdev) == ("/run/vnf1.0.sock", None)
+    assert offer.as_tester_end(1).role == role
+
+
+def test_a_tester_at_memif_sockets_has_ordinary_memory_and_polls_all_queues() -> None:
+    plan = planned("memif")
+    users = {user: mib for memory in plan.memory for user, mib in memory.users.items()}
+    assert users == {"memif": 512}
+    assert plan.tester_rx_queues == 2, "OVS drops what it sends on queues that nobody polls"
+    assert planned("vhost_user").tester_rx_queues == 1
