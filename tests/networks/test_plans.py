@@ -623,6 +623,14 @@ def test_pods_with_sockets_for_dpdk_have_no_programs() -> None:
             make_plan(one, wishes.testbed, facts())
 
 
+@pytest.mark.usefixtures("guests")
+def test_a_pod_in_a_vm_has_no_socket() -> None:
+    wishes = configured()
+    asked = make_scenario("bmp2vmp_memif", wishes)
+    with pytest.raises(CapabilityError, match="memif sockets; -k pvp has guests at vhost-user"):
+        make_plan(asked, wishes.testbed, facts())
+
+
 def test_a_network_of_sockets_needs_a_daemon_with_dpdk() -> None:
     there = {name: path for name, path in facts().programs.items() if "dpdk" not in name}
     machine = facts().model_copy(update={"programs": there})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
+from threading import Timer
 
 import pytest
 
-from tests.real.conftest import UserRun
+from tests.real.conftest import UserRun, pids_of
 from tests.real.switches import LONG, deployed
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 from tests.real.test_hosts import left
@@ -105,6 +108,23 @@ def test_frames_pass_between_dpdk_applications(
             counts = trial["result"]["directions"][direction]
             assert hops[came]["rx"] >= counts["sent"]
             assert hops[left_by]["tx"] >= counts["received"]
+    assert unchanged() == ()
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("network", ["ovs_vxlan", "vhost_user", "memif"])
+def test_a_daemon_of_a_host_that_dies_in_a_trial_makes_no_number(
+    network: str, unchanged: Unchanged
+) -> None:
+    with deployed(f"bmp2bmp_{network}", hosts="other") as deployment:
+        (victim,) = pids_of(str(deployment.run.rundir.path / "ovs1/vswitchd.ctl"))
+        timer = Timer(0.4, os.kill, (victim, signal.SIGKILL))
+        timer.start()
+        result = deployment.run_trial(LONG)
+        timer.join()
+    assert result.failed == "dut", result.failure or "the trial was taken for a number"
+    assert "ovs-vswitchd has ended" in result.failure
+    assert result.directions == ()
     assert unchanged() == ()
 
 

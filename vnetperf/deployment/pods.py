@@ -257,7 +257,7 @@ class PodNetwork(VSwitch):
         if can.by_socket:
             return (
                 f"frames are handed to a guest that is a pod by an interface, and network "
-                f"{cls.name} gives pods {can.port} sockets; -k pvp has guests at such sockets"
+                f"{cls.name} gives pods {can.port} sockets; -k pvp has guests at vhost-user sockets"
             )
         if can.shares_mac:
             return (
