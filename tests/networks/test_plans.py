@@ -327,6 +327,7 @@ def test_endpoints_on_hosts_of_a_testbed_address_the_gateway_where_the_network_r
         ("vxlan", {"hosts": "same"}, "on the DUT's own host"),
         ("cni", {}, "made by one agent for both hosts of pods; choose a testbed of one host"),
         ("ovs_vxlan", {}, "made by one agent for both hosts of pods"),
+        ("vhost_user", {}, "made by one agent for both hosts of pods"),
     ],
 )
 def test_what_pods_on_hosts_of_a_testbed_cannot_is_one_message(

@@ -216,17 +216,8 @@ class PodNetwork(VSwitch):
                 "of one host, where each is a namespace"
             )
         programs = map(facts.missing_program, POD_PROGRAMS[scenario.pod])
-        if why := next(
-            filter(
-                None,
-                (
-                    cls._why_no_programs(scenario),
-                    cls._why_no_guests(facts, scenario),
-                    *programs,
-                ),
-            ),
-            "",
-        ):
+        reasons = (cls._why_no_programs(scenario), cls._why_no_guests(facts, scenario), *programs)
+        if why := next(filter(None, reasons), ""):
             return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
