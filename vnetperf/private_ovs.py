@@ -20,7 +20,9 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.scenario import ETHERNET_OCTETS, Placement, Plan, Pollers
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
+from vnetperf.model.trial import DatapathWork, HopCounters
 
 log = logging.getLogger(__name__)
 SUPPORTED_OVS = ((2, 17), (4, 99))
@@ -50,6 +52,22 @@ DAEMON = Program(
     beside=(DPDK_DAEMON,),
     software="ovs",
     debian=("openvswitch-switch", "openvswitch-common"),
+    by_make=True,
+)
+#: Its datapath with DPDK; a distribution's ovs-vswitchd may be built without.
+DAEMON_WITH_DPDK = Program(
+    name=DPDK_DAEMON,
+    package="openvswitch-switch-dpdk",
+    places=(
+        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+        "ovs-vswitchd-dpdk",
+        "ovs-vswitchd",
+    ),
+    version_args=("--version",),
+    version_contains="DPDK",
+    key="ovs_vswitchd",
+    beside=(KERNEL_DAEMON,),
+    software="ovs-dpdk",
     by_make=True,
 )
 DATAPATH = KernelModule(
@@ -96,6 +114,168 @@ def ovs_version_problem(facts: MachineFacts, daemon: Program) -> str:
         f"accepted: {low[0]}.{low[1]} to {high[0]}.x; install another version and name it "
         f"in the testbed file under [programs] {daemon.setting}"
     )
+
+
+#: Enough for a few ports of one queue at an MTU of 1500.
+LEAST_MIB = 256
+#: What is not packet buffers: rings, flow tables, the virtual devices' own.
+OTHER_MIB = 96
+#: OVS gives all ports of one MTU a pool of 262144 buffers, or half of that and so on until it
+#: fits; it refuses fewer than this.
+LEAST_BUFFERS = 16384
+#: A buffer beside its data: headroom, metadata, alignment.
+BUFFER_OCTETS, DATA_GRAIN = 512, 1024
+#: OVS's own ring of a port.
+DEFAULT_DESCRIPTORS = 2048
+STEP_MIB = 64
+#: Longest sleep of an idle PMD on shared cores, microseconds; it gives its core to the tester.
+PMD_SLEEP_US = 50
+
+
+def dpdk_memory_mib(descriptors: int, mtu: int) -> int:
+    """Hugepages of a daemon whose ports have so many descriptors together."""
+    buffers = LEAST_BUFFERS
+    while buffers < descriptors:
+        buffers *= 2
+    data = -(-(mtu + ETHERNET_OCTETS) // DATA_GRAIN) * DATA_GRAIN
+    needed = OTHER_MIB + buffers * (BUFFER_OCTETS + data) // (1 << 20)
+    return max(LEAST_MIB, -(-needed // STEP_MIB) * STEP_MIB)
+
+
+def socket_memory(plan: Plan, mib: int) -> tuple[int, ...]:
+    """Hugepage memory on each node: the pollers', and those of NICs, whose buffers are there."""
+    home, given = plan.placement.node, plan.scenario.options.memory_mib
+    nics = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
+    nics.append(plan.placement.home_of_vnfs)  # vhost has buffers beside the rings of a guest
+    count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
+    if given:
+        return (*given, *(0,) * (count - len(given)))
+    return tuple(mib if n in (home, *nics) else 0 for n in range(count))
+
+
+def cpu_mask(cpus: tuple[int, ...]) -> str:
+    """A set of processors as OVS takes it."""
+    return hex(sum(1 << cpu for cpu in cpus))
+
+
+def main_lcore(placement: Placement, pmds: tuple[int, ...], facts: MachineFacts | None) -> int:
+    """Processor of DPDK's main thread: virtual devices get their memory from its node.
+
+    OVS gives that thread its other processors back once DPDK is initialised, so it may be a
+    poller's.
+    """
+    if facts is None:
+        return placement.housekeeping[0]
+    here = {cpu.cpu for cpu in facts.cpus if cpu.node == placement.node}
+    choice = [cpu for cpu in placement.housekeeping if cpu in here]
+    return choice[0] if choice else pmds[0]
+
+
+def dpdk_config(
+    plan: Plan, facts: MachineFacts | None, pmds: tuple[int, ...], mib: int
+) -> dict[str, str]:
+    """The Open_vSwitch table's other_config for a daemon with DPDK.
+
+    `pmds` are processors of its poll-mode threads, `mib` hugepages on each node that it needs.
+    """
+    version = (
+        parse_ovs_version(facts.versions[DPDK_DAEMON]) if facts is not None else SUPPORTED_OVS[0]
+    )
+    memory = socket_memory(plan, mib)
+    config = {
+        "dpdk-init": "true",
+        "dpdk-lcore-mask": cpu_mask((main_lcore(plan.placement, pmds, facts),)),
+        "pmd-cpu-mask": cpu_mask(pmds),
+        "dpdk-socket-mem": ",".join(str(mib) for mib in memory),
+        # Without a limit OVS takes every free hugepage of a node, and 0 is no limit.
+        "dpdk-socket-limit": ",".join(str(mib or 1) for mib in memory),
+        # Otherwise DPDK takes every NIC that it can, the tester's too. One that is plugged in
+        # is taken by its address.
+        "dpdk-extra": "-a 0000:00:00.0" if plan.wire == "nic" else "--no-pci",
+    }
+    if plan.placement.takes_turns("pmd") and version >= (3, 1):
+        config["pmd-sleep-max" if version >= (3, 2) else "pmd-maxsleep"] = str(PMD_SLEEP_US)
+    return config
+
+
+#: Lines of "dpif-netdev/pmd-stats-show", and of "pmd-perf-show", with a count: OVS 2.17 to 4.0.
+_PMD = re.compile(r"^pmd thread numa_id \d+ core_id (\d+):$", re.MULTILINE)
+_PMD_ITERATIONS = re.compile(
+    r"^pmd thread numa_id \d+ core_id (\d+):\n\s+Iterations: +(\d+) .*\n(?: +- (?!idle).*\n)*"
+    r" +- idle iterations: +(\d+) ",
+    re.MULTILINE,
+)
+_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([\d.]+%\))?$", re.MULTILINE)
+LOOKUPS = {
+    "phwol hits": "hardware offload",
+    "simple match hits": "simple match",
+    "emc hits": "exact match cache",
+    "smc hits": "signature match cache",
+    "megaflow hits": "megaflow",
+    "miss with success upcall": "upcall",
+    "miss with failed upcall": "failed upcall",
+}
+
+
+def parse_pmd_stats(text: str, perf: str = "") -> tuple[DatapathWork, ...]:
+    """What PMD threads have counted, from the commands' texts; the main thread is left out."""
+    rounds = {core: (int(a), int(b)) for core, a, b in _PMD_ITERATIONS.findall(perf)}
+    text = text.partition("main thread:")[0]
+    pieces = _PMD.split(text)
+    found = []
+    for core, block in zip(pieces[1::2], pieces[2::2], strict=True):
+        counts = {name: int(count) for name, count in _PMD_COUNT.findall(block)}
+        try:
+            found.append(
+                DatapathWork(
+                    thread=f"core {core}",
+                    packets=counts["packets received"],
+                    busy_cycles=counts.get("processing cycles", 0),
+                    idle_cycles=counts.get("idle cycles", 0),
+                    polls=rounds[core][0] if core in rounds else None,
+                    empty_polls=rounds[core][1] if core in rounds else None,
+                    lookups={LOOKUPS[n]: count for n, count in counts.items() if n in LOOKUPS},
+                )
+            )
+        except KeyError:
+            raise DutError(
+                f"no count of packets of the PMD thread on core {core}",
+                where="dpif-netdev/pmd-stats-show",
+            ) from None
+    return tuple(found)
+
+
+_PORT_LINE = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
+_COUNTERS_LINE = re.compile(r"\b(RX|TX) packets:(\d+|\?).*?dropped:(\d+|\?)")
+
+
+def parse_dpctl_show(text: str, names: Mapping[str, str]) -> tuple[HopCounters, ...]:
+    """Counters from the command's text."""
+    pieces = _PORT_LINE.split(text)
+    found = []
+    for interface, block in zip(pieces[1::2], pieces[2::2], strict=True):
+        if interface not in names:
+            continue
+        counts = {
+            side: (packets, dropped) for side, packets, dropped in _COUNTERS_LINE.findall(block)
+        }
+        (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, ("?", "?")) for side in ("RX", "TX"))
+        if "?" in (rx, tx):
+            continue  # a port that is not counted is unknown, not empty
+        found.append(
+            HopCounters(
+                port=names[interface],
+                rx=int(rx),
+                tx=int(tx),
+                rx_dropped=_count(rx_dropped),
+                tx_dropped=_count(tx_dropped),
+            )
+        )
+    return tuple(sorted(found, key=lambda counters: counters.port))
+
+
+def _count(text: str) -> int:
+    return 0 if text == "?" else int(text)
 
 
 class UnixCtl:
@@ -267,6 +447,37 @@ class PrivateOvs:
             ),
         )
 
+    def start_dpdk(self) -> None:
+        """Start a daemon with DPDK and wait until that is initialised."""
+        self.start_switch(
+            lambda: self.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true",
+            "DPDK",
+            cure="see the log above; not enough free hugepages is the usual cause",
+        )
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Its poll-mode threads, which are called pmd-cNN/id:N."""
+        if self.switch_process is None:
+            return ()
+        return (Pollers(role="pmd", pid=self.switch_process.pid, thread_prefix="pmd-c"),)
+
+    def pmd_work(self) -> tuple[DatapathWork, ...]:
+        """Packets, cycles, lookups and rounds of each poll-mode thread."""
+        counts = self.appctl("dpif-netdev/pmd-stats-show")
+        return parse_pmd_stats(counts, self.appctl("dpif-netdev/pmd-perf-show", "-nh"))
+
+    def dpdk_facts(self) -> dict[str, Any]:
+        """DPDK's version, and which thread polls which queue."""
+        version = self.vsctl("get", "Open_vSwitch", ".", "dpdk_version")
+        placement = self.appctl("dpif-netdev/pmd-rxq-show").splitlines()
+        shown = [line.strip() for line in self.appctl("dpctl/show").splitlines()]
+        return {
+            "dpdk": version.strip().strip('"'),
+            "workers": sum(line.startswith("pmd thread") for line in placement),
+            "rx queue placement": placement,
+            "ports of the datapath": [line for line in shown if line.startswith("port ")],
+        }
+
     def answers(self) -> bool:
         """Whether the daemon's control socket answers."""
         try:
@@ -319,6 +530,16 @@ class PrivateOvs:
         of_interface = ("--", "set", "Interface", name, *settings) if settings else ()
         self.vsctl("add-port", bridge, name, *of_port, *of_interface)
         self.check_port(name)
+
+    def counters(self, names: Mapping[str, str]) -> tuple[HopCounters, ...]:
+        """Counters of interfaces that stand for ports: interface -> port."""
+        return parse_dpctl_show(self.appctl("dpctl/show", "-s"), names)
+
+    def links_down(self, names: Mapping[str, str]) -> tuple[str, ...]:
+        """Ports whose link is down, of interfaces that stand for them."""
+        rows = self.interfaces("name", "link_state")
+        states = {row["name"]: row["link_state"] for row in rows}
+        return tuple(port for name, port in names.items() if states.get(name) != "up")
 
     def check_port(self, name: str) -> None:
         """Raise when a port is not there: ovs-vsctl succeeds all the same, the database has it."""

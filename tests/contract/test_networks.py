@@ -16,8 +16,11 @@ OPTIONS = {
 }
 
 
-#: Those with the code of others; daily too.
-ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
+#: Those with the code of others, and with a process that polls on each host; daily too.
+ALIKE = (
+    *("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan"),
+    *("memif", "vhost_user", "vhost_user_vxlan"),
+)
 
 
 def _add(name: str, *options: str) -> None:

@@ -8,7 +8,8 @@ from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.host.programs import FoundProgram, find_programs
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Program, Testbed
-from vnetperf.vswitches import dpdk
+from vnetperf.private_ovs import DAEMON_WITH_DPDK
+from vnetperf.vswitches.dpdk import OvsDpdk
 
 DAEMON = "ovs-vswitchd-dpdk"
 
@@ -22,7 +23,7 @@ def daemon(directory: Path, version: str, mode: int = 0o755) -> str:
 
 
 def trouble(path: str) -> str:
-    found = find_programs((dpdk.DAEMON,), {"ovs_vswitchd": path})[DAEMON]
+    found = find_programs((DAEMON_WITH_DPDK,), {"ovs_vswitchd": path})[DAEMON]
     assert found.path == ""
     assert path in found.problem
     assert "[programs]" in found.problem
@@ -31,7 +32,7 @@ def trouble(path: str) -> str:
 
 def test_the_configured_program_is_taken(tmp_path: Path) -> None:
     path = daemon(tmp_path, "ovs-vswitchd (Open vSwitch) 3.3.0\\nDPDK 23.11")
-    found = find_programs((dpdk.DAEMON,), {"ovs_vswitchd": path})[DAEMON]
+    found = find_programs((DAEMON_WITH_DPDK,), {"ovs_vswitchd": path})[DAEMON]
     assert found.path == path
     assert "DPDK 23.11" in found.version
     assert found.problem == ""
@@ -43,7 +44,7 @@ def test_tools_are_those_built_with_the_configured_daemon(tmp_path: Path) -> Non
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    found = find_programs(dpdk.OvsDpdk.programs, {"ovs_vswitchd": path})
+    found = find_programs(OvsDpdk.programs, {"ovs_vswitchd": path})
     assert found["ovs-vsctl"].path == str(tool)
 
 
@@ -80,7 +81,7 @@ def test_the_backend_passes_it_on() -> None:
     machine = facts(
         programs={**PROGRAMS, DAEMON: ""}, program_troubles={DAEMON: "/opt/x is not there; do y"}
     )
-    text = dpdk.OvsDpdk.missing(machine, Scenario.model_construct())
+    text = OvsDpdk.missing(machine, Scenario.model_construct())
     assert text == f"{DAEMON} cannot be used: /opt/x is not there; do y"
 
 

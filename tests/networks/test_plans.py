@@ -327,6 +327,7 @@ def test_endpoints_on_hosts_of_a_testbed_address_the_gateway_where_the_network_r
         ("vxlan", {"hosts": "same"}, "on the DUT's own host"),
         ("cni", {}, "made by one agent for both hosts of pods; choose a testbed of one host"),
         ("ovs_vxlan", {}, "made by one agent for both hosts of pods"),
+        ("vhost_user", {}, "made by one agent for both hosts of pods"),
     ],
 )
 def test_what_pods_on_hosts_of_a_testbed_cannot_is_one_message(
@@ -551,3 +552,111 @@ def test_a_pod_in_a_vm_is_offered_a_tap_of_its_network(
     assert (offer.netdev, offer.mtu, offer.offloads) == ("run-t1", mtu, offloads)
     assert switch.offer_vnf_port(FIRST, "veth").netdev == "run-p0"
     assert "tap" not in switch_class(make_deployment("bmp2bmp"), network).capabilities.attachments
+
+
+@pytest.mark.parametrize(
+    ("place", "pmds", "mib", "masks"),
+    [("same", 1, 256, ["0x4"]), ("other", 2, 512, ["0x4", "0x8"])],
+)
+def test_a_daemon_with_dpdk_on_each_host_has_a_thread_and_memory(
+    place: str, pmds: int, mib: int, masks: list[str]
+) -> None:
+    plan = planned("vhost_user", hosts=place)
+    assert len(plan.placement.cores["pmd"]) == pmds
+    users = {user: mib for memory in plan.memory for user, mib in memory.users.items()}
+    assert users["vhost_user"] == mib
+    assert users["loadgen"] > 0, "the tester shares its memory with the daemons"
+    for number, mask in enumerate(masks):
+        line = plan.commands[f"ovs-vswitchd of host{number}"]
+        assert f"pmd-cpu-mask={mask} dpdk-socket-mem=256 dpdk-socket-limit=256 " in line
+    assert f"ovs-vswitchd of host{pmds}" not in plan.commands
+
+
+def test_two_daemons_share_a_processor_where_there_is_but_one() -> None:
+    wishes = configured(hosts="other")
+    plan = make_plan(make_scenario("bmp2bmp_vhost_user", wishes), wishes.testbed, facts(1))
+    assert plan.placement.cores["pmd"] == plan.placement.cores["tester"] == (0,)
+    for number in (0, 1):
+        line = plan.commands[f"ovs-vswitchd of host{number}"]
+        assert "pmd-cpu-mask=0x1 " in line
+        assert line.endswith("=50"), "a thread that never sleeps would keep the processor"
+
+
+def test_the_tester_is_calibrated_over_memory_where_pods_have_sockets() -> None:
+    can = switch_class(make_deployment("bmp2bmp"), "vhost_user").capabilities
+    assert (can.attachments, can.wires[0]) == (("vhost-user",), "memif")
+    assert switch_class(make_deployment("bmp2bmp"), "ovs_flat").capabilities.wires == ("veth",)
+
+
+@pytest.mark.parametrize(
+    ("network", "place", "largest"),
+    [
+        ("vhost_user", "other", 1518),
+        ("vhost_user", "same", 9018),
+        ("vhost_user_vxlan", "other", 1468),
+    ],
+)
+def test_the_hosts_link_has_the_mtu_of_af_packet(network: str, place: str, largest: int) -> None:
+    assert largest_frame(scenario(network, hosts=place)) == largest
+
+
+@pytest.mark.parametrize(
+    ("network", "wishes", "says"),
+    [
+        ("vhost_user", {"set": ("mtu=9000",)}, "whose MTU is 1500, not 9000; leave mtu out"),
+        ("vhost_user_vxlan", {"set": ("mtu=1550",)}, "whose MTU is 1500, not 1550"),
+        ("vhost_user", {"set": ("offloads=true",)}, "has no option offloads"),
+        ("vhost_user", {"generator": "pktgen"}, "offers vhost-user; pktgen accepts"),
+    ],
+)
+def test_what_a_network_of_sockets_cannot_is_refused(
+    network: str, wishes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CapabilityError, match=re.escape(says)):
+        planned(network, **wishes)
+
+
+def test_pods_with_sockets_for_dpdk_have_no_programs() -> None:
+    wishes = configured()
+    plain = make_scenario("bmp2bmp_vhost_user", wishes)
+    for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
+        with pytest.raises(CapabilityError, match="for DPDK applications, and no interfaces"):
+            make_plan(one, wishes.testbed, facts())
+
+
+@pytest.mark.usefixtures("guests")
+def test_a_pod_in_a_vm_has_no_socket() -> None:
+    wishes = configured()
+    asked = make_scenario("bmp2vmp_memif", wishes)
+    with pytest.raises(CapabilityError, match="memif sockets; -k pvp has guests at vhost-user"):
+        make_plan(asked, wishes.testbed, facts())
+
+
+def test_a_network_of_sockets_needs_a_daemon_with_dpdk() -> None:
+    there = {name: path for name, path in facts().programs.items() if "dpdk" not in name}
+    machine = facts().model_copy(update={"programs": there})
+    assert make_plan(scenario("ovs_flat"), configured().testbed, machine)
+    with pytest.raises(CapabilityError, match="ovs-vswitchd-dpdk is not installed"):
+        make_plan(scenario("vhost_user"), configured().testbed, machine)
+
+
+@pytest.mark.parametrize(
+    ("network", "kind", "role"),
+    [("vhost_user", "vhost-user", "server"), ("memif", "memif", "client")],
+)
+def test_a_pod_with_a_socket_is_offered_it(network: str, kind: str, role: str) -> None:
+    machine = MagicMock()
+    machine.vnf_socket.side_effect = lambda name: f"/run/{name}.sock"
+    plan = planned(network)
+    switch = switch_class(plan.scenario.deployment, network)(machine, plan)
+    offer = switch.offer_vnf_port(SECOND, kind)
+    assert (offer.socket, offer.netdev) == ("/run/vnf1.0.sock", None)
+    assert offer.as_tester_end(1).role == role
+
+
+def test_a_tester_at_memif_sockets_has_ordinary_memory_and_polls_all_queues() -> None:
+    plan = planned("memif")
+    users = {user: mib for memory in plan.memory for user, mib in memory.users.items()}
+    assert users == {"memif": 512}
+    assert plan.tester_rx_queues == 2, "OVS drops what it sends on queues that nobody polls"
+    assert planned("vhost_user").tester_rx_queues == 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
+from threading import Timer
 
 import pytest
 
-from tests.real.conftest import UserRun
+from tests.real.conftest import UserRun, pids_of
 from tests.real.switches import LONG, deployed
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 from tests.real.test_hosts import left
@@ -20,8 +23,11 @@ from vnetperf.runner.verdict import judge
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
-#: What is killed: networks of the kernel, of plugins, and of daemons.
-NETWORKS = ("bridge", "macvlan", "vxlan", "vxlan_routed", "cni", "ovs_flat", "ovs_vxlan")
+#: What is killed: networks of the kernel, of plugins, of daemons, and of daemons with hugepages.
+NETWORKS = (
+    *("bridge", "macvlan", "vxlan", "vxlan_routed", "cni", "ovs_flat", "ovs_vxlan"),
+    *("vhost_user", "memif"),
+)
 PODMAN = [
     pytest.mark.daily,
     pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed"),
@@ -74,6 +80,51 @@ def test_a_flap_between_the_hosts_of_pods_is_no_loss_of_the_network(unchanged: U
     assert verdict is Verdict.INCONSISTENT
     assert "a link went down or came up" in reason
     assert uplink in reason
+    assert unchanged() == ()
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("place", ["same", "other"])
+def test_frames_pass_between_dpdk_applications(
+    place: str, start: Start, unchanged: Unchanged
+) -> None:
+    run = start(
+        *("-k", "bmp2bmp_vhost_user and test_throughput", "--hosts", place, "--frame-sizes=64")
+    )
+    assert run.finish() == 0, run.output
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    (facts,) = run.json()["scenarios"]
+    network, hosts = facts["facts"]["vswitch"], {"same": 1, "other": 2}[place]
+    assert all(pod["interface"].startswith("vhost-user /") for pod in network["pods"].values())
+    assert network["first packet"].startswith("not measured")
+    assert len(network["DPDK"]) == hosts
+    for trial in (t for t in run.records() if t["type"] == "trial" and t["verdict"] == "VALID"):
+        # Each daemon's thread is found by its own, and has taken in what passed its host.
+        pollers = [one for one in trial["result"]["threads"] if one["role"] == "pmd"]
+        assert len(pollers) == len(trial["result"]["datapath"]) == hosts
+        hops = {hop["port"]: hop for hop in trial["result"]["hops"]}
+        for direction, (came, left_by) in enumerate((("vnf0.0", "vnf1.0"), ("vnf1.0", "vnf0.0"))):
+            counts = trial["result"]["directions"][direction]
+            assert hops[came]["rx"] >= counts["sent"]
+            assert hops[left_by]["tx"] >= counts["received"]
+    assert unchanged() == ()
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("network", ["ovs_vxlan", "vhost_user", "memif"])
+def test_a_daemon_of_a_host_that_dies_in_a_trial_makes_no_number(
+    network: str, unchanged: Unchanged
+) -> None:
+    with deployed(f"bmp2bmp_{network}", hosts="other") as deployment:
+        (victim,) = pids_of(str(deployment.run.rundir.path / "ovs1/vswitchd.ctl"))
+        timer = Timer(0.4, os.kill, (victim, signal.SIGKILL))
+        timer.start()
+        result = deployment.run_trial(LONG)
+        timer.join()
+    assert result.failed == "dut", result.failure or "the trial was taken for a number"
+    assert "ovs-vswitchd has ended" in result.failure
+    assert result.directions == ()
     assert unchanged() == ()
 
 

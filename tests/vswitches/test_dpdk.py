@@ -15,14 +15,11 @@ from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.private_ovs import parse_ovs_version
+from vnetperf.private_ovs import LEAST_MIB, cpu_mask, main_lcore, parse_ovs_version
 from vnetperf.vswitches.dpdk import (
-    LEAST_MIB,
     OvsDpdk,
-    cpu_mask,
     devargs,
     device_settings,
-    main_lcore,
     pmd_rxq_affinity,
     slot_octets,
 )
@@ -133,10 +130,10 @@ def test_the_main_thread_is_on_the_pollers_node() -> None:
     two_nodes = facts(8, nodes=2)
     assert {c.cpu for c in cpus(8, nodes=2) if c.node == 1} == {4, 5, 6, 7}
     there = plan(1, nodes=(0, 1)).placement.model_copy(update={"cores": {"pmd": (6, 7)}})
-    assert main_lcore(there, two_nodes) == 6
+    assert main_lcore(there, there.cores["pmd"], two_nodes) == 6
     here = there.model_copy(update={"housekeeping": (0, 5)})
-    assert main_lcore(here, two_nodes) == 5
-    assert main_lcore(plan().placement, two_nodes) == 0
+    assert main_lcore(here, here.cores["pmd"], two_nodes) == 5
+    assert main_lcore(plan().placement, (2, 5), two_nodes) == 0
 
 
 def test_the_plan_shows_the_configuration_of_the_version_installed() -> None:

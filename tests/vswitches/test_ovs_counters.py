@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.dpdk import parse_pmd_stats
-from vnetperf.vswitches.openvswitch.switch import parse_dpctl_show
+from vnetperf.private_ovs import parse_dpctl_show, parse_pmd_stats
 
 SHOW = """netdev@ovs-netdev:
   lookups: hit:72 missed:3 lost:0

@@ -29,10 +29,18 @@ from vnetperf.model.deployment import (
 )
 from vnetperf.model.errors import DutError, NoResultError
 from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
-from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, PodHosts, Scenario
+from vnetperf.model.scenario import (
+    ETHERNET_OCTETS,
+    Placement,
+    Plan,
+    PodHosts,
+    Pollers,
+    RoleDemand,
+    Scenario,
+)
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import HopCounters
+from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.networks.base import (
     FarHost,
     Network,
@@ -53,6 +61,10 @@ GUEST_KIND = "tap"
 FIRST_S, PROBE_S, HALVING_S = 10.0, 1.0, 0.2
 #: Time between two packets until the first arrives, seconds.
 PROBE_EVERY_S = 0.001
+#: Of pods with sockets.
+NO_FIRST_PACKET = (
+    "not measured: nothing has the pods' sockets before the tester, whose own start would be in it"
+)
 #: What tells such packets from others: the payload's first octets. Their UDP port is "discard".
 PROBE_MARK, PROBE_PORT = b"vnetperf-probe", 9
 #: Protocol UDP; don't fragment; every Ethernet type (linux/if_ether.h).
@@ -109,6 +121,7 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
     kind = can.port if can.port != "host" else "veth"
+    calibrated = ("memif", "veth") if can.by_socket else ("veth",)
     own = {
         "__doc__": network.__doc__,
         "network": network,
@@ -117,13 +130,13 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
         "kernel_modules": (*network.kernel_modules, *(tc_redirect.MODULES if in_vms else ())),
         "Options": network.Options,
         "capabilities": VSwitchCapabilities(
-            wires=("veth",),  # what the tester is calibrated over
+            wires=calibrated,  # what the tester is calibrated over
             attachments=(kind, GUEST_KIND) if in_vms else (kind,),
             chains=False,
             max_frame_size=can.max_frame_size,
             forwarding=("l2", "l3") if can.routed else ("l2",),
             modes=can.modes,
-            options=("mtu", "offloads"),
+            options=("mtu",) if can.by_socket else ("mtu", "offloads"),
             addressing="port",
         ),
     }
@@ -203,13 +216,26 @@ class PodNetwork(VSwitch):
                 "of one host, where each is a namespace"
             )
         programs = map(facts.missing_program, POD_PROGRAMS[scenario.pod])
-        if why := next(filter(None, (cls._why_no_guests(facts, scenario), *programs)), ""):
+        reasons = (cls._why_no_programs(scenario), cls._why_no_guests(facts, scenario), *programs)
+        if why := next(filter(None, reasons), ""):
             return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
             most = can.most_on_host
             return f"network {cls.name} has {most} pod on a host; choose --pods {most * hosts}"
         return cls.network.missing(facts, scenario)
+
+    @classmethod
+    def _why_no_programs(cls, scenario: Scenario) -> str:
+        """What keeps pods from having programs with sockets; "" where they have none."""
+        can = cls.network.capabilities
+        if not (can.by_socket and scenario.sockets):
+            return ""
+        return (
+            f"pods of network {cls.name} have {can.port} sockets, for DPDK applications, and no "
+            "interfaces for programs: it carries frames alone (testcases/test_rfc2544.py); choose "
+            "a network whose pods have interfaces"
+        )
 
     @classmethod
     def _why_no_guests(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -219,6 +245,11 @@ class PodNetwork(VSwitch):
         can = cls.network.capabilities
         if can.port == "host" or scenario.pod_hosts not in can.frames:
             return f"a pod in a VM has a port of its own, and network {cls.name} gives it none here"
+        if can.by_socket:
+            return (
+                f"frames are handed to a guest that is a pod by an interface, and network "
+                f"{cls.name} gives pods {can.port} sockets; -k pvp has guests at vhost-user sockets"
+            )
         if can.shares_mac:
             return (
                 f"pods of network {cls.name} have the MAC address of their host's interface, which "
@@ -228,8 +259,7 @@ class PodNetwork(VSwitch):
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """Hosts, pods and the path between them, for `--plan`."""
-        del facts
+        """Hosts, pods and the path between them, for `--plan`, and what the network starts."""
         scenario = plan.scenario
         way = "routed" if scenario.routed else "switched"
         mtu = cls.network.pod_mtu(scenario)
@@ -245,7 +275,22 @@ class PodNetwork(VSwitch):
             lines["network"] += f": {cls.network.path}"
         if why := no_frames(scenario):
             lines["frames"] = f"none: {why}"
-        return lines
+        return lines | cls.network.launch_lines(plan, facts)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """The network's poll-mode threads."""
+        return cls.network.roles(scenario)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """The network's memory."""
+        return cls.network.hugepage_mib(scenario)
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """Queues of the network to a pod."""
+        return cls.network.tx_queues(scenario, placement)
 
     def start(self) -> None:
         """Make the hosts, and what each that has pods has of the network."""
@@ -281,8 +326,14 @@ class PodNetwork(VSwitch):
         self._network.prepare(host)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """Where a pod's interface will be."""
+        """Where a pod's interface or socket will be."""
         self.check_kind(kind)
+        if self.network.capabilities.by_socket:
+            socket = self.machine.vnf_socket(str(port))
+            listens = kind == "vhost-user"
+            return Attachment(
+                port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues
+            )
         if kind == GUEST_KIND:
             of_network = {"mtu": self._network.mtu, "offloads": self._network.offloads}
             tap = self.machine.interface_name(f"{'b' if port.index else 't'}{port.vnf}")
@@ -296,21 +347,26 @@ class PodNetwork(VSwitch):
     def _host_of(self, port: VnfPort) -> PodHost:
         return self._hosts[_host_of(self.plan.scenario, port)]
 
-    def _pod(self, port: VnfPort, netdev: str) -> Pod:
+    def _pod(self, port: VnfPort, netdev: str, socket: str = "") -> Pod:
         return Pod(
             port=port,
             netdev=netdev,
+            socket=socket,
             mac=vnf_mac(port),
             address=_address(port),
             gateway_mac=dut_mac(_port_of(port.vnf % 2)),  # one for all pods of a host
         )
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Give a pod its interface; the last of the first two is seen to reach the other."""
-        port, netdev = attachment.port, attachment.require("netdev")
-        if attachment.kind == GUEST_KIND:
-            self._taps[port], netdev = attachment, self._network.netdev(port.vnf)
-        pod = self._pod(port, netdev)
+        """Give a pod its interface or socket; the last is seen to reach the other."""
+        port, by_socket = attachment.port, self.network.capabilities.by_socket
+        if by_socket:
+            pod = self._pod(port, "", attachment.require("socket"))
+        elif attachment.kind == GUEST_KIND:
+            self._taps[port] = attachment
+            pod = self._pod(port, self._network.netdev(port.vnf))
+        else:
+            pod = self._pod(port, attachment.require("netdev"))
         host, new = self._host_of(port), not self._network.is_there(pod)
         self._attach(host, pod)
         if len(self._ports) < len(self.plan.scenario.deployment.tester_vnf_ports):
@@ -324,7 +380,8 @@ class PodNetwork(VSwitch):
         began = time.monotonic()
         elsewhere = () if self._far is None else (self._far,)
         self._network.join(self._hosts, (*self._ports.values(), *elsewhere))
-        if new and self._network.has_ports and not elsewhere:
+        # Nobody has the sockets yet: the tester is a pod's application, and connects later.
+        if new and self._network.has_ports and not (elsewhere or by_socket):
             self._see_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
@@ -415,16 +472,23 @@ class PodNetwork(VSwitch):
         return pod.pod.gateway_mac if routed else far.pod.mac
 
     def remove_port(self, port: Port) -> None:
-        """Take a pod's interface away."""
+        """Take a pod's interface away, or its socket's port."""
         if not isinstance(port, VnfPort) or port not in self._ports:
             raise self.no_port(port, self._ports)
         given = self._ports.pop(port)
         self._network.detach(self._hosts[given.host], given)
 
     def links_down(self) -> tuple[str, ...]:
-        """Pods whose interface has no carrier."""
-        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
-        return tuple(str(p) for p, given in self._ports.items() if given.pod.netdev not in up)
+        """Pods whose interface has no carrier, or whose socket nobody is connected to."""
+        return self._network.links_down(self._ports)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """The network's poll-mode threads."""
+        return self._network.pollers()
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """What the network's threads have counted."""
+        return self._network.datapath_work()
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What passed pods' interfaces, and the cable to another host of the testbed."""
@@ -460,7 +524,7 @@ class PodNetwork(VSwitch):
         gone = [
             f"the interface of pod{port.vnf} ({given.pod.netdev})"
             for port, given in self._ports.items()
-            if given.pod.netdev not in there
+            if given.pod.netdev and given.pod.netdev not in there
         ]
         if gone:
             raise DutError(f"gone: {', '.join(gone)}", where=self.name)
@@ -469,10 +533,11 @@ class PodNetwork(VSwitch):
         """The network, and what each pod was given."""
         return {
             **self._network.facts(),
+            **({"first packet": NO_FIRST_PACKET} if self.network.capabilities.by_socket else {}),
             "pods": {
                 f"pod{port.vnf}": {
                     "host": given.host,
-                    "interface": f"{given.kind} {given.pod.netdev}",
+                    "interface": f"{given.kind} {given.pod.netdev or given.pod.socket}",
                     "in": "a VM, by tc redirect to its tap" if port in self._taps else "the host",
                     "address": given.pod.address,
                     "MAC": given.pod.mac,

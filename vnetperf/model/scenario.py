@@ -440,8 +440,8 @@ class RoleDemand(Frozen):
         threads: Number of threads.
         group: On shared cores, roles of one group are put on the same core: the tester and the
             PMD take turns anyway, a VNF runs beside them.
-        sleeps: True when its threads sleep while there is nothing to do, as the kernel's: several
-            of them can be on one processor.
+        sleeps: True when its threads sleep while there is nothing to do, as the kernel's, or each
+            is of a program of its own: several of them can be on one processor.
     """
 
     role: str

@@ -21,9 +21,9 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import PodHosts, Scenario
-from vnetperf.model.testbed import Program
-from vnetperf.model.trial import HopCounters
+from vnetperf.model.scenario import Placement, Plan, PodHosts, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.virt.oci import PODMAN, RUNC
 
 #: Frames of an MTU of 9000, what virtual links have in common.
@@ -52,7 +52,7 @@ class NetworkCapabilities(Frozen):
 
     Attributes:
         port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
-            vlan), or the host's own.
+            vlan), the host's own, or a socket for a DPDK application (vhost-user, memif).
         places: Where the second of two pods may be.
         frames: Where pods have ports of their own, so that a tester can send frames between them;
             elsewhere they have the loopback interface of their host.
@@ -68,7 +68,7 @@ class NetworkCapabilities(Frozen):
             a testbed, with an agent each.
     """
 
-    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host"]
+    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host", "vhost-user", "memif"]
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
@@ -80,13 +80,20 @@ class NetworkCapabilities(Frozen):
     most_on_host: int | None = None
     agents: bool = False
 
+    @property
+    def by_socket(self) -> bool:
+        """True where pods have sockets for DPDK applications, and no interfaces of the kernel."""
+        return self.port in ("vhost-user", "memif")
+
 
 class Pod(Frozen):
     """A pod that a network is to have.
 
     Attributes:
         port: Its port in the deployment's graph; `port.vnf` is the number of the pod.
-        netdev: Name of its interface, in the run's network namespace.
+        netdev: Name of its interface, in the run's network namespace; "" for a socket.
+        socket: Path of the socket that its application listens at (vhost-user), or connects to
+            (memif); "" for an interface.
         mac: Address of its interface.
         address: Its IPv4 address.
         gateway_mac: Address of its gateway, where the network routes.
@@ -94,6 +101,7 @@ class Pod(Frozen):
 
     port: VnfPort
     netdev: str
+    socket: str = ""
     mac: str
     address: str
     gateway_mac: str
@@ -114,7 +122,8 @@ class PodPort(Frozen):
         kind: Kind of interface.
         mtu: Largest packet, octets without Ethernet header and FCS.
         gateway: Address that frames to pods on other hosts carry; "" where they carry the pod's.
-        far: The host's end of a veth pair; "" for none.
+        far: The host's end of a veth pair, or the port of a switch that has the socket; "" for
+            none.
     """
 
     pod: Pod
@@ -327,8 +336,8 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
 class Network(Backend):
     """A container network of one deployment.
 
-    After `stop` pods keep their interfaces, since programs in them have them open; `prepare` begins
-    anew, and `attach` plugs in what is there.
+    After `stop` pods keep their interfaces and sockets, since programs in them have them open;
+    `prepare` begins anew, and `attach` plugs in what is there.
 
     Attributes:
         capabilities: What it can do.
@@ -341,6 +350,60 @@ class Network(Backend):
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
     Options: ClassVar[type[Frozen]] = Frozen
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Poll-mode threads that it would run, on all hosts.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Demands; by default none, as of a network in the kernel.
+        """
+        del scenario
+        return ()
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Hugepage memory that it needs, on all hosts.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            MiB; by default none.
+        """
+        del scenario
+        return 0
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """Queues that it sends on to a pod's socket; the pod's application polls as many.
+
+        Args:
+            scenario: The scenario.
+            placement: Cores.
+
+        Returns:
+            Number of queues.
+        """
+        del scenario, placement
+        return 1
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """What it starts, for `--plan`, as far as that is known before deployment.
+
+        Args:
+            plan: The plan without commands.
+            facts: The machine, for the version of what is installed.
+
+        Returns:
+            Program -> command line; by default none.
+        """
+        del plan, facts
+        return {}
 
     @property
     def place(self) -> PodHosts:
@@ -435,7 +498,7 @@ class Network(Backend):
         """
 
     def is_there(self, pod: Pod) -> bool:
-        """Whether a pod has its interface, of before the network was stopped.
+        """Whether a pod has its interface or socket, of before the network was stopped.
 
         Args:
             pod: The pod.
@@ -479,6 +542,26 @@ class Network(Backend):
             if (seen := table.get(given.pod.netdev)) is not None
         )
 
+    def links_down(self, ports: Mapping[VnfPort, PodPort]) -> tuple[str, ...]:
+        """Pods whose interface has no carrier, or whose socket nobody is connected to.
+
+        Args:
+            ports: What the pods were given.
+
+        Returns:
+            Names of the pods' ports.
+        """
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(str(port) for port, given in ports.items() if given.pod.netdev not in up)
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """What its threads count by themselves, since some start.
+
+        Returns:
+            One entry per thread that forwards; by default none.
+        """
+        return ()
+
     def check_alive(self) -> None:
         """Raise when something that the network runs has ended; by default nothing runs.
 
@@ -505,14 +588,15 @@ class Network(Backend):
         }
 
     def detach(self, host: PodHost, port: PodPort) -> None:
-        """Take a pod's interface away.
+        """Take a pod's interface away, or what its host has of its socket.
 
         Args:
             host: Its host.
             port: What it was given.
         """
         del host
-        self.machine.delete_link(port.pod.netdev)
+        if port.pod.netdev:
+            self.machine.delete_link(port.pod.netdev)
 
     @abstractmethod
     def stop(self, hosts: Sequence[PodHost]) -> None:

@@ -42,6 +42,7 @@ class OvsFlatNetwork(Network):
     """The hosts' link is a port of the pods' bridges: one broadcast domain."""
 
     name: ClassVar[str] = "ovs_flat"
+    daemon: ClassVar[Program] = DAEMON
     #: Kind of tunnel between hosts; "" for none.
     tunnel: ClassVar[str] = ""
     #: Settings of a pod's port.
@@ -53,7 +54,8 @@ class OvsFlatNetwork(Network):
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
-        self._switches: dict[int, PrivateOvs] = {}
+        #: The Open vSwitch of each host with pods, by the host's number.
+        self.switches: dict[int, PrivateOvs] = {}
 
     @property
     def userspace(self) -> bool:
@@ -92,15 +94,24 @@ class OvsFlatNetwork(Network):
         programs = self.machine.facts.programs
         switch = PrivateOvs(
             self.machine,
-            programs[DAEMON.name],
+            programs[self.daemon.name],
             programs["ovsdb-server"],
             name=f"ovs{host.number}",
             netns=host.netns,
         )
-        self._switches[host.number] = switch
+        self.switches[host.number] = switch
         switch.start_database()
-        switch.start_switch(switch.answers, "the daemon", cure="see the log above")
+        self.launch(host, switch)
         self._add_bridge(switch, BRIDGE)
+
+    def launch(self, host: PodHost, switch: PrivateOvs) -> None:
+        """Start a host's daemon and wait until it is ready."""
+        del host
+        switch.start_switch(switch.answers, "the daemon", cure="see the log above")
+
+    def add_uplink(self, host: PodHost, switch: PrivateOvs, bridge: str) -> None:
+        """Make the hosts' link a port of a bridge."""
+        switch.add_interface(bridge, host.uplink)
 
     def _add_bridge(self, switch: PrivateOvs, name: str, *settings: str) -> None:
         kind = "netdev" if self.userspace else "system"
@@ -115,12 +126,12 @@ class OvsFlatNetwork(Network):
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A veth pair, the host's end at the bridge."""
         port = self.attach_veth(host, pod)
-        self._switches[host.number].add_interface(BRIDGE, port.far, port=self.pod_port)
+        self.switches[host.number].add_interface(BRIDGE, port.far, port=self.pod_port)
         return port
 
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Take the pod's port out of the bridge, and its interface away."""
-        self._switches[host.number].vsctl("del-port", port.far)
+        self.switches[host.number].vsctl("del-port", port.far)
         super().detach(host, port)
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
@@ -134,9 +145,9 @@ class OvsFlatNetwork(Network):
             for host in hosts:
                 self._add_underlay(host, hosts[1 - host.number], macs)
         for host in hosts:
-            switch = self._switches[host.number]
+            switch = self.switches[host.number]
             if not self.tunnel:
-                switch.add_interface(BRIDGE, host.uplink)
+                self.add_uplink(host, switch, BRIDGE)
                 continue
             far = hosts[1 - host.number].address
             switch.add_interface(
@@ -145,20 +156,20 @@ class OvsFlatNetwork(Network):
 
     def _add_underlay(self, host: PodHost, far: PodHost, macs: dict[int, str]) -> None:
         """The daemon sends what is in a tunnel by a bridge with the host's address."""
-        switch = self._switches[host.number]
+        switch = self.switches[host.number]
         self._add_bridge(switch, UNDERLAY, f'other_config:hwaddr="{macs[host.number]}"')
-        switch.add_interface(UNDERLAY, host.uplink)
+        self.add_uplink(host, switch, UNDERLAY)
         host.move_address(host.uplink, UNDERLAY)
         switch.appctl("tnl/arp/set", UNDERLAY, far.address, macs[far.number])
 
     def check_alive(self) -> None:
         """Raise when a daemon has ended."""
-        for switch in self._switches.values():
+        for switch in self.switches.values():
             switch.check_alive()
 
     def facts(self) -> dict[str, Any]:
         """Version, datapath, and the ports of each host's switch."""
-        version = self.machine.facts.versions.get(DAEMON.name, "")
+        version = self.machine.facts.versions.get(self.daemon.name, "")
         columns = ("name", "type", "options", "mtu", "link_state")
         return {
             **super().facts(),
@@ -167,19 +178,19 @@ class OvsFlatNetwork(Network):
             if self.userspace
             else "the kernel's datapath (system)",
             "launch line": {
-                f"host{n}": " ".join(switch.switch_argv()) for n, switch in self._switches.items()
+                f"host{n}": " ".join(switch.switch_argv()) for n, switch in self.switches.items()
             },
             "ports": {
                 f"host{n}": switch.interfaces(*columns)
-                for n, switch in self._switches.items()
+                for n, switch in self.switches.items()
                 if switch.switch_process is not None
             },
         }
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """End the daemons, which takes bridges and tunnels along."""
-        while self._switches:
-            number, switch = self._switches.popitem()
+        while self.switches:
+            number, switch = self.switches.popitem()
             switch.stop()
             hosts[number].give_address()
 

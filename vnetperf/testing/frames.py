@@ -1,4 +1,4 @@
-"""A traffic generator that sends and receives single frames, over memif and network interfaces."""
+"""A traffic generator of single frames, over memif, vhost-user and network interfaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient, wait_at_most
-from vnetperf.model.deployment import WireEnd
+from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import MAX_FRAME_SIZE, driver_length
 from vnetperf.model.nat import FlowEnds
@@ -22,6 +22,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
 from vnetperf.testing.memif import MemifPort
+from vnetperf.testing.vhost import VhostUserPort
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.frames import ETH_LEN, HEADER_LEN, IPV4_LEN, compile_header
 from vnetperf.traffic.layers import internet_checksum
@@ -155,7 +156,7 @@ class FrameTester(TrafficGenerator):
     name: ClassVar[str] = "frames"
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=("veth", "memif"),
-        attachments=(*NETDEV_KINDS, "memif"),
+        attachments=(*NETDEV_KINDS, "memif", "vhost-user"),
         max_frame_size=MAX_FRAME_SIZE,
         sessions=True,
     )
@@ -163,6 +164,7 @@ class FrameTester(TrafficGenerator):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.ports: list[FramePort] = []
+        self._ends: tuple[WireEnd, ...] = ()
         self._streams: tuple[Stream, ...] = ()
         self._size = 64
 
@@ -195,18 +197,35 @@ class FrameTester(TrafficGenerator):
         Args:
             ends: One end per port.
         """
-        for end in ends:
-            self.ports.append(self._port(end))
+        self._ends = ends
+        self.ports += [self._port(number) for number in range(len(ends))]
 
-    def _port(self, end: WireEnd) -> FramePort:
+    def unplug(self) -> None:
+        """Hang up at servers that are about to go: a client does not find them again."""
+        for port in self.ports:
+            if isinstance(port, MemifPort):
+                port.close()
+
+    def reconnect(self) -> None:
+        """Connect to them again."""
+        for number, port in enumerate(self.ports):
+            if isinstance(port, MemifPort):
+                self.ports[number] = self._port(number)
+
+    def _port(self, number: int) -> FramePort:
+        end = self._ends[number]
         if end.kind == "memif" and end.socket is not None and end.role == "client":
-            return MemifPort(end.socket, end.wire, self.plan.tester_rx_queues)
+            at_vnf = isinstance(self.plan.scenario.deployment.ends[number], VnfPort)
+            identity = 0 if at_vnf else end.wire  # a socket of its own has one interface
+            return MemifPort(end.socket, identity, self.plan.tester_rx_queues)
+        if end.kind == "vhost-user" and end.socket is not None and end.role == "server":
+            return VhostUserPort(end.socket)
         if end.kind in NETDEV_KINDS and end.netdev is not None:
             return NetdevPort(self.machine, end.netdev)
         raise GeneratorError(
             f"cannot plug into {end.kind} {end.role or ''}".rstrip(),
             where=self.name,
-            accepted=f"{', '.join(NETDEV_KINDS)}, memif as client",
+            accepted=f"{', '.join(NETDEV_KINDS)}, memif as client, vhost-user as server",
         )
 
     def links_down(self) -> tuple[str, ...]:

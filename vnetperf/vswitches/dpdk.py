@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,12 +21,13 @@ from vnetperf.model.scenario import (
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork
 from vnetperf.private_ovs import (
+    DAEMON_WITH_DPDK,
+    DEFAULT_DESCRIPTORS,
     DPDK_DAEMON,
-    KERNEL_DAEMON,
     OVS_TOOLS,
-    SUPPORTED_OVS,
+    dpdk_config,
+    dpdk_memory_mib,
     ovs_version_problem,
-    parse_ovs_version,
 )
 from vnetperf.vswitches import base
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
@@ -35,73 +35,12 @@ from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
 
-#: Enough for a few ports of one queue at an MTU of 1500.
-LEAST_MIB = 256
-#: What is not packet buffers: rings, flow tables, the virtual devices' own.
-OTHER_MIB = 96
-#: OVS gives all ports of one MTU a pool of 262144 buffers, or half of that and so on until it
-#: fits; it refuses fewer than this.
-LEAST_BUFFERS = 16384
-#: A buffer beside its data: headroom, metadata, alignment.
-BUFFER_OCTETS, DATA_GRAIN = 512, 1024
-#: OVS's own ring of a port.
-DEFAULT_DESCRIPTORS = 2048
-STEP_MIB = 64
-
-
 #: Rings by default, and the largest that OVS takes.
 DEFAULT_RING, LARGEST_RING = 2048, 4096
 #: Octets that a frame has beside its MTU, and that a ring's slot has beside its frame: an 802.1Q
 #: tag, the ring's own header.
 FRAME_OCTETS, SLOT_OCTETS = 18, 4 + 80
 DPDK_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
-
-
-#: Lines of "dpif-netdev/pmd-stats-show", and of "pmd-perf-show", with a count: OVS 2.17 to 4.0.
-_PMD = re.compile(r"^pmd thread numa_id \d+ core_id (\d+):$", re.MULTILINE)
-_PMD_ITERATIONS = re.compile(
-    r"^pmd thread numa_id \d+ core_id (\d+):\n\s+Iterations: +(\d+) .*\n(?: +- (?!idle).*\n)*"
-    r" +- idle iterations: +(\d+) ",
-    re.MULTILINE,
-)
-_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([\d.]+%\))?$", re.MULTILINE)
-LOOKUPS = {
-    "phwol hits": "hardware offload",
-    "simple match hits": "simple match",
-    "emc hits": "exact match cache",
-    "smc hits": "signature match cache",
-    "megaflow hits": "megaflow",
-    "miss with success upcall": "upcall",
-    "miss with failed upcall": "failed upcall",
-}
-
-
-def parse_pmd_stats(text: str, perf: str = "") -> tuple[DatapathWork, ...]:
-    """What PMD threads have counted, from the commands' texts; the main thread is left out."""
-    rounds = {core: (int(a), int(b)) for core, a, b in _PMD_ITERATIONS.findall(perf)}
-    text = text.partition("main thread:")[0]
-    pieces = _PMD.split(text)
-    found = []
-    for core, block in zip(pieces[1::2], pieces[2::2], strict=True):
-        counts = {name: int(count) for name, count in _PMD_COUNT.findall(block)}
-        try:
-            found.append(
-                DatapathWork(
-                    thread=f"core {core}",
-                    packets=counts["packets received"],
-                    busy_cycles=counts.get("processing cycles", 0),
-                    idle_cycles=counts.get("idle cycles", 0),
-                    polls=rounds[core][0] if core in rounds else None,
-                    empty_polls=rounds[core][1] if core in rounds else None,
-                    lookups={LOOKUPS[n]: count for n, count in counts.items() if n in LOOKUPS},
-                )
-            )
-        except KeyError:
-            raise DutError(
-                f"no count of packets of the PMD thread on core {core}",
-                where="dpif-netdev/pmd-stats-show",
-            ) from None
-    return tuple(found)
 
 
 def device_settings(end: WireEnd, plan: Plan) -> tuple[str, ...]:
@@ -184,63 +123,12 @@ def pmd_rxq_affinity(port: Port, plan: Plan) -> tuple[str, ...]:
     return (f'other_config:pmd-rxq-affinity="{",".join(pinned)}"',) if pinned else ()
 
 
-#: Longest sleep of an idle PMD on shared cores, microseconds; it gives its core to the tester.
-PMD_SLEEP_US = 50
-#: A distribution's ovs-vswitchd may be built without DPDK.
-DAEMON = Program(
-    name=DPDK_DAEMON,
-    package="openvswitch-switch-dpdk",
-    places=(
-        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
-        "ovs-vswitchd-dpdk",
-        "ovs-vswitchd",
-    ),
-    version_args=("--version",),
-    version_contains="DPDK",
-    key="ovs_vswitchd",
-    beside=(KERNEL_DAEMON,),
-    software="ovs-dpdk",
-    by_make=True,
-)
-
-
-def cpu_mask(cpus: tuple[int, ...]) -> str:
-    """A set of processors as OVS takes it."""
-    return hex(sum(1 << cpu for cpu in cpus))
-
-
-def socket_memory(plan: Plan) -> tuple[int, ...]:
-    """Hugepage memory on each node: the pollers', and those of NICs, whose buffers are there."""
-    home, given = plan.placement.node, plan.scenario.options.memory_mib
-    nics = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
-    nics.append(plan.placement.home_of_vnfs)  # vhost has buffers beside the rings of a guest
-    count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
-    if given:
-        return (*given, *(0,) * (count - len(given)))
-    return tuple(
-        OvsDpdk.hugepage_mib(plan.scenario) if n in (home, *nics) else 0 for n in range(count)
-    )
-
-
-def main_lcore(placement: Placement, facts: MachineFacts | None) -> int:
-    """Processor of DPDK's main thread: virtual devices get their memory from its node.
-
-    OVS gives that thread its other processors back once DPDK is initialised, so it may be a
-    poller's.
-    """
-    if facts is None:
-        return placement.housekeeping[0]
-    here = {cpu.cpu for cpu in facts.cpus if cpu.node == placement.node}
-    choice = [cpu for cpu in placement.housekeeping if cpu in here]
-    return choice[0] if choice else placement.cores["pmd"][0]
-
-
 class OvsDpdk(OpenVSwitch):
     """Open vSwitch with poll-mode threads: memif, af_packet or PCI wires, vhost-user VNF ports."""
 
     name: ClassVar[str] = "dpdk"
     daemon: ClassVar[str] = DPDK_DAEMON
-    programs: ClassVar[tuple[Program, ...]] = (DAEMON, *OVS_TOOLS)
+    programs: ClassVar[tuple[Program, ...]] = (DAEMON_WITH_DPDK, *OVS_TOOLS)
     datapath_type: ClassVar[str] = "netdev"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("memif", "veth", "nic"),
@@ -264,7 +152,7 @@ class OvsDpdk(OpenVSwitch):
         """What keeps OVS-DPDK from running here."""
         return (
             cls.missing_requirement(facts)
-            or ovs_version_problem(facts, DAEMON)
+            or ovs_version_problem(facts, DAEMON_WITH_DPDK)
             or ovs_scenario_problem(scenario)
             or ring_problem(scenario)
         )
@@ -295,12 +183,7 @@ class OvsDpdk(OpenVSwitch):
         options, ports = scenario.options, len(scenario.deployment.ports)
         receive = (options.rx_queues or 1) * (options.rx_descriptors or DEFAULT_DESCRIPTORS)
         send = ((options.workers or 1) + 1) * (options.tx_descriptors or DEFAULT_DESCRIPTORS)
-        buffers = LEAST_BUFFERS
-        while buffers < ports * (receive + send):
-            buffers *= 2
-        data = -(-(scenario.mtu + FRAME_OCTETS) // DATA_GRAIN) * DATA_GRAIN
-        needed = OTHER_MIB + buffers * (BUFFER_OCTETS + data) // (1 << 20)
-        return max(LEAST_MIB, -(-needed // STEP_MIB) * STEP_MIB)
+        return dpdk_memory_mib(ports * (receive + send), scenario.mtu)
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
@@ -314,27 +197,10 @@ class OvsDpdk(OpenVSwitch):
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
         """Cores, memory, and how workers take queues and sleep."""
-        placement, options = plan.placement, plan.scenario.options
+        options = plan.scenario.options
         check_rings(plan)
-        version = (
-            parse_ovs_version(facts.versions[DPDK_DAEMON])
-            if facts is not None
-            else SUPPORTED_OVS[0]
-        )
-        memory = socket_memory(plan)
-        config = {
-            "dpdk-init": "true",
-            "dpdk-lcore-mask": cpu_mask((main_lcore(placement, facts),)),
-            "pmd-cpu-mask": cpu_mask(placement.cores["pmd"]),
-            "dpdk-socket-mem": ",".join(str(mib) for mib in memory),
-            # Without a limit OVS takes every free hugepage of a node, and 0 is no limit.
-            "dpdk-socket-limit": ",".join(str(mib or 1) for mib in memory),
-            # Otherwise DPDK takes every NIC that it can, the tester's too. One that is plugged in
-            # is taken by its address.
-            "dpdk-extra": "-a 0000:00:00.0" if plan.wire == "nic" else "--no-pci",
-        }
-        if placement.takes_turns("pmd") and version >= (3, 1):
-            config["pmd-sleep-max" if version >= (3, 2) else "pmd-maxsleep"] = str(PMD_SLEEP_US)
+        pmds, mib = plan.placement.cores["pmd"], cls.hugepage_mib(plan.scenario)
+        config = dpdk_config(plan, facts, pmds, mib)
         if options.offloads is not None:
             config["userspace-tso-enable"] = str(options.offloads).lower()
         if options.rxq_affinity:
@@ -345,14 +211,7 @@ class OvsDpdk(OpenVSwitch):
 
     def launch(self) -> None:
         """Start the daemon and wait until DPDK is initialised."""
-        self.ovs.start_switch(
-            self._initialised,
-            "DPDK",
-            cure="see the log above; not enough free hugepages is the usual cause",
-        )
-
-    def _initialised(self) -> bool:
-        return self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true"
+        self.ovs.start_dpdk()
 
     def add_phy_port(self, end: WireEnd) -> None:
         """Plug in a wire as a DPDK device."""
@@ -382,26 +241,13 @@ class OvsDpdk(OpenVSwitch):
         self.ovs.appctl("tnl/arp/set", interface, end.remote, end.peer_mac)
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """PMD threads are called pmd-cNN/id:N."""
-        process = self.ovs.switch_process
-        if process is None:
-            return ()
-        return (Pollers(role="pmd", pid=process.pid, thread_prefix="pmd-c"),)
+        """PMD threads."""
+        return self.ovs.pollers()
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """Packets, cycles, lookups and rounds of each PMD thread."""
-        counts = self.ovs.appctl("dpif-netdev/pmd-stats-show")
-        return parse_pmd_stats(counts, self.ovs.appctl("dpif-netdev/pmd-perf-show", "-nh"))
+        return self.ovs.pmd_work()
 
     def facts(self) -> dict[str, Any]:
         """The facts of every Open vSwitch, DPDK's version, and which thread polls which queue."""
-        get = self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_version")
-        placement = self.ovs.appctl("dpif-netdev/pmd-rxq-show").splitlines()
-        shown = [line.strip() for line in self.ovs.appctl("dpctl/show").splitlines()]
-        return {
-            **super().facts(),
-            "dpdk": get.strip().strip('"'),
-            "workers": sum(line.startswith("pmd thread") for line in placement),
-            "rx queue placement": placement,
-            "ports of the datapath": [line for line in shown if line.startswith("port ")],
-        }
+        return {**super().facts(), **self.ovs.dpdk_facts()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from itertools import islice
 from typing import Any, ClassVar
@@ -17,39 +16,6 @@ from vnetperf.private_ovs import PrivateOvs, tunnel_settings
 from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.kernelports import give_underlay_address
 from vnetperf.vswitches.openvswitch import openflow
-
-_PORT_LINE = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
-_COUNTERS_LINE = re.compile(r"\b(RX|TX) packets:(\d+|\?).*?dropped:(\d+|\?)")
-
-
-def parse_dpctl_show(text: str, names: dict[str, str]) -> tuple[HopCounters, ...]:
-    """Counters from the command's text."""
-    pieces = _PORT_LINE.split(text)
-    found = []
-    for interface, block in zip(pieces[1::2], pieces[2::2], strict=True):
-        if interface not in names:
-            continue
-        counts = {
-            side: (packets, dropped) for side, packets, dropped in _COUNTERS_LINE.findall(block)
-        }
-        (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, ("?", "?")) for side in ("RX", "TX"))
-        if "?" in (rx, tx):
-            continue  # a port that is not counted is unknown, not empty
-        found.append(
-            HopCounters(
-                port=names[interface],
-                rx=int(rx),
-                tx=int(tx),
-                rx_dropped=_count(rx_dropped),
-                tx_dropped=_count(tx_dropped),
-            )
-        )
-    return tuple(sorted(found, key=lambda counters: counters.port))
-
-
-def _count(text: str) -> int:
-    return 0 if text == "?" else int(text)
-
 
 #: Rules that are shown in plans and results; there may be a million.
 RULES_SHOWN = 20
@@ -165,13 +131,11 @@ class OpenVSwitch(VSwitch):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        rows = self.ovs.interfaces("name", "link_state")
-        states = {row["name"]: row["link_state"] for row in rows}
-        return tuple(port for i, port in self.interfaces.items() if states.get(i) != "up")
+        return self.ovs.links_down(self.interfaces)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port."""
-        return parse_dpctl_show(self.ovs.appctl("dpctl/show", "-s"), self.interfaces)
+        return self.ovs.counters(self.interfaces)
 
     def facts(self) -> dict[str, Any]:
         """Version, launch line, configuration, ports and rules."""
