@@ -16,8 +16,8 @@ OPTIONS = {
 }
 
 
-#: Those with the code of others; daily too.
-ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
+#: Those with the code of others, and one whose daemons take seconds to start; daily too.
+ALIKE = ("docker_overlay", "ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
 
 
 def _add(name: str, *options: str) -> None:

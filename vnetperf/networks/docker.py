@@ -163,7 +163,7 @@ class DockerNode:
             elif source.is_file():
                 shutil.copy(source, target)
         found = self.machine.facts.programs
-        for program in (CONTAINERD, RUNC):
+        for program in (CONTAINERD, RUNC, IPTABLES):
             (self.directory / "bin" / program.name).symlink_to(found[program.name])
         # Modules are loaded by the run, which unloads them.
         (self.directory / "bin/modprobe").symlink_to("/bin/true")
@@ -191,8 +191,7 @@ class DockerNode:
                 f"does not answer within {READY_S:g} s: {refused}; log ends with:\n"
                 + self.process.log_tail(LOG_LINES),
                 where=self.name,
-                cure=f"its whole log is in the run's folder; start {self.argv()[4]} by hand to "
-                "see what it lacks",
+                cure="free this machine of other work; see docs/networks.md for what docker needs",
             ),
         )
 
