@@ -76,6 +76,15 @@ def test_the_policy_of_somebody_else_stays(tmp_path: Path) -> None:
     assert (tmp_path / "policy").read_text() == "#!/bin/sh\nexit 0\n"
 
 
+def test_a_docker_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/dockerd").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/dockerd").chmod(0o755)
+    done = run(tmp_path, "true", can_be_had="one that can be had")
+    assert "podman" in done.stdout
+    assert "docker" not in done.stdout
+
+
 def lab(tmp_path: Path, qemu: str, policy: str = "") -> list[str]:
     """What apt-get is asked for when a QEMU of this version is installed ("" for none)."""
     tools = tmp_path / "bin"

@@ -336,8 +336,9 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
 class Network(Backend):
     """A container network of one deployment.
 
-    After `stop` pods keep their interfaces and sockets, since programs in them have them open;
-    `prepare` begins anew, and `attach` plugs in what is there.
+    After `stop` pods keep their interfaces and sockets, since programs in them have them open, but
+    of a network whose daemon ends them with itself; `prepare` begins anew, and `attach` plugs in
+    what is there.
 
     Attributes:
         capabilities: What it can do.

@@ -52,10 +52,20 @@ class NetdevPort:
 
     def __init__(self, machine: Machine, netdev: str) -> None:
         self.netdev = netdev
+        self._machine = machine
+        self.open()
+
+    def open(self) -> None:
+        """Open the socket, anew after `close`: another interface may have the name by now.
+
+        Raises:
+            GeneratorError: There is no such interface.
+        """
         try:
-            self._socket = machine.in_netns(self._open)
+            self._socket = self._machine.in_netns(self._open)
         except OSError as error:
-            raise GeneratorError(f"cannot be opened: {error.strerror}", where=netdev) from error
+            text = f"cannot be opened: {error.strerror}"
+            raise GeneratorError(text, where=self.netdev) from error
 
     def _open(self) -> socket.socket:
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -227,6 +237,22 @@ class FrameTester(TrafficGenerator):
             where=self.name,
             accepted=f"{', '.join(NETDEV_KINDS)}, memif as client, vhost-user as server",
         )
+
+    def unplug(self) -> None:
+        """Let go of interfaces: some end with what has made them."""
+        for port in self.ports:
+            if isinstance(port, NetdevPort):
+                port.close()
+
+    def reconnect(self) -> None:
+        """Open the interfaces that are there now.
+
+        Raises:
+            GeneratorError: One is not there.
+        """
+        for port in self.ports:
+            if isinstance(port, NetdevPort):
+                port.open()
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side is gone.

@@ -98,9 +98,7 @@ class OciPod(Container):
     def _start_container(self) -> None:
         rootfs = self.directory / "bundle" / "rootfs"
         rootfs.mkdir(parents=True, exist_ok=True)
-        groups = list(map(str, _groups(self._id)))  # one entry: each is waited for on disk
-        what = f"cgroups {self._id} of runc"
-        self._cgroups = self.machine.journal.intend("cgroup", what, {"paths": groups})
+        self._cgroups = journal_cgroups(self.machine, self._id)
         started = self.directory / "pid"
         started.unlink(missing_ok=True)
         line = self._first_line(rootfs, started)
@@ -116,13 +114,11 @@ class OciPod(Container):
 
     def _seen(self, rootfs: Path) -> tuple[list[Path], Path]:
         """What it sees of the machine's files and the run's, and what of these it may write to."""
-        found = []
-        for place in map(Path, _SHARED):
+        linked, found = shared_directories()
+        for place in linked:
             link = rootfs / place.relative_to("/")
-            if place.is_symlink() and not link.is_symlink():
+            if not link.is_symlink():
                 link.symlink_to(place.readlink())
-            elif place.is_dir() and not place.is_symlink():
-                found.append(place)
         # Programs of MPI may be built only when the pods are there.
         found += [make_cache("mpi", "programs of MPI"), self.directory]
         return found, self.machine.subdir(RANKS)
@@ -352,10 +348,21 @@ def _read_only(machine: Machine) -> tuple[str, ...]:
 _FEATURES: dict[str, str] = {}
 
 
-def _groups(name: str) -> list[Path]:
-    """A group of this name in every hierarchy of cgroups that is mounted."""
+def shared_directories() -> tuple[list[Path], list[Path]]:
+    """The machine's directories that pods see: those that are links, and the others."""
+    there = [place for place in map(Path, _SHARED) if place.is_dir()]
+    linked = [place for place in there if place.is_symlink()]
+    return linked, [place for place in there if place not in linked]
+
+
+def journal_cgroups(machine: Machine, name: str) -> Change:
+    """Journal a group of this name in every hierarchy, which an engine is about to make.
+
+    It is one entry: each is waited for on disk.
+    """
     lines = (line.split() for line in PROC_MOUNTS.read_text().splitlines())
-    return [Path(at) / name for _, at, kind, *_ in lines if kind in ("cgroup", "cgroup2")]
+    paths = [f"{at}/{name}" for _, at, kind, *_ in lines if kind in ("cgroup", "cgroup2")]
+    return machine.journal.intend("cgroup", f"cgroups {name}", {"paths": paths})
 
 
 PODS: dict[PodKind, type[Container]] = {"netns": Container, "runc": OciPod, "podman": PodmanPod}
