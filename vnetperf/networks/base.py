@@ -24,7 +24,7 @@ from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.trial import HopCounters
-from vnetperf.virt.oci import PODMAN, RUNC
+from vnetperf.virt.pods import POD_PROGRAMS
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -337,7 +337,7 @@ class Network(Backend):
             `--set`. Each has a default.
     """
 
-    programs: ClassVar[tuple[Program, ...]] = (RUNC, PODMAN)
+    programs: ClassVar[tuple[Program, ...]] = POD_PROGRAMS
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
     Options: ClassVar[type[Frozen]] = Frozen
