@@ -120,6 +120,7 @@ def test_a_pod_that_is_given_back_is_gone_and_comes_back(pod: OciPod, run: HostR
 
 @pytest.mark.parametrize("kind", [Container, OciPod, BY_PODMAN, BY_CRI])
 def test_eight_pods_are_there_soon_and_gone_soon(kind: type[Container], run: HostRun) -> None:
+    most_s = 3.0 if kind is CriPod else 1.0  # 0.6 s on an idle machine
     machine = Machine(run, MACHINE)
     pods = [kind(machine, f"pod{number}", CPUS) for number in range(8)]
     began = time.monotonic()
@@ -129,7 +130,7 @@ def test_eight_pods_are_there_soon_and_gone_soon(kind: type[Container], run: Hos
     for one in pods:
         one.give_back()
     # On an idle machine 0.2 s for each and 3 s for all; others may run here.
-    assert made_s / len(pods) < 1.0
+    assert made_s / len(pods) < most_s
     assert time.monotonic() - began - made_s < 6.0
 
 

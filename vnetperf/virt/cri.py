@@ -54,6 +54,8 @@ CTR = Program(name="ctr", package="containerd", beside=("containerd",), by_make=
 CRI_PACKAGES = ("grpcio", "protobuf")
 #: Image of a pod and of its container, which sees the machine's files in it.
 IMAGE = "localhost/vnetperf:pod"
+#: Longest wait for the answer to a call, seconds.
+CALL_S = 30.0
 #: Namespace of containerd's that the CRI has its containers in.
 _NAMESPACE = "k8s.io"
 _PAUSE = Path(__file__).with_name("pause.c")
@@ -72,12 +74,12 @@ mount --rbind {OWN}/kept "$2"
 for place in tmp run; do mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs {OWN}/$place; done
 hostname "$3"
 TMPDIR={OWN} "$4" --config {OWN}/config.toml --log-level warn &
-until "$5" --address {_SOCKET} --namespace {_NAMESPACE} images import --no-unpack \
-    {OWN}/image.tar >{OWN}/import.log 2>&1
-do
-    kill -0 $! || {{ cat {OWN}/import.log; exit 1; }}
+until [ -S {_SOCKET} ]; do
+    [ -e /proc/$!/exe ] || {{ echo "containerd has ended"; exit 1; }}
     sleep 0.02
 done
+"$5" --address {_SOCKET} --namespace {_NAMESPACE} images import --no-unpack \
+    {OWN}/image.tar >{OWN}/import.log
 touch "$6"
 exec cat
 """
@@ -124,6 +126,9 @@ runtime_type = "io.containerd.runc.v2"
 BinaryName = "{runc}"
 Root = "{state}"
 """
+
+#: A network that no sandbox is given: without one containerd reports an error, and waits for it.
+_NO_CNI = '{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "none"}]}'
 
 #: Messages of the CRI that are used here, and of each the fields: number and type, "*" for many.
 #: Those of `runtime.v1` in pkg/apis/runtime/v1/api.proto of k8s.io/cri-api, which never change;
@@ -243,9 +248,9 @@ def _pool() -> Any:
 
 
 class CriClient:
-    """Calls of the CRI, by gRPC over a socket; `tail` is what the engine said last, for errors."""
+    """Calls of the CRI, by gRPC over a socket; `tail` is the last lines of its log, for errors."""
 
-    def __init__(self, socket: Path, tail: Callable[[], str]) -> None:
+    def __init__(self, socket: Path, tail: Callable[[int], str]) -> None:
         import grpc  # noqa: PLC0415 - of an extra, and takes 0.1 s to import
 
         self._tail = tail
@@ -264,14 +269,14 @@ class CriClient:
         )
         message = json_format.ParseDict(request, message_class(f"{method}Request")())
         try:
-            response = call(message, timeout=patient(START_S))
+            response = call(message, timeout=patient(CALL_S))
         except self._failed as error:
             unknown = error.code().name == "UNIMPLEMENTED"
             raise HostError(
                 f"containerd refuses {method}: {error.details()}",
                 where="container runtime interface",
                 accepted="containerd 1.6 or newer" if unknown else "",
-                cure="" if unknown else f"its last lines:\n{self._tail()}",
+                cure="" if unknown else f"its last lines:\n{self._tail(4)}",
             ) from error
         found: dict[str, Any] = json_format.MessageToDict(
             response, preserving_proto_field_name=True
@@ -301,8 +306,7 @@ class CriPod(EnginePod):
         super()._start_container()
         ready_s = time.monotonic() - began
         socket = Path(f"/proc/{self._inner}/root{_SOCKET}")
-        tail = self._first.log_tail if self._first else str
-        client = self._client = CriClient(socket, tail)
+        client = self._client = CriClient(socket, self._log_tail)
 
         def known() -> bool:
             return "image" in client.call("ImageStatus", image={"image": IMAGE})
@@ -325,6 +329,10 @@ class CriPod(EnginePod):
             *(self.name, ready_s, sandbox_s, time.monotonic() - began),
         )
 
+    def _log_tail(self, lines: int) -> str:
+        """The last lines that containerd wrote."""
+        return self._first.log_tail(lines) if self._first else ""
+
     def _first_line(self, rootfs: Path, started: Path) -> list[str]:
         """Of the namespaces, in which containerd runs."""
         own = self.machine.new_subdir(f"containerd-{self.name}")
@@ -340,6 +348,7 @@ class CriPod(EnginePod):
             state=self.machine.subdir(STATE),
         )
         (own / "config.toml").write_text(config)
+        (own / "cni/none.conflist").write_text(_NO_CNI)
         self._seen_there = self._seen(rootfs)  # with the links that go into the image
         write_image(rootfs, own / "image.tar", programs["gcc"])
         given = (own, self.machine.run_dir, self.name, programs["containerd"], programs["ctr"])
