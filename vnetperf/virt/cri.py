@@ -123,8 +123,8 @@ default_runtime_name = "runc"
 runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-BinaryName = "{runc}"
-Root = "{state}"
+BinaryName = {runc}
+Root = {state}
 """
 
 #: A network that no sandbox is given: without one containerd reports an error, and waits for it.
@@ -344,8 +344,8 @@ class CriPod(EnginePod):
             unused=json.dumps(_NOT_USED),
             socket=_SOCKET,
             image=IMAGE,
-            runc=programs["runc"],
-            state=self.machine.subdir(STATE),
+            runc=json.dumps(programs["runc"]),
+            state=json.dumps(str(self.machine.subdir(STATE))),
         )
         (own / "config.toml").write_text(config)
         (own / "cni/none.conflist").write_text(_NO_CNI)
@@ -372,7 +372,7 @@ class CriPod(EnginePod):
         seen, written = self._seen_there
         read_only = [_mount(place, place, readonly=True) for place in seen]
         own = [_mount(Path("/", name), OWN / name) for name in ("tmp", "run")]
-        environment = (*PATH.split("="), RUN_ID_VARIABLE, self.machine.run_id)
+        environment = (PATH, f"{RUN_ID_VARIABLE}={self.machine.run_id}")
         return {
             "metadata": {"name": self.name},
             "image": {"image": IMAGE},
@@ -380,7 +380,7 @@ class CriPod(EnginePod):
             "working_dir": "/",
             "envs": [
                 {"key": key, "value": value}
-                for key, value in zip(environment[::2], environment[1::2], strict=True)
+                for key, _, value in (one.partition("=") for one in environment)
             ],
             "mounts": [*read_only, *own, _mount(written, written)],
             "linux": {
