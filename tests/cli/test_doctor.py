@@ -156,3 +156,29 @@ def test_what_guests_need_is_told(
     (line,) = [ln for ln in text.splitlines() if ln.startswith("  image vloop")]
     assert says in line
     assert "libvirt-python     MISSING: `pip install 'vnetperf[vm]'`" in text
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"),
+    [
+        (
+            {},
+            "MISSING: the Python package grpcio is not installed; "
+            "run `pip install 'vnetperf[cri]'`",
+        ),
+        ({"grpcio": "1.60", "protobuf": "4.25"}, "can be made"),
+    ],
+)
+def test_what_kinds_of_pods_need_is_told(
+    versions: dict[str, str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = dict.fromkeys(("runc", "containerd", "ctr", "gcc"), "/usr/bin/x")
+    _, text = doctor(facts(programs=there, versions=versions), monkeypatch, capsys)
+    told = text.partition("pods with programs (--pod)\n")[2].splitlines()[:4]
+    kinds = dict(line.split(maxsplit=1) for line in told)
+    assert kinds["netns"] == kinds["runc"] == "can be made"
+    assert kinds["podman"].startswith("MISSING: podman is not installed; install the package")
+    assert kinds["cri"] == says

@@ -24,7 +24,7 @@ from vnetperf.deployment.pods import (
 )
 from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
-from vnetperf.model.scenario import Plan, Scenario, Variant
+from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
 from vnetperf.networks.base import FarHost, Pod, PodHost
 from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
@@ -443,14 +443,30 @@ def test_pods_of_runc_have_programs_and_no_frames() -> None:
         make_plan(mpi_scenario(plain), wishes.testbed, without)
 
 
-def test_pods_of_podman_need_it_and_runc() -> None:
-    wishes = configured(pod="podman")
+@pytest.mark.parametrize(
+    ("pod", "lacks"),
+    [("podman", "podman"), ("podman", "runc"), ("cri", "containerd"), ("cri", "ctr")],
+)
+def test_pods_of_engines_need_them_and_runc(pod: PodKind, lacks: str) -> None:
+    wishes = configured(pod=pod)
     plain = make_scenario("bmp2bmp_bridge", wishes)
-    for lacks in ("podman", "runc"):
-        there = {"runc": "/sbin/runc", "podman": "/bin/podman"} | {lacks: ""}
-        machine = facts().model_copy(update={"programs": {**facts().programs, **there}})
-        with pytest.raises(CapabilityError, match=f"{lacks} is not installed; install the pack"):
-            make_plan(endpoint_scenario(wishes, plain), wishes.testbed, machine)
+    there = dict.fromkeys(("runc", "podman", "containerd", "ctr"), "/bin/x") | {lacks: ""}
+    machine = facts().model_copy(update={"programs": {**facts().programs, **there}})
+    with pytest.raises(CapabilityError, match=f"{lacks} is not installed; install the package"):
+        make_plan(endpoint_scenario(wishes, plain), wishes.testbed, machine)
+
+
+def test_pods_by_cri_need_the_packages_of_an_extra() -> None:
+    wishes = configured(pod="cri")
+    plain = make_scenario("bmp2bmp_bridge", wishes)
+    programs = facts().programs | dict.fromkeys(("runc", "containerd", "ctr"), "/bin/x")
+    machine = facts().model_copy(update={"programs": programs})
+    told = r"Python package grpcio is not installed; run `pip install 'vnetperf\[cri\]'`"
+    with pytest.raises(CapabilityError, match=told):
+        make_plan(endpoint_scenario(wishes, plain), wishes.testbed, machine)
+    whole = machine.model_copy(update={"versions": {"grpcio": "1.60", "protobuf": "4.25"}})
+    plan = make_plan(endpoint_scenario(wishes, plain), wishes.testbed, whole)
+    assert (plan.scenario.pod, plan.scenario.conditions[1]) == ("cri", "pods by cri")
 
 
 def test_pods_of_other_kinds_are_not_compared(run_of: Any) -> None:

@@ -80,10 +80,14 @@ def test_ranks_of_a_pod_in_a_vm_talk(start: Start, unchanged: Unchanged) -> None
 
 
 @pytest.mark.daily  # pods of another kind; what their launcher is given has fast tests
-@pytest.mark.skipif(shutil.which("runc") is None, reason="runc is not installed")
-def test_pods_of_runc_write_to_no_file_of_the_launcher(start: Start, unchanged: Unchanged) -> None:
+@pytest.mark.parametrize(("pod", "program"), [("runc", "runc"), ("cri", "containerd")])
+def test_containers_write_to_no_file_of_the_launcher(
+    pod: str, program: str, start: Start, unchanged: Unchanged
+) -> None:
     """At its end it removes what it finds in its session's directory, through links as well."""
-    run = begin(start, "bmp2bmp_bridge and ALLTOALL", "--pods=2", "--pod=runc", *LONG)
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    run = begin(start, "bmp2bmp_bridge and ALLTOALL", "--pods=2", f"--pod={pod}", *LONG)
     seen: set[str] = set()
     while run.process.poll() is None:
         for folder in HostRoots().run.glob("*/ranks/*"):

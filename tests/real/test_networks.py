@@ -32,7 +32,12 @@ PODMAN = [
     pytest.mark.daily,
     pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed"),
 ]
+CRI = [
+    pytest.mark.daily,
+    pytest.mark.skipif(shutil.which("containerd") is None, reason="containerd is not installed"),
+]
 BY_PODMAN = pytest.param("podman", marks=PODMAN)
+BY_CRI = pytest.param("cri", marks=CRI)
 SOCKETS = pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
 
 
@@ -168,6 +173,7 @@ def test_frames_pass_between_pods_on_hosts_of_a_testbed(
         ("vxlan", "netns"),
         pytest.param("bridge", "runc", marks=pytest.mark.daily),
         pytest.param(*("bridge", "podman"), marks=PODMAN),
+        pytest.param(*("bridge", "cri"), marks=CRI),
     ],
 )
 @SOCKETS
@@ -283,7 +289,7 @@ def test_killed_at_a_random_moment(
 
 @pytest.mark.slow
 @pytest.mark.daily  # what is killed on two hosts, every merge sees with vSwitches (test_hosts.py)
-@pytest.mark.parametrize("pod", ["netns", BY_PODMAN])
+@pytest.mark.parametrize("pod", ["netns", BY_PODMAN, BY_CRI])
 @pytest.mark.parametrize("seed", seeds(KILLS))
 def test_pods_on_two_hosts_are_killed_at_a_random_moment(
     seed: int, pod: str, start: Start, unchanged: Unchanged

@@ -9,15 +9,15 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import MagicMock, call
 
 import pytest
 
 from vnetperf.host.linux import UNSHARE, ProcessId
 from vnetperf.model.errors import HostError
-from vnetperf.virt import oci
-from vnetperf.virt.container import Container
+from vnetperf.model.scenario import PodKind
+from vnetperf.virt import oci, pods
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
 cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0
@@ -130,9 +130,8 @@ def test_programs_enter_it_and_it_is_deleted_once(machine: MagicMock) -> None:
 
 
 def test_kinds_of_pods(machine: MagicMock) -> None:
-    assert type(oci.make_pod("netns", machine, "a", (1,))) is Container
-    assert type(oci.make_pod("runc", machine, "a", (1,))) is oci.OciPod
-    assert type(oci.make_pod("podman", machine, "a", (1,))) is oci.PodmanPod
+    assert [*pods.PODS] == [*get_args(PodKind)]
+    assert {kind: type(pods.make_pod(kind, machine, "a", (1,))) for kind in pods.PODS} == pods.PODS
 
 
 def test_runc_is_asked_once_what_it_can(

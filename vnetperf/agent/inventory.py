@@ -30,7 +30,7 @@ from vnetperf.host.threads import why_no_slices
 from vnetperf.host.xdp import why_no_bpf
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import (
-    LIBVIRT_PYTHON,
+    EXTRAS,
     LOCATED_AT,
     CpuFacts,
     HugepageFacts,
@@ -121,7 +121,7 @@ def _as_root(paths: Mapping[str, str], versions: Mapping[str, str]) -> dict[str,
         if point.dist is not None
     }
     distributions: dict[str, str] = {}
-    for distribution in ("vnetperf", LIBVIRT_PYTHON, *sorted(plugins)):
+    for distribution in ("vnetperf", *EXTRAS, *sorted(plugins)):
         distributions |= python_distributions(distribution)
     return {
         "kernel": platform.release(),
@@ -166,10 +166,12 @@ def _programs(paths: dict[str, str], versions: dict[str, str]) -> dict[str, obje
 
 
 def _python_packages() -> dict[str, str]:
-    """Versions of Python packages that only some VNFs need."""
-    with contextlib.suppress(PackageNotFoundError):
-        return {LIBVIRT_PYTHON: version(LIBVIRT_PYTHON)}
-    return {}
+    """Versions of Python packages that only some scenarios require."""
+    found = {}
+    for package in EXTRAS:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def _free_memory() -> dict[int, int]:

@@ -66,6 +66,7 @@ def _print_machine(facts: MachineFacts) -> None:
         version = facts.versions.get(name, "").splitlines()
         print(f"  {name:<18} {path or 'MISSING'}{f'  ({version[0]})' if version else ''}")
     _print_guests(facts)
+    _print_pods(facts)
 
 
 def _print_last_restore(last: Mapping[str, Any], troubles: Sequence[str]) -> None:
@@ -96,6 +97,16 @@ def _print_guests(facts: MachineFacts) -> None:
         trouble = facts.missing_image(name)
         says = f"MISSING: {trouble}" if trouble else "built, whole, for this machine's processors"
         print(f"  {f'image {name}':<18} {says}")
+
+
+def _print_pods(facts: MachineFacts) -> None:
+    """What kinds of pods with programs there are."""
+    from vnetperf.virt.pods import PODS, missing_for_pods
+
+    print("pods with programs (--pod)")
+    for kind in PODS:
+        why = missing_for_pods(kind, facts)
+        print(f"  {kind:<18} {f'MISSING: {why}' if why else 'can be made'}")
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:

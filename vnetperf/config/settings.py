@@ -261,7 +261,7 @@ class Settings(Options):
     """Parallel processes of the endpoint tool at each end, 1 to 64."""
     pod: Annotated[PodKind, Option("KIND")] = "netns"
     """What pods with programs are: `netns`, namespaces with the machine's files, or containers of
-    `runc` or `podman`.
+    `runc` or `podman`, or of containerd by Kubernetes' `cri`.
 
     See [container networks](networks.md#pods)."""
     pods: Annotated[int, Option("N"), Field(ge=1, le=MAX_PODS)] = 2

@@ -22,7 +22,7 @@ from vnetperf.model.scenario import Plan, PodKind, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
-from vnetperf.virt.oci import make_pod
+from vnetperf.virt.pods import make_pod
 from vnetperf.vnfs.base import EndpointHost
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ INSIDE_ADDRESS = "198.18.255.254"
 MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "ipvlan", "vlan")
 LOOPBACK = "lo"
 #: What an endpoint is in, where that is more than a namespace.
-_WHAT = {"runc": "container of runc", "podman": "container of podman"}
+_WHAT = {"runc": "container of runc", "podman": "container of podman", "cri": "container by CRI"}
 #: Namespaces stay until the run ends: those of one call are not those of the next.
 _NUMBERS = count()
 

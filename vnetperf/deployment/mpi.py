@@ -35,7 +35,8 @@ from vnetperf.mpi.base import MpiOutputError, MpiProgram
 from vnetperf.networks.base import PodPort
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
-from vnetperf.virt.oci import RANKS, make_pod
+from vnetperf.virt.oci import RANKS
+from vnetperf.virt.pods import make_pod
 from vnetperf.vnfs.base import EndpointHost
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.

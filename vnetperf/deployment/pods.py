@@ -50,7 +50,7 @@ from vnetperf.networks.base import (
     lay_uplinks,
     pod_count,
 )
-from vnetperf.virt.oci import POD_PROGRAMS
+from vnetperf.virt.pods import missing_for_pods
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
@@ -215,9 +215,12 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed "
                 "of one host, where each is a namespace"
             )
-        programs = map(facts.missing_program, POD_PROGRAMS[scenario.pod])
-        reasons = (cls._why_no_programs(scenario), cls._why_no_guests(facts, scenario), *programs)
-        if why := next(filter(None, reasons), ""):
+        why = (
+            cls._why_no_programs(scenario)
+            or cls._why_no_guests(facts, scenario)
+            or missing_for_pods(scenario.pod, facts)
+        )
+        if why:
             return why
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:

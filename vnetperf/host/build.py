@@ -1,4 +1,4 @@
-"""Builds programs in C on first use, against the machine's own DPDK, and keeps what it built."""
+"""Builds programs in C on first use, as engines against the machine's DPDK; keeps what it built."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -22,20 +23,22 @@ from vnetperf.model.testbed import Program
 #: What every engine is compiled from besides its own: its Makefile includes engine.mk.
 COMMON = Path(__file__).with_name("engine")
 _BUILD_TIMEOUT_S = 600
+_COMPILE_TIMEOUT_S = 120
 _TAIL_LINES = 20
 #: DPDK requires at least this (SSE4.2).
 _PORTABLE_ARCH = "x86-64-v2"
 
+GCC = Program(
+    name="gcc",
+    package="gcc",
+    places=("gcc", "cc"),
+    version_args=("-dumpfullversion",),
+    software="gcc",
+    by_make=True,
+)
 #: What compiles: the inventory looks for them.
 BUILD_PROGRAMS = (
-    Program(
-        name="gcc",
-        package="gcc",
-        places=("gcc", "cc"),
-        version_args=("-dumpfullversion",),
-        software="gcc",
-        by_make=True,
-    ),
+    GCC,
     Program(
         name="pkg-config", package="pkg-config", places=("pkg-config", "pkgconf"), by_make=True
     ),
@@ -170,6 +173,47 @@ class DpdkProgram:
             if target.exists():  # left without an executable by hand
                 shutil.rmtree(target)
             finished.rename(target)
+
+
+def compiled(
+    source: Path, command: Sequence[str], cache: Path, *, identity: str = "", cure: str
+) -> Path:
+    """The executable of one file in C, compiled unless this very one has been compiled before.
+
+    `command` is the compiler with its flags; `identity` is what else makes a build another one.
+    """
+    name = source.stem
+    parts = (*command, identity, source.read_text())
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+    executable, lock = cache / f"{name}-{digest}", cache / f"{name}.lock"
+    try:
+        with FileLock(lock, timeout=_COMPILE_TIMEOUT_S):
+            if not executable.exists():
+                _compile(source, command, executable, cure)
+    except Timeout as error:
+        raise HostError(
+            f"another build of {source.name} does not come to an end", where=str(lock)
+        ) from error
+    return executable
+
+
+def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="build-", dir=executable.parent) as directory:
+        made = Path(directory) / source.stem
+        line = [*command, "-o", str(made), str(source)]
+        try:
+            done = subprocess.run(
+                line, capture_output=True, text=True, check=False, timeout=_COMPILE_TIMEOUT_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HostError(f"the compiler fails: {error}", where=" ".join(line)) from error
+        if done.returncode:
+            raise HostError(
+                f"{source.name} does not compile:\n{done.stderr[-2000:]}",
+                where=" ".join(line),
+                cure=cure,
+            )
+        made.rename(executable)
 
 
 def _dpdk_version() -> str:

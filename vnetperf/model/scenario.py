@@ -96,8 +96,9 @@ Forwarding = Literal["l2", "l3"]
 Rules = Literal["port", "stream", "learning"]
 VnfPlacement = Literal["auto", "local", "remote", "unpinned"]
 PodHosts = Literal["same", "other"]
-#: What a pod is: namespaces of its network and host name, or a container of runc or of podman.
-PodKind = Literal["netns", "runc", "podman"]
+#: What a pod is: namespaces of its network and host name, or a container of runc, made by itself,
+#: by podman, or by a containerd that is asked by the Kubernetes CRI.
+PodKind = Literal["netns", "runc", "podman", "cri"]
 
 #: Largest frame of an MTU of 1500, and what Ethernet adds to an MTU (header 14, FCS 4).
 STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18

@@ -444,8 +444,11 @@ def _check_roles(hosts: dict[str, HostConfig], cables: tuple[CableConfig, ...]) 
         )
 
 
-#: The Python package that guests are started with; its version is among `MachineFacts.versions`.
+#: The Python package that guests are started with.
 LIBVIRT_PYTHON = "libvirt-python"
+#: Python packages that only some scenarios require, and the extra of vnetperf that has each; those
+#: that are there have their versions among `MachineFacts.versions`.
+EXTRAS = {LIBVIRT_PYTHON: "vm", "grpcio": "cri", "protobuf": "cri"}
 #: Before the address of a program that somebody else has started, in place of its path.
 LOCATED_AT = "at "
 
@@ -639,6 +642,13 @@ class MachineFacts(Frozen):
         cure = f"install the package {package}" if package else "put it on PATH"
         more = ", or run `make deps`" if wanted.by_make else ""
         return f"{name} is not installed; {cure}{more}"
+
+    def missing_package(self, package: str) -> str:
+        """What keeps a Python package from being used, one of `EXTRAS`; "" when it is there."""
+        if self.versions.get(package):
+            return ""
+        cure = f"run `pip install 'vnetperf[{EXTRAS[package]}]'`"
+        return f"the Python package {package} is not installed; {cure}"
 
     def missing_module(self, module: KernelModule | str, purpose: str = "") -> str:
         """What keeps a kernel module from being used.

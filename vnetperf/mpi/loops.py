@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from filelock import FileLock, Timeout
-
+from vnetperf.host.build import compiled
 from vnetperf.host.paths import make_cache
-from vnetperf.model.errors import HostError
 from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
 from vnetperf.model.testbed import Program
 from vnetperf.mpi.base import MPIRUN, MpiProgram, read_columns
 
 SOURCE = Path(__file__).with_name("loops.c")
-BUILD_TIMEOUT_S = 120
 FLAGS = ("-std=gnu11", "-O2", "-Wall")
 MPICC = Program(
     name="mpicc", package="libopenmpi-dev", places=("mpicc.openmpi", "mpicc"), by_make=True
@@ -55,38 +50,12 @@ class Loops(MpiProgram):
 
 
 def built(compiler: str) -> Path:
-    """The executable of the loops, compiled unless this very one has been compiled before."""
-    cache = make_cache("mpi", "programs of MPI")
+    """The executable of the loops; another MPI that the compiler builds against is another one."""
     shown = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False)
-    parts = (compiler, shown.stdout, *FLAGS, SOURCE.read_text())
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
-    executable = cache / f"loops-{digest}"
-    try:
-        with FileLock(cache / "loops.lock", timeout=BUILD_TIMEOUT_S):
-            if not executable.exists():
-                _compile(compiler, executable)
-    except Timeout as error:
-        where = str(cache / "loops.lock")
-        raise HostError(
-            "another build of the loops does not come to an end", where=where
-        ) from error
-    return executable
-
-
-def _compile(compiler: str, executable: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="build-", dir=executable.parent) as directory:
-        made = Path(directory) / "loops"
-        command = [compiler, *FLAGS, "-o", str(made), str(SOURCE)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise HostError(f"the compiler fails: {error}", where=" ".join(command)) from error
-        if done.returncode:
-            raise HostError(
-                f"the loops of MPI do not compile:\n{done.stderr[-2000:]}",
-                where=" ".join(command),
-                cure="install the packages libopenmpi-dev and gcc, or run `make deps`",
-            )
-        made.rename(executable)
+    return compiled(
+        SOURCE,
+        [compiler, *FLAGS],
+        make_cache("mpi", "programs of MPI"),
+        identity=shown.stdout,
+        cure="install the packages libopenmpi-dev and gcc, or run `make deps`",
+    )

@@ -24,7 +24,7 @@ from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import Placement, Plan, PodHosts, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork, HopCounters
-from vnetperf.virt.oci import PODMAN, RUNC
+from vnetperf.virt.pods import POD_PROGRAMS
 
 #: Frames of an MTU of 9000, what virtual links have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -347,7 +347,7 @@ class Network(Backend):
             `--set`. Each has a default.
     """
 
-    programs: ClassVar[tuple[Program, ...]] = (RUNC, PODMAN)
+    programs: ClassVar[tuple[Program, ...]] = POD_PROGRAMS
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
     Options: ClassVar[type[Frozen]] = Frozen

@@ -36,6 +36,7 @@ from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, P
 from vnetperf.networks.bridge import BRIDGE_MODULE
 from vnetperf.networks.cni import IPTABLES, VETH_MODULE
 from vnetperf.networks.vxlan import VXLAN_MODULE
+from vnetperf.virt.cri import CONTAINERD
 from vnetperf.virt.oci import RUNC, journal_cgroups, shared_directories
 
 log = logging.getLogger(__name__)
@@ -48,9 +49,6 @@ DOCKERD = Program(
     software="docker",
     debian=("docker.io", "docker-ce"),
     by_make=True,
-)
-CONTAINERD = Program(
-    name="containerd", package="containerd", version_args=("--version",), by_make=True
 )
 #: Without it docker makes no bridge that keeps containers apart, and each node has one.
 NETFILTER_MODULE = KernelModule(
@@ -307,7 +305,7 @@ class DockerOverlayNetwork(Network):
     """An attachable overlay of a swarm, with a node for each host with pods."""
 
     name: ClassVar[str] = "docker_overlay"
-    programs: ClassVar[tuple[Program, ...]] = (*Network.programs, DOCKERD, CONTAINERD, IPTABLES)
+    programs: ClassVar[tuple[Program, ...]] = (*Network.programs, DOCKERD, IPTABLES)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = MODULES
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
         port="veth", overhead=OVERHEAD["vxlan"]
@@ -325,7 +323,7 @@ class DockerOverlayNetwork(Network):
         """What keeps a swarm from being made; all is needed."""
         if scenario.options.offloads is False:
             return "docker makes its interfaces with their offloads; leave offloads out"
-        needs = map(facts.missing_program, (RUNC, IPTABLES))
+        needs = map(facts.missing_program, (CONTAINERD, RUNC, IPTABLES))
         return cls.missing_requirement(facts) or next((text for text in needs if text), "")
 
     @property

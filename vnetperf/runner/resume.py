@@ -13,7 +13,7 @@ from typing import Any
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, tests_of
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import LIBVIRT_PYTHON, MachineFacts
+from vnetperf.model.testbed import EXTRAS, MachineFacts
 from vnetperf.results.environment import tree_differences
 from vnetperf.results.log import read_log
 from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
@@ -31,7 +31,7 @@ def machine_identity(facts: MachineFacts) -> dict[str, str]:
         **{
             f"{_VERSION}{name}": text
             for name, text in (
-                dict.fromkeys((*facts.programs, LIBVIRT_PYTHON), _ABSENT) | facts.versions
+                dict.fromkeys((*facts.programs, *EXTRAS), _ABSENT) | facts.versions
             ).items()
         },
     }

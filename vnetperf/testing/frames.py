@@ -52,20 +52,10 @@ class NetdevPort:
 
     def __init__(self, machine: Machine, netdev: str) -> None:
         self.netdev = netdev
-        self._machine = machine
-        self.open()
-
-    def open(self) -> None:
-        """Open the socket, anew after `close`: another interface may have the name by now.
-
-        Raises:
-            GeneratorError: There is no such interface.
-        """
         try:
-            self._socket = self._machine.in_netns(self._open)
+            self._socket = machine.in_netns(self._open)
         except OSError as error:
-            text = f"cannot be opened: {error.strerror}"
-            raise GeneratorError(text, where=self.netdev) from error
+            raise GeneratorError(f"cannot be opened: {error.strerror}", where=netdev) from error
 
     def _open(self) -> socket.socket:
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -211,15 +201,19 @@ class FrameTester(TrafficGenerator):
         self.ports += [self._port(number) for number in range(len(ends))]
 
     def unplug(self) -> None:
-        """Hang up at servers that are about to go: a client does not find them again."""
+        """Let go of what is about to go: interfaces, and servers that no client finds again."""
         for port in self.ports:
-            if isinstance(port, MemifPort):
+            if not isinstance(port, VhostUserPort):
                 port.close()
 
     def reconnect(self) -> None:
-        """Connect to them again."""
+        """Plug into what is there now.
+
+        Raises:
+            GeneratorError: An interface or a server is not there.
+        """
         for number, port in enumerate(self.ports):
-            if isinstance(port, MemifPort):
+            if not isinstance(port, VhostUserPort):
                 self.ports[number] = self._port(number)
 
     def _port(self, number: int) -> FramePort:
@@ -237,22 +231,6 @@ class FrameTester(TrafficGenerator):
             where=self.name,
             accepted=f"{', '.join(NETDEV_KINDS)}, memif as client, vhost-user as server",
         )
-
-    def unplug(self) -> None:
-        """Let go of interfaces: some end with what has made them."""
-        for port in self.ports:
-            if isinstance(port, NetdevPort):
-                port.close()
-
-    def reconnect(self) -> None:
-        """Open the interfaces that are there now.
-
-        Raises:
-            GeneratorError: One is not there.
-        """
-        for port in self.ports:
-            if isinstance(port, NetdevPort):
-                port.open()
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side is gone.

@@ -30,7 +30,6 @@ from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
-from vnetperf.model.scenario import PodKind
 from vnetperf.model.testbed import Program
 from vnetperf.virt.container import Container, ContainerProgram
 
@@ -43,21 +42,15 @@ START_S = 10.0
 PODMAN = Program(
     name="podman", package="podman", version_args=("--version",), by_make=True, optional=True
 )
-#: What each kind of pod needs.
-POD_PROGRAMS: dict[PodKind, tuple[Program, ...]] = {
-    "netns": (),
-    "runc": (RUNC,),
-    "podman": (RUNC, PODMAN),
-}
 #: The machine's directories that a pod sees, read-only.
 _SHARED = ("/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
-_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: The first process of a namespace takes no signal that it does not handle.
-_FIRST = "trap 'exit 0' TERM; sleep infinity & wait"
+FIRST = "trap 'exit 0' TERM; sleep infinity & wait"
 _NAMESPACES = ("pid", "ipc", "uts", "mount")
 #: What user 0 could read or write of the kernel's even without capabilities, as engines have it.
-_MASKED = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/timer_list")
-_NOT_WRITTEN = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+MASKED = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/timer_list")
+NOT_WRITTEN = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 #: Directory of a run with the state of its containers.
 STATE = "runc"
 #: Directory of a run that pods write to: where ranks of MPI begin.
@@ -72,6 +65,7 @@ class OciPod(Container):
     """
 
     nested: ClassVar[bool] = False
+    _awaited: ClassVar[str] = "the container's first process"
 
     def __init__(self, machine: Machine, name: str, cpus: Sequence[int]) -> None:
         super().__init__(machine, name, cpus)
@@ -93,7 +87,11 @@ class OciPod(Container):
 
     def _runc(self, *arguments: str) -> list[str]:
         runc = self.machine.facts.programs["runc"]
-        return [runc, "--root", str(self.machine.subdir(STATE)), *arguments]
+        return [runc, "--root", str(self._runc_state()), *arguments]
+
+    def _runc_state(self) -> Path:
+        """Where runc has what it knows of the container."""
+        return self.machine.subdir(STATE)
 
     def _start_container(self) -> None:
         rootfs = self.directory / "bundle" / "rootfs"
@@ -103,8 +101,9 @@ class OciPod(Container):
         started.unlink(missing_ok=True)
         line = self._first_line(rootfs, started)
         # Closed when it is stopped: what has a namespace of processes keeps signals to itself.
-        self._first = self.machine.spawn(self.name, line, keep_stdin_open=True)
-        self._first.wait_for(started.exists, START_S, "the container's first process", 0.01)
+        netns = self._namespace()
+        self._first = self.machine.spawn(self.name, line, keep_stdin_open=True, netns=netns)
+        self._first.wait_for(started.exists, START_S, self._awaited, 0.01)
 
     def _first_line(self, rootfs: Path, started: Path) -> list[str]:
         """Starts the container, and ends with it; writes the number of its first process."""
@@ -135,8 +134,8 @@ class OciPod(Container):
             "ociVersion": "1.0.2",
             "process": {
                 "user": {"uid": 0, "gid": 0},
-                "args": ["sh", "-c", _FIRST],
-                "env": [_PATH, f"{RUN_ID_VARIABLE}={self.machine.run_id}"],
+                "args": ["sh", "-c", FIRST],
+                "env": [PATH, f"{RUN_ID_VARIABLE}={self.machine.run_id}"],
                 "cwd": "/",
                 "noNewPrivileges": True,
             },
@@ -147,8 +146,8 @@ class OciPod(Container):
                 "namespaces": [*namespaces, {"type": "network", "path": str(self.netns)}],
                 "cgroupsPath": f"/{self._id}",
                 "resources": {"cpu": {"cpus": format_cpus(self.cpus)}},
-                "maskedPaths": list(_MASKED),
-                "readonlyPaths": list(_NOT_WRITTEN),
+                "maskedPaths": list(MASKED),
+                "readonlyPaths": list(NOT_WRITTEN),
             },
         }
 
@@ -181,7 +180,7 @@ class OciPod(Container):
         """End the container, then give the interfaces back."""
         if self._first is not None:
             with suppress(HostError, OSError, ValueError):  # it has ended, or never began
-                self.machine.run(self._runc("delete", "--force", self._container))
+                self._remove()
             self._first.stop()
             self._first = None
         if self._cgroups is not None:
@@ -189,35 +188,75 @@ class OciPod(Container):
             self._cgroups = None
         super().give_back()
 
+    def _remove(self) -> None:
+        """Have the container ended."""
+        self.machine.run(self._runc("delete", "--force", self._container))
 
-#: Where a podman has its files in its own view: it takes no longer path than 50 characters.
-_OWN = Path("/mnt")
-#: Makes that view: what it and the machine's own have in common is its own, what is mounted in
-#: directories that pods see is read-only. Then it starts the container, and waits for its own end.
-_PODMAN = f"""set -e
+
+#: Where an engine has its files in its own view: podman takes no longer path than 50 characters, a
+#: socket none than 107.
+OWN = Path("/mnt")
+#: Begins that view: what is mounted in directories that pods see is read-only, and the engine's
+#: directory of the run, `$1`, is there.
+OWN_VIEW = f"""set -e
 while read -r _ _ _ _ at _; do
     case $at in /usr/*|/etc/*|/opt/*) mount -o remount,bind,ro "$at" || true ;; esac
 done </proc/self/mountinfo
-mount --bind "$1" {_OWN}
-mount --bind {_OWN}/shm /dev/shm
-if [ -d /var/lib/containers ]; then mount --bind {_OWN}/var /var/lib/containers; fi
+mount --bind "$1" {OWN}"""
+#: What podman and the machine's own have in common is its own. Then it starts the container, and
+#: waits for its own end.
+_PODMAN = f"""{OWN_VIEW}
+mount --bind {OWN}/shm /dev/shm
+if [ -d /var/lib/containers ]; then mount --bind {OWN}/var /var/lib/containers; fi
 pid=$2
 shift 2
 "$@" >/dev/null
-mv {_OWN}/pid "$pid"
+mv {OWN}/pid "$pid"
 exec cat
 """
 
 
-class PodmanPod(OciPod):
-    """A pod that podman starts by runc; programs are executed in it as in others of runc.
+class EnginePod(OciPod):
+    """A pod that an engine makes by runc; programs are executed in it as in others of runc.
 
-    All that podman keeps is below the run's directory, and what it has fixed places for is its own
-    there: locks in /dev/shm. Its monitor of the container, which leaves its parent and clears its
-    environment, ends with the namespace of processes that both are in.
+    The engine is in namespaces of processes and mounts of its own. What it starts and what leaves
+    its parent or clears its environment, as monitors of containers do, ends with these.
+
+    Attributes:
+        engine: Its program.
     """
 
     nested: ClassVar[bool] = True
+    engine: ClassVar[Program]
+
+    @property
+    def _inner(self) -> int:
+        """The first process in the engine's namespaces, by its number outside of them."""
+        pid = self._first.pid if self._first else 0
+        (inner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(inner)
+
+    def _runc(self, *arguments: str) -> list[str]:
+        """Where the numbers of processes are those that runc has written down."""
+        within = ["nsenter", "--target", str(self._inner), "--pid", "--mount", "--"]
+        return [*within, *super()._runc(*arguments)]
+
+    def facts(self) -> dict[str, Any]:
+        """What it is made of, for the result."""
+        name = self.engine.name
+        version = self.machine.facts.versions.get(name, "").partition("\n")[0]
+        made = "container of runc, the machine's files read-only"
+        return {**super().facts(), "kind": f"{made}, made by {version or name}"}
+
+
+class PodmanPod(EnginePod):
+    """A pod that podman makes.
+
+    All that podman keeps is below the run's directory, and what it has fixed places for is its own
+    there: locks in /dev/shm.
+    """
+
+    engine: ClassVar[Program] = PODMAN
 
     def _first_line(self, rootfs: Path, started: Path) -> list[str]:
         """Of the namespaces, in which podman starts the container."""
@@ -228,10 +267,10 @@ class PodmanPod(OciPod):
         seen, written = self._seen(rootfs)
         programs = self.machine.facts.programs
         line = [
-            *("env", f"HOME={_OWN}/home", f"XDG_RUNTIME_DIR={_OWN}/state"),
-            *(f"CONTAINERS_CONF={_OWN}/containers.conf", programs["podman"]),
-            *("--root", f"{_OWN}/root", "--runroot", f"{_OWN}/runroot"),
-            *("--tmpdir", f"{_OWN}/state"),
+            *("env", f"HOME={OWN}/home", f"XDG_RUNTIME_DIR={OWN}/state"),
+            *(f"CONTAINERS_CONF={OWN}/containers.conf", programs["podman"]),
+            *("--root", f"{OWN}/root", "--runroot", f"{OWN}/runroot"),
+            *("--tmpdir", f"{OWN}/state"),
             *("--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"),
             *("--events-backend", "none", "--runtime", programs["runc"]),
             *("--runtime-flag", f"root={self.machine.subdir(STATE)}"),
@@ -240,11 +279,11 @@ class PodmanPod(OciPod):
             *("--cgroups", "no-conmon", "--cgroup-parent", f"/{self._id}"),
             *("--cpuset-cpus", format_cpus(self.cpus)),
             *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-            *("--cidfile", f"{_OWN}/id", "--pidfile", f"{_OWN}/pid"),
-            *("--env", _PATH, "--env", f"{RUN_ID_VARIABLE}={self.machine.run_id}"),
+            *("--cidfile", f"{OWN}/id", "--pidfile", f"{OWN}/pid"),
+            *("--env", PATH, "--env", f"{RUN_ID_VARIABLE}={self.machine.run_id}"),
             *(part for place in seen for part in ("--volume", f"{place}:{place}:ro")),
             *("--volume", f"{written}:{written}:rw", "--rootfs", str(rootfs)),
-            *("sh", "-c", _FIRST),
+            *("sh", "-c", FIRST),
         ]
         return [*UNSHARE, "sh", "-c", _PODMAN, "podman", str(own), str(started), *line]
 
@@ -252,19 +291,6 @@ class PodmanPod(OciPod):
     def _container(self) -> str:
         """The identity that podman has given it."""
         return (self._state / "id").read_text().strip()
-
-    def _runc(self, *arguments: str) -> list[str]:
-        """Where the numbers of processes are those that runc has written down."""
-        pid = self._first.pid if self._first else 0
-        (inner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        within = ["nsenter", "--target", inner, "--pid", "--mount", "--"]
-        return [*within, *super()._runc(*arguments)]
-
-    def facts(self) -> dict[str, Any]:
-        """What it is made of, for the result."""
-        version = self.machine.facts.versions.get("podman", "").partition("\n")[0]
-        made = "container of runc, the machine's files read-only"
-        return {**super().facts(), "kind": f"{made}, made by {version or 'podman'}"}
 
 
 class _OciProgram(ContainerProgram):
@@ -363,11 +389,3 @@ def journal_cgroups(machine: Machine, name: str) -> Change:
     lines = (line.split() for line in PROC_MOUNTS.read_text().splitlines())
     paths = [f"{at}/{name}" for _, at, kind, *_ in lines if kind in ("cgroup", "cgroup2")]
     return machine.journal.intend("cgroup", f"cgroups {name}", {"paths": paths})
-
-
-PODS: dict[PodKind, type[Container]] = {"netns": Container, "runc": OciPod, "podman": PodmanPod}
-
-
-def make_pod(kind: PodKind, machine: Machine, name: str, cpus: Sequence[int]) -> Container:
-    """A place for the programs of a pod, of the kind that is chosen."""
-    return PODS[kind](machine, name, cpus)
