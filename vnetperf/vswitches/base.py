@@ -410,6 +410,11 @@ class ModalSwitch(VSwitch):
         return cls.modes.get(scenario.options.mode, next(iter(cls.modes.values())))
 
     @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """The scenario as the mode has it."""
+        return cls.mode_class(scenario).adapted(scenario, testbed)
+
+    @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What the mode lacks."""
         return cls.mode_class(scenario).missing(facts, scenario)
