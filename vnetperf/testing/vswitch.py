@@ -207,7 +207,7 @@ class LifeCycle(Sighting):
             deployment.check_alive()
             left = {counters.port for counters in deployment.vswitch.counters()}
             assert not left & set(map(str, gone)), "a removed port still has counters"
-            for stream in scenario.streams:
+            for stream in self._streams(deployment):
                 frames = [stream_frame(stream, 64, 1)]
                 if stream.chain == 0 and chains:
                     self._passes(deployment, stream.tx_port, frames, "a chain that was left alone")

@@ -48,7 +48,16 @@ class VppNat(NatSwitch, Vpp):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a VPP from translating here."""
-        return facts.missing_program(PROGRAM) or super().missing(facts, scenario)
+        if trouble := facts.missing_program(PROGRAM) or super().missing(facts, scenario):
+            return trouble
+        needed, free = cls.heap_mib(scenario), sum(facts.memory_free_kb.values()) >> 10
+        if facts.memory_free_kb and needed > free:
+            return (
+                f"its tables take {needed} MiB for {(scenario.nat or Nat()).subscribers} "
+                f"subscribers, and {free} MiB are free; give fewer sessions (--nat, or "
+                "max_sessions with mode=vpp-nat44)"
+            )
+        return ""
 
     @classmethod
     def forwarding_problem(cls, scenario: Scenario) -> str:
