@@ -222,11 +222,12 @@ class Told:
 TIMERS = {"udp": 97, "tcp_established": 7440, "tcp_transitory": 240, "icmp": 60}
 ERRORS = {
     "det44-in2out": {"Good in2out packets processed": 900, "No translation": 3, "Out of ports": 0},
-    "ip4-icmp-error": {"destination unreachable response sent": 5},
+    "ip4-icmp-error": {"dest_unreach_sent": 5},
     "det44-out2in": {"No translation": 2},
     "nat44-ed-in2out-slowpath": {"out of ports": 4, "maximum sessions exceeded": 0},
     "nat44-ed-in2out": {"out of ports": 1},
     "nat44-ed-out2in": {"no translation": 6},
+    "nat44-in2out-worker-handoff": {"congestion drop": 2, "same worker": 7, "do handoff": 8},
     "nat44-ed-out2in-slowpath": {"no translation": 1},
 }
 ONE_MAP = SimpleNamespace(
@@ -315,10 +316,10 @@ def test_nat44_ends_sessions_by_their_room(tmp_path: Path, monkeypatch: pytest.M
     [
         (
             "vpp-det44",
-            {"No translation": 3, "destination unreachable response sent": 5},
+            {"No translation": 3, "dest unreach sent": 5},
             {"No translation": 2},
         ),
-        ("vpp-nat44", {"out of ports": 5}, {"no translation": 7}),
+        ("vpp-nat44", {"out of ports": 5, "congestion drop": 2}, {"no translation": 7}),
     ],
 )
 def test_drops_are_told_by_cause_and_side(

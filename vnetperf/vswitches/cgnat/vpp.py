@@ -27,8 +27,8 @@ LINKS: dict[Port, tuple[IPv4Address, IPv4Address]] = {
 }
 #: The node that answers what a NAT refuses.
 ERRORS_NODE = "ip4-icmp-error"
-#: What VPP says of a packet that it has translated, among the errors of a node.
-TRANSLATED = "Good "
+#: What VPP counts among the errors of a node and is no packet dropped.
+NO_DROPS = ("Good ", "same worker", "do handoff")
 
 
 class VppNat(NatSwitch, Vpp):
@@ -125,8 +125,9 @@ class VppNat(NatSwitch, Vpp):
         """Packets that came in at a port and were dropped so far."""
         found: dict[str, int] = {}
         for node in self.nodes[port]:
-            for cause, packets in self.vpp.stats.errors(node).items():
-                if packets and not cause.startswith(TRANSLATED):
+            for name, packets in self.vpp.stats.errors(node).items():
+                if packets and not name.startswith(NO_DROPS):
+                    cause = name.replace("_", " ")
                     found[cause] = found.get(cause, 0) + packets
         return found
 
@@ -291,8 +292,8 @@ class VppNat44(VppNat):
 
     plugins: ClassVar[tuple[str, ...]] = ("nat",)
     nodes: ClassVar[dict[Port, tuple[str, ...]]] = {
-        INSIDE: ("nat44-ed-in2out", "nat44-ed-in2out-slowpath"),
-        OUTSIDE: ("nat44-ed-out2in", "nat44-ed-out2in-slowpath"),
+        port: (f"nat44-ed-{way}", f"nat44-ed-{way}-slowpath", f"nat44-{way}-worker-handoff")
+        for port, way in ((INSIDE, "in2out"), (OUTSIDE, "out2in"))
     }
     #: Octets of a session with its places in hash and lists.
     SESSION_OCTETS = 512
