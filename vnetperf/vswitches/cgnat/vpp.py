@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
+from itertools import count
+from math import isqrt
 from typing import Any, ClassVar
 
 from vnetperf.model.base import Frozen
@@ -75,12 +77,24 @@ class VppNat(NatSwitch, Vpp):
         """Why the plugin cannot translate so."""
 
     @abstractmethod
+    def enabling(self) -> ApiMessage:
+        """The message that enables the plugin."""
+
+    @abstractmethod
     def port_message(self, index: int, *, inside: bool, on: bool) -> ApiMessage:
         """The message that makes an interface a side of the NAT."""
 
     @abstractmethod
     def nat_messages(self) -> Iterator[ApiMessage]:
         """Messages that give it its public addresses and timers."""
+
+    @abstractmethod
+    def timeouts(self) -> dict[str, int]:
+        """Timers as VPP reads them back, seconds."""
+
+    @abstractmethod
+    def tables(self) -> dict[str, Any]:
+        """What it has for sessions."""
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Enable the plugin; routes, sides, public addresses, timers."""
@@ -90,10 +104,6 @@ class VppNat(NatSwitch, Vpp):
         self._send([self._side(port, index[port], on=True) for port in index])
         self._send(list(self.nat_messages()))
         self._arrange_queues()
-
-    @abstractmethod
-    def enabling(self) -> ApiMessage:
-        """The message that enables the plugin."""
 
     def _side(self, port: Port, index: int, *, on: bool) -> ApiMessage:
         return self.port_message(index, inside=port == INSIDE, on=on)
@@ -130,14 +140,6 @@ class VppNat(NatSwitch, Vpp):
                     cause = name.replace("_", " ")
                     found[cause] = found.get(cause, 0) + packets
         return found
-
-    @abstractmethod
-    def timeouts(self) -> dict[str, int]:
-        """Timers as VPP reads them back, seconds."""
-
-    @abstractmethod
-    def tables(self) -> dict[str, Any]:
-        """What it has for sessions."""
 
     def facts(self) -> dict[str, Any]:
         """Version, configuration, the plugin, its timers and tables, drops by their causes."""
@@ -313,9 +315,13 @@ class VppNat44(VppNat):
 
     @classmethod
     def addresses(cls, nat: Nat) -> int:
-        """Public addresses that it gets: a power of two, by which subscribers spread evenly."""
-        wanted = nat.addresses * cls.SLACK
-        return 1 << (wanted - 1).bit_length()
+        """Public addresses that it gets: a prime, by which subscribers of any network spread.
+
+        VPP takes the remainder of the subscriber's address, whose lowest octet is the first one on
+        little-endian machines: by a power of two all subscribers would have the same.
+        """
+        wanted = count(nat.addresses * cls.SLACK)
+        return next(n for n in wanted if all(n % factor for factor in range(2, isqrt(n) + 1)))
 
     @classmethod
     def nat_problem(cls, nat: Nat, options: NatOptions) -> str:
