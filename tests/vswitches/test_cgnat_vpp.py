@@ -100,8 +100,6 @@ SMALL = Nat(subscribers=64, ports=1000, pool="198.18.0.0/32")  # type: ignore[ar
             "SYN",
         ),
         ("vpp-nat44", Nat(), {"random_ports": True}, "no option random_ports"),
-        ("nft", Nat(), {"workers": 2}, "vpp-det44 and vpp-nat44"),
-        ("rtc", Nat(), {"workers": 2}, "vpp-det44 and vpp-nat44"),
     ],
 )
 def test_what_it_cannot_do_is_refused_with_the_cure(
@@ -122,6 +120,17 @@ def test_a_wire_of_a_nic_is_refused(tmp_path: Path, mode: str) -> None:
     of = scenario(mode).model_copy(update={"wire": "nic"})
     with pytest.raises(CapabilityError, match="nic: cgnat cannot plug it in"):
         plan(with_nats(tmp_path), of)
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"), [("nft", "workers"), ("rtc", "workers"), ("vpp-det44", "napi")]
+)
+def test_an_option_of_other_modes_is_refused_with_them(
+    tmp_path: Path, mode: str, option: str
+) -> None:
+    value = "threaded" if option == "napi" else 2
+    with pytest.raises(CapabilityError, match=f"no option {option} in mode {mode}"):
+        plan(with_nats(tmp_path), scenario(mode, **{option: value}))
 
 
 @pytest.mark.parametrize(("mode", "plugin"), MODES.items())

@@ -66,6 +66,10 @@ class NatSwitch(VSwitch):
         forwarding=("l3",),
         translates=True,
         options=("mtu", "napi", "workers"),
+        option_modes={
+            "napi": ("nft", "iptables", "xdp"),
+            "workers": ("vpp-det44", "vpp-nat44"),
+        },
         nic_drivers=("kernel",),
     )
 

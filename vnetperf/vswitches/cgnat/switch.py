@@ -10,9 +10,8 @@ from vnetperf.vswitches.base import ModalSwitch, VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat, KernelNatOptions
-from vnetperf.vswitches.cgnat.vpp import VppDet44, VppNat, VppNat44
+from vnetperf.vswitches.cgnat.vpp import VppDet44, VppNat44
 from vnetperf.vswitches.cgnat.xdp import XdpNat
-from vnetperf.vswitches.kernelports import KernelSwitch
 
 
 class CgnatOptions(DpdkNatOptions, KernelNatOptions):
@@ -47,8 +46,4 @@ class Cgnat(ModalSwitch, NatSwitch):
         for name in scenario.options.given():
             if name in cls.Options.model_fields and name not in mode.Options.model_fields:
                 return f"the mode has no option {name}; leave it out, or choose another mode"
-        if scenario.options.napi and not issubclass(mode, KernelSwitch):
-            return "napi is of modes nft, iptables and xdp: on DPDK the NAT's own threads receive"
-        if scenario.options.workers and not issubclass(mode, VppNat):
-            return "workers are of modes vpp-det44 and vpp-nat44; leave the option out"
         return mode.missing(facts, scenario)
