@@ -8,8 +8,8 @@ import pytest
 
 from vnetperf.runner.bench import Bench
 
-#: Those that are there on wires of veth.
-MODES = ("nft", "iptables", "xdp", "rtc", "pipeline")
+#: Those that are there on wires of veth; VPP's where a `vpp` is.
+MODES = ("nft", "iptables", "xdp", "rtc", "pipeline", "vpp-det44", "vpp-nat44")
 
 
 #: Stages of the pipeline that share a thread (+), and rings between threads (/).

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import IPv4Address
 
 import pytest
 
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.trial import PATH_SESSIONS, check_path
 from vnetperf.host import kernel, xdp
+from vnetperf.model.nat import FIRST_PORT
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat
@@ -20,6 +23,7 @@ from vnetperf.vswitches.cgnat.kernel import (
     held_by_namespaces,
     timeouts,
 )
+from vnetperf.vswitches.cgnat.vpp import Det44Map, VppNat
 
 Unchanged = Callable[[], tuple[str, ...]]
 NO_XDP = xdp.why_no_bpf() if program("clang") else "clang is not installed"
@@ -175,4 +179,89 @@ def test_dpdk_translates_every_session(
             given = [block for event, *block in events if event == "assigned"]
             assert len(given) == 2 * nat.subscribers
             assert given[nat.subscribers :] == given[: nat.subscribers]
+    assert unchanged() == ()
+
+
+@pytest.mark.daily
+@pytest.mark.skipif(
+    not program("vpp"),
+    reason="no vpp on PATH: install VPP (its project has package repositories)",
+)
+@pytest.mark.parametrize(
+    ("mode", "wire"),
+    [("vpp-det44", "memif"), ("vpp-nat44", "memif"), ("vpp-nat44", "veth")],
+)
+def test_vpp_translates_every_session(mode: str, wire: str, unchanged: Unchanged) -> None:
+    asked = ("subscribers=550,ports=4,block=100",)
+    options = (f"mode={mode}", "udp_timeout=97")
+    with deployed("phy2phy_cgnat", nat=asked, set=options, wire=wire) as deployment:
+        switch, nat = deployment.vswitch, deployment.plan.scenario.nat
+        assert isinstance(switch, VppNat)
+        assert nat is not None
+        changes = {"learning_frames": nat.sessions, "load_fps": 5000.0, "duration_s": 0.5}
+        spec = SLOW.model_copy(update=changes)
+        result = deployment.run_trial(spec)
+        assert not result.failed, result.failure
+        for counts in result.directions:
+            assert counts.sent >= nat.sessions
+            assert (counts.received, counts.altered) == (counts.sent, 0)
+        assert result.sessions is not None
+        assert result.sessions.held == nat.sessions
+        _chosen_as_computed(deployment, mode)
+        work = {name for each in switch.datapath_work() for name in each.nodes}
+        assert any("in2out" in name for name in work)
+        switch.end_sessions()
+        assert switch.sessions() == 0
+        # A trial that makes the sessions, and one that ends them before.
+        for ended in (0, nat.sessions):
+            anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+            assert not anew.failed, anew.failure
+            assert (anew.directions[0].received, anew.directions[0].altered) == (
+                anew.directions[0].sent,
+                0,
+            )
+            assert anew.sessions is not None
+            assert (anew.sessions.held, anew.sessions.ended) == (nat.sessions, ended)
+        facts = switch.facts()
+        times = {"udp": 97, "tcp_established": 7440, "tcp_transitory": 240, "icmp": 60}
+        assert facts["timeouts"] == times
+        assert facts["dropped until then, by cause"] == {"phy0": "none", "phy1": "none"}
+    assert unchanged() == ()
+
+
+def _chosen_as_computed(deployment: LiveDeployment, mode: str) -> None:
+    """Ports that were learnt are of the block that VPP computes, or those that were sent from."""
+    generator, nat = deployment.generator, deployment.plan.scenario.nat
+    assert isinstance(generator, Loadgen)
+    assert generator.bound is not None
+    assert nat is not None
+    bound = generator.bound.bindings()
+    if mode == "vpp-nat44":
+        assert bound.public_ports == bound.ports
+        return
+    found = Det44Map.of(nat)
+    sharing = found.inside.num_addresses // found.outside.num_addresses
+    for session in range(nat.sessions):
+        address = IPv4Address(bound.public[4 * session :][:4])
+        port = int.from_bytes(bound.public_ports[2 * session :][:2])
+        offset = session % nat.subscribers + 1
+        assert address == found.outside.network_address + offset // sharing
+        assert (port - FIRST_PORT) // found.ports == offset % sharing
+
+
+@pytest.mark.daily
+@pytest.mark.skipif(not program("vpp"), reason="no vpp on PATH")
+def test_a_full_nat_of_vpp_drops_by_its_cause(unchanged: Unchanged) -> None:
+    nat, options = ("subscribers=50,ports=4",), ("mode=vpp-nat44", "max_sessions=150")
+    with deployed("phy2phy_cgnat", nat=nat, set=options) as deployment:
+        spec = SLOW.model_copy(update={"learning_frames": 200, "new_sessions": True})
+        result = deployment.run_trial(spec)
+        assert not result.failed, result.failure
+        assert result.sessions is not None
+        assert result.sessions.held == 150
+        inside = next(hop for hop in result.hops if hop.port == "phy0")
+        lost = result.directions[0].sent - result.directions[0].received
+        assert lost > 0
+        assert sum(inside.causes.values()) == lost, inside
+        assert set(inside.causes) == {"maximum sessions exceeded"}
     assert unchanged() == ()

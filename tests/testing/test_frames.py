@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import ip_address
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,9 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import driver_length
 from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.testing.cases import other_cases, plain_cases
-from vnetperf.testing.frames import read_mark, stream_frame
+from vnetperf.testing.frames import FrameTester, read_mark, stream_frame
 from vnetperf.testing.single_frames import STRANGERS, TAGS, addressed, contents, routed, tagged
 from vnetperf.traffic.frames import expected_fields
 from vnetperf.traffic.layers import internet_checksum
@@ -87,6 +89,44 @@ def test_a_nats_frames_are_of_its_sessions_and_come_out_as_the_other_side_has_th
     for field in expected_fields(stream, TrafficProfile()):
         listed = field.table[field.width * session :] or field.base.to_bytes(field.width)
         assert out[field.offset :][: field.width] == listed[: field.width]
+
+
+class Choosing(FrameTester):
+    """A tester whose NAT gives port 7000 + n of 203.0.113.n to session n."""
+
+    def exchange(
+        self, port: int, frames: Sequence[bytes], **_: Any
+    ) -> tuple[list[bytes], list[bytes]]:
+        if port == 1:
+            return list(frames), []
+        chosen = []
+        for frame in frames:
+            mark = read_mark(frame)
+            assert mark is not None
+            source = bytes([203, 0, 113, mark[1]])
+            ports = (7000 + mark[1]).to_bytes(2) + frame[36:]
+            chosen.append(frame[:26] + source + frame[30:34] + ports)
+        return [], chosen
+
+
+def test_what_a_nat_chooses_is_learnt_from_what_comes_out() -> None:
+    through = scenario(nat=Nat(subscribers=5, ports=4, mapping="learnt"), forwarding="l3")
+    tester = Choosing(cast("Any", None), cast("Any", None))
+    tester.prepare(through.streams, through.traffic, 64)
+    tester.learn(20)
+    inward = tester.bound(through.streams[1])
+    frame = stream_frame(inward, 64, 20 + 13)
+    assert (str(ip_address(frame[30:34])), int.from_bytes(frame[36:38])) == ("203.0.113.13", 7013)
+    out = routed(through, inward, frame)
+    assert (out[30:34], out[36:38]) == stream_ends(through.streams[0], 13)
+    plain = scenario().streams[0]
+    assert tester.bound(plain) == plain
+
+
+def stream_ends(stream: Stream, number: int) -> tuple[bytes, bytes]:
+    """Source address and port of a frame."""
+    frame = stream_frame(stream, 64, number)
+    return frame[26:30], frame[34:36]
 
 
 def test_each_wire_is_looked_at_in_a_mode_that_it_reaches() -> None:

@@ -312,6 +312,15 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
                 accepted=", ".join(known) or "no options",
                 cure="leave the option out, or measure another vSwitch with it",
             )
+        elif (mode := scenario.options.mode or next(iter(can.modes), "")) not in (
+            modes := can.option_modes.get(option, (mode,))
+        ):
+            yield CapabilityError(
+                f"{name} has no option {option} in mode {mode} (it is set to {value})",
+                where=where,
+                accepted=f"{option} in mode {', '.join(modes)}",
+                cure="leave the option out, or choose another mode",
+            )
     for what, value, offered in (
         ("rules", scenario.rules, can.rules),
         ("forwarding", scenario.forwarding, can.forwarding),

@@ -167,6 +167,7 @@ class FrameTester(TrafficGenerator):
         self._ends: tuple[WireEnd, ...] = ()
         self._streams: tuple[Stream, ...] = ()
         self._size = 64
+        self._bound: dict[int, bytes] = {}
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -259,14 +260,39 @@ class FrameTester(TrafficGenerator):
         Args:
             frames_per_stream: Frames of each stream.
         """
-        for stream in self._streams:
+        for sent in self._streams:
+            stream = self.bound(sent)
             most = BATCH if stream.translated is None else stream.translated.sessions
             frames = [
                 stream_frame(stream, self._size, number if stream.translated else 0)
                 for number in range(min(frames_per_stream, most))
             ]
+            learnt = stream.nat is not None and stream.nat.mapping == "learnt"
+            expect = None if learnt and stream.direction == 0 else 0
             for start in range(0, len(frames), BATCH):
-                self.exchange(stream.tx_port, frames[start : start + BATCH], expect=0)
+                batch = frames[start : start + BATCH]
+                _, out = self.exchange(stream.tx_port, batch, expect=expect)
+                for frame in out if expect is None else ():
+                    if mark := read_mark(frame):
+                        self._bound[mark[1]] = (
+                            frame[IPV4_SRC:][:4] + frame[ETH_LEN + IPV4_LEN :][:2]
+                        )
+
+    def bound(self, stream: Stream) -> Stream:
+        """A stream with the mappings that were learnt of its sessions.
+
+        Args:
+            stream: The stream.
+
+        Returns:
+            The same where both sides of each session are known beforehand.
+        """
+        nat = stream.nat
+        if nat is None or nat.mapping != "learnt":
+            return stream
+        ends = [self._bound.get(number, bytes(6)) for number in range(nat.sessions)]
+        public, ports = b"".join(e[:4] for e in ends), b"".join(e[4:] for e in ends)
+        return stream.model_copy(update={"nat": nat.learnt(public, ports)})
 
     def exchange(
         self,
@@ -329,7 +355,7 @@ class FrameTester(TrafficGenerator):
         directions = []
         foreign = {"0": 0, "1": 0}
         for direction in sorted({s.direction for s in self._streams}):
-            streams = [s for s in self._streams if s.direction == direction]
+            streams = [self.bound(s) for s in self._streams if s.direction == direction]
             total = max(len(streams), round(trial.load_fps * trial.duration_s))
             received: set[tuple[int, int]] = set()
             misrouted = duplicated = 0

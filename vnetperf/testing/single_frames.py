@@ -147,12 +147,18 @@ class Sighting(Contract):
         by_vnf = scenario.deployment.vnf_count > 0 and scenario.vnf_mode != "io"
         return by_vnf or scenario.options.mode in self.backend.capabilities.rewriting_modes
 
+    def _streams(self, deployment: LiveDeployment) -> tuple[Stream, ...]:
+        """Streams with the mappings that a NAT was seen to have."""
+        tester = deployment.generator
+        assert isinstance(tester, FrameTester)
+        return tuple(tester.bound(stream) for stream in deployment.plan.scenario.streams)
+
     def _passes(
         self, deployment: LiveDeployment, port: int, frames: list[bytes], what: str
     ) -> None:
         """Assert that frames sent into a port come out of the other, and nothing else anywhere."""
         scenario = deployment.plan.scenario
-        stream = next(s for s in scenario.streams if s.tx_port == port)
+        stream = next(s for s in self._streams(deployment) if s.tx_port == port)
         back, out = both(deployment, port, frames)
         assert back == [], f"{what}: {len(back)} frames came back to tester port {port}"
         if scenario.routed:
@@ -169,8 +175,7 @@ class Sighting(Contract):
         self, deployment: LiveDeployment, port: int, frames: list[bytes], what: str
     ) -> tuple[list[bytes], list[bytes]]:
         """What came of frames by the time that an ordinary one, sent after them, came out."""
-        streams = deployment.plan.scenario.streams
-        stream = next(s for s in streams if s.tx_port == port)
+        stream = next(s for s in self._streams(deployment) if s.tx_port == port)
         after = (stream.id, AFTER)
         sent = [*frames, stream_frame(stream, 64, AFTER)]
         back, out = both(deployment, port, sent, last=after)
@@ -185,7 +190,7 @@ class SingleFrames(Sighting):
         """Every octet, once, at the right port and nowhere else; a router ages and readdresses."""
         scenario = self._seen(look, stage)
         with stage.deployed(scenario) as deployment:
-            for stream in scenario.streams:
+            for stream in self._streams(deployment):
                 for kind, frame in contents(stream).items():
                     if (scenario.routed or scenario.rules == "stream") and kind != "IPv4":
                         continue  # only the streams' own frames are forwarded
@@ -197,7 +202,7 @@ class SingleFrames(Sighting):
         largest = scenario.max_frame_size
         sizes = [*range(64, 72), *RFC2544_SIZES, *range(1519, largest, 997), largest - 1, largest]
         with stage.deployed(scenario) as deployment:
-            for stream in scenario.streams:
+            for stream in self._streams(deployment):
                 frames = [stream_frame(stream, size, size) for size in dict.fromkeys(sizes)]
                 for start in range(0, len(frames), BATCH):
                     some = frames[start : start + BATCH]
@@ -212,7 +217,7 @@ class SingleFrames(Sighting):
         """
         scenario = self._seen(untagged, stage)
         with stage.deployed(scenario) as deployment:
-            for stream in scenario.streams:
+            for stream in self._streams(deployment):
                 frame = tagged(stream_frame(stream, 64, 3), TAGS[standard])
                 self._passes(deployment, stream.tx_port, [frame], standard)
 
@@ -222,7 +227,7 @@ class SingleFrames(Sighting):
         scenario = self._seen(look, stage)
         only_streams = scenario.rules == "stream"
         with stage.deployed(scenario) as deployment:
-            for stream in scenario.streams:
+            for stream in self._streams(deployment):
                 frame = addressed(stream_frame(stream, 64, 4), STRANGERS[who])
                 if not (scenario.routed or only_streams or scenario.addressing == "port"):
                     self._passes(deployment, stream.tx_port, [frame], who)
@@ -242,7 +247,7 @@ class SingleFrames(Sighting):
                 os.kill(pid, signal.SIGSTOP)
             try:
                 _wait_stopped(pids)
-                for stream in scenario.streams:
+                for stream in self._streams(deployment):
                     frames = [stream_frame(stream, 64, n) for n in range(BATCH)]
                     back, out = both(
                         deployment, stream.tx_port, frames, expect=0, quiet_s=SILENCE_S

@@ -59,6 +59,7 @@ class VSwitchCapabilities(Frozen):
             backend, as `Scenario.services` gives them.
         tunnels: Kinds of tunnel it can put frames into and take them out of.
         options: Names of the SwitchOptions it renders, apart from the mode.
+        option_modes: One of these options -> modes that render it, where not all do.
         addressing: "port" when it steers by the address of the port that takes a frame in, as
             NICs with virtual functions and macvtap do; "far" when it does not care.
         nic_drivers: Drivers it can use a PCI NIC through, in order of preference.
@@ -79,6 +80,7 @@ class VSwitchCapabilities(Frozen):
     balances: bool = False
     tunnels: tuple[TunnelKind, ...] = ()
     options: tuple[str, ...] = ()
+    option_modes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     addressing: Addressing = "far"
     nic_drivers: tuple[NicDriver, ...] = ()
 
@@ -408,6 +410,11 @@ class ModalSwitch(VSwitch):
     def mode_class(cls, scenario: Scenario) -> type[VSwitch]:
         """The class of a scenario's mode; an unknown mode is refused by its capabilities."""
         return cls.modes.get(scenario.options.mode, next(iter(cls.modes.values())))
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """The scenario as the mode has it."""
+        return cls.mode_class(scenario).adapted(scenario, testbed)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:

@@ -106,7 +106,7 @@ def test_options_that_would_do_nothing_are_refused() -> None:
         with pytest.raises(CapabilityError, match=option):
             planned(mode="rtc", **{option: 512})
     for mode in ("rtc", "pipeline"):
-        with pytest.raises(CapabilityError, match="napi is of modes nft, iptables and xdp"):
+        with pytest.raises(CapabilityError, match="napi in mode nft, iptables, xdp"):
             planned(mode=mode, wire="veth", napi="threaded")
 
 

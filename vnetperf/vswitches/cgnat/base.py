@@ -53,17 +53,24 @@ class NatSwitch(VSwitch):
         wires=("veth", "nic", "memif"),
         attachments=(),
         chains=False,
-        modes=("nft", "iptables", "xdp", "rtc", "pipeline"),
+        modes=("nft", "iptables", "xdp", "rtc", "pipeline", "vpp-det44", "vpp-nat44"),
         mode_wires={
             "nft": ("veth", "nic"),
             "iptables": ("veth", "nic"),
             "xdp": ("veth", "nic"),
             "rtc": ("memif", "veth"),
             "pipeline": ("memif", "veth"),
+            "vpp-det44": ("memif", "veth"),
+            "vpp-nat44": ("memif", "veth"),
         },
         forwarding=("l3",),
         translates=True,
-        options=("placement", "mtu", "napi"),
+        options=("mtu", "napi", "workers", "placement"),
+        option_modes={
+            "napi": ("nft", "iptables", "xdp"),
+            "workers": ("vpp-det44", "vpp-nat44"),
+            "placement": ("pipeline", "vpp-det44", "vpp-nat44"),
+        },
         nic_drivers=("kernel",),
     )
 

@@ -10,8 +10,8 @@ from vnetperf.vswitches.base import ModalSwitch, VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat, KernelNatOptions
+from vnetperf.vswitches.cgnat.vpp import VppDet44, VppNat44
 from vnetperf.vswitches.cgnat.xdp import XdpNat
-from vnetperf.vswitches.kernelports import KernelSwitch
 
 
 class CgnatOptions(DpdkNatOptions, KernelNatOptions):
@@ -19,7 +19,7 @@ class CgnatOptions(DpdkNatOptions, KernelNatOptions):
 
 
 class Cgnat(ModalSwitch, NatSwitch):
-    """Carrier-grade NAT: the kernel's by nftables or iptables, or our own in XDP or on DPDK."""
+    """Carrier-grade NAT: the kernel's by nftables or iptables, our own in XDP or on DPDK, VPP's."""
 
     modes: ClassVar[dict[str, type[VSwitch]]] = {
         "nft": KernelNat,
@@ -27,6 +27,8 @@ class Cgnat(ModalSwitch, NatSwitch):
         "xdp": XdpNat,
         "rtc": DpdkNat,
         "pipeline": DpdkNat,
+        "vpp-det44": VppDet44,
+        "vpp-nat44": VppNat44,
     }
     Options = CgnatOptions
     programs = tuple({p.name: p for mode in modes.values() for p in mode.programs}.values())
@@ -44,6 +46,4 @@ class Cgnat(ModalSwitch, NatSwitch):
         for name in scenario.options.given():
             if name in cls.Options.model_fields and name not in mode.Options.model_fields:
                 return f"the mode has no option {name}; leave it out, or choose another mode"
-        if scenario.options.napi and not issubclass(mode, KernelSwitch):
-            return "napi is of modes nft, iptables and xdp: on DPDK the NAT's own threads receive"
         return mode.missing(facts, scenario)

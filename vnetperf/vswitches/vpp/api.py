@@ -95,6 +95,7 @@ API_DEFINITIONS = frozenset(
     (
         *("memclnt", "vlib", "vpe", "interface", "l2", "ip", "ip_neighbor"),
         *("memif", "vhost_user", "af_packet", "af_xdp", "vxlan", "gre", "geneve"),
+        *("det44", "nat44_ed"),
     )
 )
 

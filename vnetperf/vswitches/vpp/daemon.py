@@ -42,7 +42,9 @@ PROGRAM = Program(
 PLUGIN_CURE = "install VPP's package vpp-plugin-core"
 
 
-def vpp_installation_problem(facts: MachineFacts, scenario: Scenario) -> str:
+def vpp_installation_problem(
+    facts: MachineFacts, scenario: Scenario, plugins: Sequence[str] = ()
+) -> str:
     """What an installed VPP lacks."""
     try:
         version = parse_vpp_version(facts.versions.get("vpp", ""))
@@ -61,7 +63,7 @@ def vpp_installation_problem(facts: MachineFacts, scenario: Scenario) -> str:
             f"VPP {version[0]}.{version[1]:02} does not report its messages and has no definitions "
             "beside it (share/vpp/api); install VPP's packages whole"
         )
-    for plugin in _required_plugins(scenario):
+    for plugin in (*plugins, *_required_plugins(scenario)):
         if not installation.has(plugin):
             return f"VPP's plugin {plugin} is not in {installation.plugin_dir}; {PLUGIN_CURE}"
     return base.rxq_affinity_problem(scenario)
@@ -122,6 +124,9 @@ def make_startup(
     directory: Path,
     prefix: str,
     attachments: Collection[str] = (),
+    *,
+    plugins: Sequence[str] = (),
+    heap_mib: int = 0,
 ) -> install.VppStartup:
     """The startup configuration of a plan."""
     scenario = plan.scenario
@@ -134,20 +139,21 @@ def make_startup(
     ]
     size = install.buffer_data_size(scenario.mtu)
     kinds = {*attachments, "memif", _kernel_interface_kind(scenario), *(["pci"] if nics else [])}
-    plugins = [interfaces.INTERFACE_PLUGINS[kind] for kind in sorted(kinds)]
-    plugins += [forwarding.TUNNEL_PLUGINS[scenario.tunnel]] if scenario.deployment.tunnelled else []
+    loaded = [*(interfaces.INTERFACE_PLUGINS[kind] for kind in sorted(kinds)), *plugins]
+    loaded += [forwarding.TUNNEL_PLUGINS[scenario.tunnel]] if scenario.deployment.tunnelled else []
     return install.VppStartup(
         directory=directory,
         prefix=prefix,
         main_core=main,
         workers=() if main in cores else cores,
         plugin_dir=installation.plugin_dir,
-        plugins=tuple(plugin_file(name) for name in plugins if installation.has(name)),
+        plugins=tuple(plugin_file(name) for name in loaded if installation.has(name)),
         data_size=size,
         buffers=min(install.buffers_in(mib, size) for mib, _ in memory)
         if memory
         else install.DEFAULT_BUFFERS,
         page_kb=memory[0][1] if memory else 0,
+        heap_mib=heap_mib,
         nics=nics,
     )
 

@@ -233,7 +233,7 @@ def route_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiMes
             _message(
                 "sw_interface_set_table", sw_if_index=index[port], is_ipv6=False, vrf_id=table
             ),
-            *_address_messages(
+            *address_messages(
                 index[port], f"{address}/30", str(address + 1), port_mac(graph, port, 0)
             ),
         ]
@@ -242,7 +242,7 @@ def route_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiMes
     return done
 
 
-def _address_messages(index: int, prefix: str, neighbour: str, mac: str) -> list[ApiMessage]:
+def address_messages(index: int, prefix: str, neighbour: str, mac: str) -> list[ApiMessage]:
     """Messages that give an interface its address and its only neighbour."""
     entry = {
         "sw_if_index": index,
@@ -258,8 +258,15 @@ def _address_messages(index: int, prefix: str, neighbour: str, mac: str) -> list
 
 def _route(scenario: Scenario, index: Mapping[Port, int], hop: Hop) -> ApiMessage:
     ports = scenario.deployment.ports
+    neighbour = router_address(ports.index(hop.dst)) + 1
+    table = routing_table(ports.index(hop.src))
+    return route_message(TEST_NET, index[hop.dst], str(neighbour), table=table)
+
+
+def route_message(prefix: str, index: int, neighbour: str, *, table: int = 0) -> ApiMessage:
+    """The message that routes a network to a neighbour at an interface."""
     path: dict[str, Any] = {
-        "sw_if_index": index[hop.dst],
+        "sw_if_index": index,
         "table_id": 0,
         "rpf_id": 0xFFFFFFFF,
         "weight": 1,
@@ -267,16 +274,11 @@ def _route(scenario: Scenario, index: Mapping[Port, int], hop: Hop) -> ApiMessag
         "type": 0,
         "flags": 0,
         "proto": 0,
-        "nh": {"address": {"ip4": str(router_address(ports.index(hop.dst)) + 1)}},
+        "nh": {"address": {"ip4": neighbour}},
         "n_labels": 0,
         "label_stack": [{"is_uniform": 0, "label": 0, "ttl": 0, "exp": 0}] * MAX_LABELS,
     }
-    route = {
-        "table_id": routing_table(ports.index(hop.src)),
-        "prefix": TEST_NET,
-        "n_paths": 1,
-        "paths": [path],
-    }
+    route = {"table_id": table, "prefix": prefix, "n_paths": 1, "paths": [path]}
     return _message("ip_route_add_del", is_add=True, is_multipath=False, route=route)
 
 
@@ -325,7 +327,7 @@ def tunnel_message(kind: str, end: TunnelEnd) -> ApiMessage:
 
 def make_tunnel(api: VppApi, kind: str, end: TunnelEnd, index: int) -> tuple[int, list[ApiMessage]]:
     """Make a tunnel: outer address and only neighbour of the port below, and its interface."""
-    below = _address_messages(index, f"{end.local}/{end.prefix}", end.remote, end.peer_mac)
+    below = address_messages(index, f"{end.local}/{end.prefix}", end.remote, end.peer_mac)
     sent = [*below, tunnel_message(kind, end)]
     answers = [api.call(message, **fields) for message, fields in sent]
     made = int(answers[-1].sw_if_index)

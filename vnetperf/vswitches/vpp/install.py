@@ -80,6 +80,8 @@ STANDARD_DATA, JUMBO_DATA = 2048, 9728
 STANDARD_MTU = 1900
 #: Buffers by NUMA node where ordinary memory is used: each takes a page of its own.
 DEFAULT_BUFFERS = 16384
+#: VPP's heap by default, whose pages are taken when they are written.
+HEAP_MIB = 1024
 #: What VPP keeps around a buffer's data: its header, space to prepend, and alignment.
 BUFFER_OVERHEAD = 384
 #: Hugepage memory that jumbo buffers, or those of a NIC, take by default.
@@ -133,6 +135,7 @@ class VppStartup(Frozen):
         data_size: Octets of frame that one buffer holds.
         buffers: Buffers by NUMA node.
         page_kb: Size of the hugepages buffers lie in, KiB; 0 for ordinary memory.
+        heap_mib: What its heap may grow by beyond its default, for tables; MiB.
         nics: PCI devices.
     """
 
@@ -145,6 +148,7 @@ class VppStartup(Frozen):
     data_size: int
     buffers: int
     page_kb: int = 0
+    heap_mib: int = 0
     nics: tuple[VppNic, ...] = ()
 
     @property
@@ -170,6 +174,9 @@ class VppStartup(Frozen):
         cpu = [f"main-core {self.main_core}"]
         if self.workers:
             cpu.append(f"corelist-workers {','.join(map(str, sorted(self.workers)))}")
+        memory = ["main-heap-page-size 4k"]
+        if self.heap_mib:
+            memory.append(f"main-heap-size {HEAP_MIB + self.heap_mib}M")
         page = f"{self.page_kb}k" if self.page_kb else "4k"
         plugins = [f"path {self.plugin_dir}"] if self.plugin_dir else []
         plugins += ["plugin default { disable }"]
@@ -183,7 +190,7 @@ class VppStartup(Frozen):
             "api-segment": [f"prefix {self.prefix}"],
             "socksvr": [f"socket-name {self.api_socket}"],
             "statseg": [f"socket-name {self.stats_socket}", "page-size 4k"],
-            "memory": ["main-heap-page-size 4k"],
+            "memory": memory,
             "cpu": cpu,
             "buffers": [
                 f"buffers-per-numa {self.buffers}",

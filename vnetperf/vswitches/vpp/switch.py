@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -125,6 +125,8 @@ class Vpp(VSwitch):
 
     name: ClassVar[str] = "vpp"
     programs: ClassVar[tuple[Program, ...]] = (daemon.PROGRAM,)
+    #: Plugins that it needs beside those of its ports and tunnels.
+    plugins: ClassVar[tuple[str, ...]] = ()
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("memif", "nic", "veth"),
         attachments=("vhost-user", "memif"),
@@ -162,10 +164,21 @@ class Vpp(VSwitch):
         """What keeps VPP from carrying the scenario here."""
         return (
             cls.missing_requirement(facts)
-            or daemon.vpp_installation_problem(facts, scenario)
+            or daemon.vpp_installation_problem(facts, scenario, cls.plugins)
             or interfaces.xdp_problem(scenario)
-            or forwarding.forwarding_problem(scenario)
+            or cls.forwarding_problem(scenario)
         )
+
+    @classmethod
+    def forwarding_problem(cls, scenario: Scenario) -> str:
+        """Why it cannot forward a scenario."""
+        return forwarding.forwarding_problem(scenario)
+
+    @classmethod
+    def heap_mib(cls, scenario: Scenario) -> int:
+        """What its tables take of its heap beyond VPP's default, MiB."""
+        del scenario
+        return 0
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
@@ -195,13 +208,32 @@ class Vpp(VSwitch):
         lines = {"vpp": "vpp -c RUN_DIR/vpp/startup.conf"}
         if facts is not None and facts.programs.get("vpp"):
             daemon.check_wire_plugin(plan, facts)
-            startup = daemon.make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
+            startup = cls._startup_of(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
             lines["startup.conf"] = " ".join(startup.text().split())
         return lines
 
+    @classmethod
+    def _startup_of(
+        cls,
+        plan: Plan,
+        facts: MachineFacts,
+        directory: Path,
+        prefix: str,
+        attachments: Collection[str] = (),
+    ) -> install.VppStartup:
+        return daemon.make_startup(
+            plan,
+            facts,
+            directory,
+            prefix,
+            attachments,
+            plugins=cls.plugins,
+            heap_mib=cls.heap_mib(plan.scenario),
+        )
+
     def start(self) -> None:
         """Start the private VPP and wait until it answers."""
-        startup = daemon.make_startup(
+        startup = self._startup_of(
             self.plan,
             self.machine.facts,
             self.vpp.directory,
