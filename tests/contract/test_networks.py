@@ -7,17 +7,15 @@ import pytest
 from vnetperf import registry
 from vnetperf.testing import NetworkContract
 
+#: Those with the code of others; daily too.
+ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
 #: Networks whose options change what is made; beside those in their own way, and only daily.
 OPTIONS = {
     "cni": ("conflist=ptp", "conflist=macvlan"),
     "macvlan": ("mode=vepa", "mode=private", "mode=passthru"),
     "ipvlan": ("mode=l3", "mode=l3s"),
-    "ovs_vxlan": ("mode=kernel",),
+    **dict.fromkeys(("ovs_vxlan", *ALIKE), ("mode=kernel",)),
 }
-
-
-#: Those with the code of others; daily too.
-ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
 
 
 def _add(name: str, *options: str) -> None:

@@ -182,7 +182,8 @@ class Nics:
         assert self.there[name] == NETNS
         return SimpleNamespace(carrier=self.carrier)
 
-    def borrow_nic(self, address: str, *, netns: Path, name: str, **_: Any) -> str:
+    def borrow_nic(self, address: str, *, netns: Path, name: str = "", **_: Any) -> str:
+        name = name or f"up{address[5:7]}"
         self.there[name] = netns
         self.say(f"borrow {address} as {name} in {place(netns)}")
         return name
@@ -247,11 +248,11 @@ def test_each_host_has_its_nic_and_each_pod_a_function(monkeypatch: pytest.Monke
     deployed(nics)
     assert nics.done == [
         # Before there are functions: their drivers would find it resetting.
-        f"borrow {TESTER0} as u0 in host0",
-        f"borrow {DUT0} as u1 in host1",
-        *(f"functions {TESTER0} 1", "u0 up in host0", "set 0 of u0 in host0"),
+        f"borrow {TESTER0} as up21 in host0",
+        f"borrow {DUT0} as up41 in host1",
+        *(f"functions {TESTER0} 1", "up21 up in host0", "set 0 of up21 in host0"),
         *(f"borrow {TESTER0[:-1]}1 as p0 in host0", "move p0 to the run"),
-        *(f"functions {DUT0} 1", "u1 up in host1", "set 0 of u1 in host1"),
+        *(f"functions {DUT0} 1", "up41 up in host1", "set 0 of up41 in host1"),
         *(f"borrow {DUT0[:-1]}1 as p1 in host1", "move p1 to the run"),
     ]
 
@@ -280,7 +281,7 @@ def test_a_network_that_is_stopped_has_no_links(monkeypatch: pytest.MonkeyPatch)
     nics.seen()
     network.stop(hosts)
     network.prepare(hosts[0])
-    assert nics.seen() == ["u0 down in host0", "u1 down in host1", "u0 up in host0"]
+    assert nics.seen() == ["up21 down in host0", "up41 down in host1", "up21 up in host0"]
     SriovNetwork(nics, planned()).stop(hosts)  # type: ignore[arg-type]  # nothing was made
     assert nics.seen() == []
 

@@ -133,13 +133,13 @@ class SriovNetwork(Network):
         """Give each host its NIC; the cable between them is there."""
         for number, use in self._nics.items():
             self._hosts[number] = hosts[number]
-            # Before the virtual functions are there, or their drivers find it resetting.
-            self.machine.borrow_nic(
+            # Before the virtual functions are there, or their drivers find it resetting. It keeps
+            # its name: udev makes that an alternative one, which no other name gives way to.
+            hosts[number].uplink = self.machine.borrow_nic(
                 use.pci,
                 mtu=self.plan.scenario.mtu,
                 isolated=self.plan.testbed.isolated,
                 netns=hosts[number].netns,
-                name=hosts[number].uplink,
             )
 
     def prepare(self, host: PodHost) -> None:
