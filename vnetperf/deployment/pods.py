@@ -329,7 +329,8 @@ class PodNetwork(VSwitch):
         began = time.monotonic()
         elsewhere = () if self._far is None else (self._far,)
         self._network.join(self._hosts, (*self._ports.values(), *elsewhere))
-        if new and self._network.has_ports and not elsewhere:
+        seen = self._network.has_ports and self._network.passes_interfaces
+        if new and seen and not elsewhere:
             self._see_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:

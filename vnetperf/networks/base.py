@@ -406,6 +406,11 @@ class Network(Backend):
         return self.place in self.capabilities.frames
 
     @property
+    def passes_interfaces(self) -> bool:
+        """Whether what comes from another pod passes a pod's interface, where it can be seen."""
+        return True
+
+    @property
     def offloads(self) -> bool:
         """Whether its interfaces have checksum and segmentation offloads, as usual for pods."""
         return self.plan.scenario.options.offloads is not False
