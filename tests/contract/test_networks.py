@@ -7,28 +7,24 @@ import pytest
 from vnetperf import registry
 from vnetperf.testing import NetworkContract
 
+#: Those with the code of others, as those with a process that polls on each host have, and one
+#: whose daemons take seconds to start; daily too.
+OVS_ALIKE = ("ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan")
+DAILY = (*OVS_ALIKE, "docker_overlay", "memif", "vhost_user", "vhost_user_vxlan")
 #: Networks whose options change what is made; beside those in their own way, and only daily.
 OPTIONS = {
     "cni": ("conflist=ptp", "conflist=macvlan"),
     "macvlan": ("mode=vepa", "mode=private", "mode=passthru"),
-    "ipvlan": ("mode=l3", "mode=l3s"),
-    "ovs_vxlan": ("mode=kernel",),
+    "ipvlan": ("mode=l3",),  # l3s has sockets alone
+    **dict.fromkeys(("ovs_vxlan", *OVS_ALIKE), ("mode=kernel",)),
 }
-
-
-#: Those with the code of others, with a process that polls on each host, and one whose daemons take
-#: seconds to start; daily too.
-ALIKE = (
-    *("docker_overlay", "ovs_flat", "ovs_geneve", "ovs_gre", "ovs_vlan"),
-    *("memif", "vhost_user", "vhost_user_vxlan"),
-)
 
 
 def _add(name: str, *options: str) -> None:
     title = "_".join(["Test", name, *(one.partition("=")[2] for one in options)])
     members = {"network": name, "options": options, "__module__": __name__}
     made = pytest.mark.real(type(title, (NetworkContract,), members))
-    globals()[title] = pytest.mark.daily(made) if options or name in ALIKE else made
+    globals()[title] = pytest.mark.daily(made) if options or name in DAILY else made
 
 
 for _name in registry.names("networks"):

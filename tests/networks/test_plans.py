@@ -151,16 +151,44 @@ def test_a_missing_ovs_is_one_message() -> None:
         make_plan(scenario("ovs_flat"), configured().testbed, machine)
 
 
-def test_pods_of_one_host_share_the_mac_address_of_ipvlan() -> None:
-    with pytest.raises(CapabilityError, match=r"have one MAC address.*--set mode=l3"):
-        planned("ipvlan", hosts="same")
-    for mode in ("l3", "l3s"):
-        found = planned("ipvlan", hosts="same", set=(f"mode={mode}",)).scenario
-        assert {stream.eth_dst for stream in found.streams} == {vnf_mac(FIRST)}
-    wishes = configured(hosts="same")
-    sockets = endpoint_scenario(wishes, scenario("ipvlan", hosts="same"))
+@pytest.mark.parametrize(
+    ("mode", "place", "says"),
+    [
+        ("l2", "same", "have one MAC address.*--hosts other"),
+        ("l3", "same", "packet ring; choose --hosts other"),
+        ("l3s", "same", "packet ring; choose --hosts other"),
+        ("l3s", "other", "hands .* to a pod's sockets.*--set mode=l3"),
+    ],
+)
+def test_where_ipvlan_passes_no_frames_it_has_sockets(mode: str, place: str, says: str) -> None:
+    options = {"hosts": place, "set": (f"mode={mode}",)}
+    with pytest.raises(CapabilityError, match=f"{says}, or testcases/test_endpoints.py"):
+        planned("ipvlan", **options)
+    wishes = configured(**options)
+    sockets = endpoint_scenario(wishes, scenario("ipvlan", **options))
     assert make_plan(sockets, wishes.testbed, facts()).scenario.sockets
+
+
+def test_pods_of_one_host_share_the_mac_address_of_ipvlan() -> None:
+    one_host = scenario("ipvlan", hosts="same", set=("mode=l3",))
+    assert {stream.eth_dst for stream in one_host.streams} == {vnf_mac(FIRST)}
     assert {s.eth_dst for s in scenario("ipvlan").streams} == {vnf_mac(FIRST), vnf_mac(SECOND)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "place", "seen"),
+    [("l3s", "other", False), ("l3s", "same", True), ("l3", "other", True)],
+)
+def test_packets_that_pass_no_interface_are_not_looked_for(
+    mode: str, place: str, seen: bool
+) -> None:
+    options = {"hosts": place, "set": (f"mode={mode}",)}
+    wishes = configured(**options)
+    sockets = endpoint_scenario(wishes, scenario("ipvlan", **options))
+    plan = make_plan(sockets, wishes.testbed, facts())
+    made = switch_class(plan.scenario.deployment, "ipvlan")(MagicMock(), plan)
+    assert isinstance(made, PodNetwork)
+    assert made._network.passes_interfaces is seen
 
 
 def test_ipvlan_carries_packets_of_pods_own_addresses_only() -> None:

@@ -13,6 +13,7 @@ from threading import Timer
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
+from tests.real.needs import module_problem
 from tests.real.switches import LONG, deployed
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 from tests.real.test_hosts import left
@@ -65,6 +66,26 @@ def test_pods_talk_and_are_gone(
         {0} if place == "same" else {0, 1}
     )
     assert "generator" not in facts["facts"]
+    assert unchanged() == ()
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize(
+    ("mode", "place"),
+    [("l2", "same"), ("l3", "same"), ("l3", "other"), ("l3s", "same"), ("l3s", "other")],
+)
+@pytest.mark.skipif(bool(module_problem("ipvlan")), reason=module_problem("ipvlan"))
+@SOCKETS
+def test_pods_by_ipvlan_talk(mode: str, place: str, start: Start, unchanged: Unchanged) -> None:
+    """Each mode, also where it passes no frames: `vnetperf lab run -- pytest ...` has ipvlan."""
+    run = start(
+        *("-k", "bmp2bmp_ipvlan and UDP_RR and not routed", "--message-sizes=64"),
+        *(f"--hosts={place}", f"--set=mode={mode}"),
+        path="testcases/test_endpoints.py",
+    )
+    assert run.finish(900) == 0, run.output
+    (found,) = run.json()["transfers"]
+    assert found["transfers"][0]["transactions_per_second"] > 0
     assert unchanged() == ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 import time
 from collections.abc import Callable
 
@@ -72,3 +74,51 @@ def test_functions_are_gone_after_a_run_that_was_killed(
     run.process.kill()
     run.finish()
     assert nics_unchanged() == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "options"), [("same", ()), ("other", ()), ("other", ("--set", "vlan=7"))]
+)
+def test_frames_pass_between_functions_of_pods(
+    place: str, options: tuple[str, ...], start: Start, nics_unchanged: Unchanged
+) -> None:
+    run = start("-k", "bmp2bmp_sriov and test_throughput", *LAB, f"--hosts={place}", *options)
+    assert run.finish(900) == 0, run.output
+    assert nics_unchanged() == ()
+    (result,) = run.json()["results"]
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    (facts,) = run.json()["scenarios"]
+    network = facts["facts"]["vswitch"]
+    assert [*network["NICs"]] == (["host0"] if place == "same" else ["host0", "host1"])
+    for number, pod in enumerate(("pod0", "pod1")):
+        described = network["virtual functions"][pod]
+        assert f"MAC 02:76:61:00:00:0{number}" in described
+        assert "driver igbvf" in described
+        assert ("VLAN 7" in described) == bool(options)
+
+
+@pytest.mark.parametrize("place", ["same", "other"])
+@pytest.mark.skipif(shutil.which("sockperf") is None, reason="sockperf is not installed")
+def test_pods_with_functions_talk(place: str, start: Start, nics_unchanged: Unchanged) -> None:
+    run = start(
+        *("-k", "bmp2bmp_sriov and UDP_RR and not routed", "--message-sizes=64"),
+        *("--testbed=lab", f"--hosts={place}"),
+        path="testcases/test_endpoints.py",
+    )
+    assert run.finish(900) == 0, run.output
+    assert nics_unchanged() == ()
+    (found,) = run.json()["transfers"]
+    assert found["transfers"][0]["transactions_per_second"] > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pods_with_functions_are_killed_at_a_random_moment(
+    seed: int, start: Start, nics_unchanged: Unchanged
+) -> None:
+    moment = random.Random(f"functions {seed}").uniform(0.0, 20.0)
+    run = start("-k", "bmp2bmp_sriov and test_throughput", *LAB)
+    run.wait_for(bool, timeout_s=600)
+    time.sleep(moment)
+    run.process.kill()
+    run.finish()
+    assert nics_unchanged() == (), f"after {moment:.2f} s"

@@ -1,5 +1,5 @@
 # Runs in the lab, in a shared folder, and tells what it finds: one `name: value` a line.
-# Arguments: backends whose contract is tried.
+# Arguments: backends whose contract is tried, "network:NAME" for one of pods.
 backends="$*"
 say() { printf '%s: %s\n' "$1" "$2"; }
 nic() { ls "/sys/bus/pci/devices/$1/net"; }
@@ -66,11 +66,26 @@ for n in 0 1; do
 done
 for address in $dut; do echo 0 >/sys/bus/pci/devices/$address/sriov_numvfs; done
 log=$(pwd)/contract.log
+contract() { # what is said of it, the names that are required to run, the class, and a test of it
+    (cd "$PYTHONPATH" && VNETPERF_REQUIRE=$2 python -m pytest -v -p no:cacheprovider \
+        -p no:hypothesispytest --noconftest --durations=0 "tests/contract/$3" -k "$4") \
+        >>"$log" 2>&1 </dev/null
+    say "contract $1" "$(tail -n 1 "$log")"
+}
 for backend in $backends; do
-    (cd "$PYTHONPATH" && VNETPERF_REQUIRE=$backend python -m pytest -v -p no:cacheprovider \
-        -p no:hypothesispytest --noconftest --durations=0 "tests/contract/test_vswitches.py::Test_$backend" \
-        -k "test_every_frame_is_forwarded_and_counted and phy2phy") >>"$log" 2>&1 </dev/null
-    say "contract $backend" "$(tail -n 1 "$log")"
+    name=${backend#network:}
+    case $backend in
+        network:*)
+            one="test_every_frame_is_carried_and_counted and other"
+            # Of "ovs_flat_kernel" and "ipvlan_l3" the mode is no part of the network's name.
+            network=${name%_kernel} && network=${network%_l3}
+            contract "$backend" "$network" "test_networks.py::Test_$name" "$one"
+            ;;
+        *)
+            one="test_every_frame_is_forwarded_and_counted and phy2phy"
+            contract "$backend" "$name" "test_vswitches.py::Test_$name" "$one"
+            ;;
+    esac
 done
 
 say cwd "$(pwd)"

@@ -18,6 +18,15 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 from tests.fakes.machine import facts
 from tests.fakes.nics import DUT0, DUT1, with_nics
 from tests.vswitches.test_sriov import plan, scenario
+from vnetperf.host.nic import flower
+from vnetperf.host.nic import switchdev as nics_switch
+from vnetperf.host.nic.switchdev import (
+    SKIP_HW,
+    SKIP_SW,
+    RuleFilter,
+    SwitchRule,
+    filter_attempts,
+)
 from vnetperf.model.deployment import (
     DEPLOYMENTS,
     PHY_PORTS,
@@ -31,15 +40,9 @@ from vnetperf.model.deployment import (
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
-from vnetperf.vswitches.sriov import Sriov, eswitch, flower
-from vnetperf.vswitches.sriov.virtual_functions import (
-    SKIP_HW,
-    SKIP_SW,
-    RuleFilter,
-    SwitchRule,
-    filter_attempts,
-    switch_rules,
-)
+from vnetperf.vswitches.sriov import Sriov
+from vnetperf.vswitches.sriov.eswitch import SwitchdevMode
+from vnetperf.vswitches.sriov.virtual_functions import switch_rules
 
 #: Those without tunnels, which a NIC's switch does not make.
 PLAIN = st.sampled_from(sorted(set(DEPLOYMENTS) - {"encap", "decap"}))
@@ -52,7 +55,7 @@ def switchdev(deployment: str = "pvp", **changes: Any) -> Scenario:
 
 @pytest.fixture
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda _: "legacy")
+    monkeypatch.setattr(nics_switch.eswitch, "read_mode", lambda _: "legacy")
 
 
 # --- What stands for which port -------------------------------------------------------------------
@@ -87,11 +90,11 @@ def test_representors_are_told_by_their_ports(tmp_path: Path, beside: bool, form
     there.add("other", switch="bb", port="pf0vf1")
     there.add("host", switch="aa", port="c1pf0vf2")  # of another controller, not ours
     there.add("eth0")
-    assert eswitch.uplink_name(DUT0, sys=tmp_path) == "m0"
-    assert eswitch.representor_name(DUT0, 1, sys=tmp_path) == "a0"
-    assert eswitch.representor_name(DUT0, 11, sys=tmp_path) == "b0"
-    assert eswitch.representor_name(DUT0, 2, sys=tmp_path) == ""
-    assert eswitch.representor_name(DUT1, 0, sys=tmp_path) == ""
+    assert nics_switch.uplink_name(DUT0, sys=tmp_path) == "m0"
+    assert nics_switch.representor_name(DUT0, 1, sys=tmp_path) == "a0"
+    assert nics_switch.representor_name(DUT0, 11, sys=tmp_path) == "b0"
+    assert nics_switch.representor_name(DUT0, 2, sys=tmp_path) == ""
+    assert nics_switch.representor_name(DUT1, 0, sys=tmp_path) == ""
 
 
 def test_physical_functions_that_share_a_switch_are_told_apart(tmp_path: Path) -> None:
@@ -100,15 +103,15 @@ def test_physical_functions_that_share_a_switch_are_told_apart(tmp_path: Path) -
     there.add("up1", at=second, switch="aa", port="p1")
     there.add("r0", switch="aa", port="pf0vf0")
     there.add("r1", switch="aa", port="pf1vf0")
-    assert eswitch.representor_name(DUT0, 0, sys=tmp_path) == "r0"
-    assert eswitch.representor_name(second, 0, sys=tmp_path) == "r1"
+    assert nics_switch.representor_name(DUT0, 0, sys=tmp_path) == "r0"
+    assert nics_switch.representor_name(second, 0, sys=tmp_path) == "r1"
 
 
 def test_a_wire_without_a_name_is_told_from_what_has_one(tmp_path: Path) -> None:
     there = Sysfs(tmp_path)
     there.add("a0", at=DUT0, switch="aa", port="pf0vf0")
     there.add("up0", at=DUT0, switch="aa")
-    assert eswitch.uplink_name(DUT0, sys=tmp_path) == "up0"
+    assert nics_switch.uplink_name(DUT0, sys=tmp_path) == "up0"
 
 
 def test_representors_that_do_not_come_are_named(
@@ -117,10 +120,10 @@ def test_representors_that_do_not_come_are_named(
     there = Sysfs(tmp_path)
     there.add("up0", at=DUT0, switch="aa", port="p0")
     there.add("r0", switch="aa", port="pf0vf0")
-    assert eswitch.wait_for_representors(DUT0, 1, sys=tmp_path) == ("r0",)
-    monkeypatch.setattr(eswitch, "REPRESENTORS_S", 0.0)
+    assert nics_switch.wait_for_representors(DUT0, 1, sys=tmp_path) == ("r0",)
+    monkeypatch.setattr(nics_switch, "REPRESENTORS_S", 0.0)
     with pytest.raises(DutError, match=r"no representor of virtual function 1, 2"):
-        eswitch.wait_for_representors(DUT0, 3, sys=tmp_path)
+        nics_switch.wait_for_representors(DUT0, 3, sys=tmp_path)
 
 
 # --- The rules ------------------------------------------------------------------------------------
@@ -328,7 +331,9 @@ def test_a_kernel_without_flower_is_told() -> None:
 
 
 def test_a_nic_without_the_mode_is_refused_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda address: "legacy" * (address == DUT0))
+    monkeypatch.setattr(
+        nics_switch.eswitch, "read_mode", lambda address: "legacy" * (address == DUT0)
+    )
     said = rf"{DUT1} has no switchdev mode: its driver igb .*leave mode=switchdev out"
     with pytest.raises(CapabilityError, match=said):
         plan(switchdev())
@@ -340,13 +345,13 @@ def test_a_switch_that_cannot_be_asked_is_refused_too(monkeypatch: pytest.Monkey
     def refuse(_: str) -> str:
         raise HostError("its driver ice refuses to tell its eswitch mode: (1, 'EPERM')")
 
-    monkeypatch.setattr(eswitch.eswitch, "read_mode", refuse)
+    monkeypatch.setattr(nics_switch.eswitch, "read_mode", refuse)
     with pytest.raises(CapabilityError, match="refuses to tell its eswitch mode"):
         plan(switchdev())
 
 
 def test_the_legacy_mode_asks_no_devlink(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(nics_switch.eswitch, "read_mode", lambda _: pytest.fail("asked"))
     for mode in ("", "legacy"):
         plan(scenario(options=SwitchOptions(mode=mode)))
 
@@ -375,25 +380,27 @@ class Nics:
         self.renamed = False
         self.modules: set[str] = set()
         for name, double in {
-            "eswitch.uplink_name": self.uplink,
-            "eswitch.representor_name": self.representor,
-            "eswitch.wait_for_representors": lambda *_: (),
-            "eswitch.eswitch.take_representor": lambda name, mtu: self.say(f"take {name} {mtu}"),
-            "eswitch.links.set_up": lambda name, *, up: self.up.update({name: up}),
-            "virtual_functions.vfs.configure_vf": self.configure,
-            "virtual_functions.vfs.try_configure_vf": lambda *_, **__: pytest.fail(
-                "a legacy setting"
+            "host.nic.switchdev.uplink_name": self.uplink,
+            "host.nic.switchdev.representor_name": self.representor,
+            "host.nic.switchdev.wait_for_representors": lambda *_: (),
+            "host.nic.switchdev.eswitch.take_representor": lambda name, mtu: self.say(
+                f"take {name} {mtu}"
             ),
-            "virtual_functions.VfPort.bind": lambda function, *_, **__: self.say(
+            "host.nic.switchdev.links.set_up": lambda name, *, up: self.up.update({name: up}),
+            "host.nic.vfs.configure_vf": self.configure,
+            "host.nic.vfs.try_configure_vf": lambda *_, **__: pytest.fail("a legacy setting"),
+            "vswitches.sriov.virtual_functions.VfPort.bind": lambda function, *_, **__: self.say(
                 f"bind {function.address}"
             ),
-            "eswitch.links.get": lambda name: SimpleNamespace(carrier=self.up.get(name, True)),
-            "flower.install_rule": self.install,
-            "flower.remove_filters": lambda parts, source: self.rules.pop(
+            "host.nic.switchdev.links.get": lambda name: SimpleNamespace(
+                carrier=self.up.get(name, True)
+            ),
+            "host.nic.flower.install_rule": self.install,
+            "host.nic.flower.remove_filters": lambda parts, source: self.rules.pop(
                 f"{source} {parts[0].prio}"
             ),
         }.items():
-            monkeypatch.setattr(f"vnetperf.vswitches.sriov.{name}", double)
+            monkeypatch.setattr(f"vnetperf.{name}", double)
 
     def say(self, text: str) -> None:
         self.done.append(text)
@@ -419,11 +426,11 @@ class Nics:
         return tuple(f"{address[:-1]}{n + 1}" for n in range(count))
 
     def take_uplink(self, name: str, *, mtu: int, promiscuous: bool) -> None:
-        assert self.modules == set(eswitch.SWITCHDEV_MODULES)  # or its queue's would stay loaded
+        assert self.modules == set(nics_switch.MODULES)  # or its queue's would stay loaded
         self.say(f"take {name} {mtu}" + " promiscuous" * promiscuous)
 
     def load_module(self, name: str) -> None:
-        assert name in eswitch.SWITCHDEV_MODULES
+        assert name in nics_switch.MODULES
         self.modules.add(name)
 
     def install(
@@ -444,7 +451,7 @@ class Nics:
 
 
 def started(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Sriov, Nics]:
-    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda _: "legacy")
+    monkeypatch.setattr(nics_switch.eswitch, "read_mode", lambda _: "legacy")
     nics = Nics(monkeypatch)
     switch = Sriov(nics, plan(wanted))  # type: ignore[arg-type]  # a double
     switch.start()
@@ -544,6 +551,6 @@ def test_the_facts_say_where_each_rule_is(monkeypatch: pytest.MonkeyPatch) -> No
 @given(PLAIN)
 def test_nics_of_wires_are_taken_without_functions_too(name: str) -> None:
     wanted = switchdev(name)
-    taken = eswitch.SwitchdevMode(MagicMock(), wanted, {}, set()).taken_nics((0,))
+    taken = SwitchdevMode(MagicMock(), wanted, {}, set()).taken_nics((0,))
     ports: tuple[Port, ...] = make_deployment(name).phy_ports
     assert {p.index for p in ports if isinstance(p, PhyPort)} | {0} == set(taken)

@@ -36,10 +36,11 @@ def choose_nics(
 ) -> tuple[NicUse, ...]:
     """Choose drivers for the NICs of a scenario; the wire has checked that they are there."""
     uses = []
+    far = dut if scenario.deployment.pods else tester  # pods have both ends of a cable
     for wire in wires_of(scenario):
         config = testbed.nics[wire]
         ends: tuple[tuple[Literal["tester", "dut"], str, Any], ...] = (
-            ("tester", config.tester, tester),
+            ("tester", config.tester, far),
             ("dut", config.dut, dut),
         )
         for side, name, end in ends:
@@ -913,6 +914,11 @@ def _choose_wire(
     raise CapabilityError(
         "no wire joins the tester and the vSwitch: " + "; ".join(reasons),
         where=scenario.id,
+        accepted=", ".join(
+            kind
+            for kind in known
+            if all(kind in _wires(end.capabilities, scenario.options.mode) for end in ends)
+        ),
         cure="list another kind under `wires` in the testbed file, or leave --wire out",
     )
 

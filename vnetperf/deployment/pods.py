@@ -31,6 +31,7 @@ from vnetperf.model.errors import DutError, NoResultError
 from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.scenario import (
     ETHERNET_OCTETS,
+    NicUse,
     Placement,
     Plan,
     PodHosts,
@@ -47,7 +48,7 @@ from vnetperf.networks.base import (
     Pod,
     PodHost,
     PodPort,
-    lay_uplinks,
+    host_of,
     pod_count,
 )
 from vnetperf.virt.pods import missing_for_pods
@@ -121,7 +122,6 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
     kind = can.port if can.port != "host" else "veth"
-    calibrated = ("memif", "veth") if can.by_socket else ("veth",)
     own = {
         "__doc__": network.__doc__,
         "network": network,
@@ -130,7 +130,10 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
         "kernel_modules": (*network.kernel_modules, *(tc_redirect.MODULES if in_vms else ())),
         "Options": network.Options,
         "capabilities": VSwitchCapabilities(
-            wires=calibrated,  # what the tester is calibrated over
+            # What the tester is calibrated over.
+            wires=("memif", "veth") if can.by_socket else (can.link,),
+            if can.by_socket
+            else (can.link,),  # to calibrate the tester over
             attachments=(kind, GUEST_KIND) if in_vms else (kind,),
             chains=False,
             max_frame_size=can.max_frame_size,
@@ -138,6 +141,7 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
             modes=can.modes,
             options=("mtu",) if can.by_socket else ("mtu", "offloads"),
             addressing="port",
+            nic_drivers=("kernel",),
         ),
     }
     return type(f"{network.__name__}InPlace", (PodNetwork,), own)
@@ -241,6 +245,11 @@ class PodNetwork(VSwitch):
         )
 
     @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What the NICs lack whose cable is the hosts' link."""
+        return cls.network.nics_missing(nics, facts, scenario)
+
+    @classmethod
     def _why_no_guests(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps pods in VMs from having a port of the network; "" where there are none."""
         if not scenario.deployment.guests:
@@ -267,7 +276,7 @@ class PodNetwork(VSwitch):
         way = "routed" if scenario.routed else "switched"
         mtu = cls.network.pod_mtu(scenario)
         lines = {
-            f"pod{port.vnf}": f"on host{_host_of(scenario, port)}, address {_address(port)}, "
+            f"pod{port.vnf}": f"on host{host_of(scenario, port.vnf)}, address {_address(port)}, "
             f"MAC {vnf_mac(port)}, MTU {mtu}"
             for port in map(_port_of, range(pod_count(scenario)))
             if port in scenario.deployment.ends or not scenario.deployment.cables
@@ -304,13 +313,12 @@ class PodNetwork(VSwitch):
             for host in self._hosts:
                 host.create()
             if self._far is None:
-                mtu = self.plan.scenario.mtu
-                lay_uplinks(self._hosts, mtu, offloads=self._network.offloads)
+                self._network.lay_link(self._hosts)
         scenario = self.plan.scenario
         if self._far is not None and not self._plugged:
             return  # until the cable is there
         ends = scenario.deployment.tester_vnf_ports
-        for number in sorted({_host_of(scenario, port) for port in ends}):
+        for number in sorted({host_of(scenario, port.vnf) for port in ends}):
             self._network.prepare(self._hosts[number])
 
     def add_phy_port(self, end: WireEnd) -> None:
@@ -348,7 +356,7 @@ class PodNetwork(VSwitch):
         return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
 
     def _host_of(self, port: VnfPort) -> PodHost:
-        return self._hosts[_host_of(self.plan.scenario, port)]
+        return self._hosts[host_of(self.plan.scenario, port.vnf)]
 
     def _pod(self, port: VnfPort, netdev: str, socket: str = "") -> Pod:
         return Pod(
@@ -383,8 +391,9 @@ class PodNetwork(VSwitch):
         began = time.monotonic()
         elsewhere = () if self._far is None else (self._far,)
         self._network.join(self._hosts, (*self._ports.values(), *elsewhere))
-        # Nobody has the sockets yet: the tester is a pod's application, and connects later.
-        if new and self._network.has_ports and not (elsewhere or by_socket):
+        # At sockets nobody is yet: the tester is a pod's application, and connects later.
+        seen = self._network.has_ports and self._network.passes_interfaces
+        if new and seen and not elsewhere:
             self._see_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
@@ -613,11 +622,6 @@ def _arrives(frame: bytes, sender: str, receiver: str, limit_s: float) -> bool:
                     if len(found) == size and PROBE_MARK in found and origin[2] != OUTGOING:
                         return True
     return False
-
-
-def _host_of(scenario: Scenario, port: VnfPort) -> int:
-    """Number of the host that a pod is on."""
-    return port.vnf % 2 if scenario.pod_hosts == "other" else 0
 
 
 def _port_of(number: int) -> VnfPort:

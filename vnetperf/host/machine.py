@@ -40,8 +40,8 @@ class Machine:
         self._namespaces: list[Path] = []
         #: Links that are in another namespace of the run than its own.
         self._elsewhere: dict[str, Path] = {}
-        #: Interfaces of PCI devices that were moved into the run's namespace.
-        self._borrowed: dict[str, str] = {}
+        #: Interfaces of PCI devices that were moved into a namespace of the run, and which.
+        self._borrowed: dict[str, tuple[str, Path]] = {}
         #: Virtual functions that this run made.
         self._functions: set[str] = set()
         self._last_run = ""
@@ -224,21 +224,30 @@ class Machine:
         promiscuous: bool = False,
         queues: int | None = None,
         isolated: bool = False,
+        netns: Path | None = None,
+        offloads: bool = False,
     ) -> str:
         """Move the kernel interface of a PCI device into the run's namespace: up and quiet.
 
-        It comes back as it was with the run's end. A device that was borrowed already is left
-        where it is.
+        `netns` is another one of the run. It comes back as it was with the run's end. A device that
+        was borrowed already is left where it is.
         """
         if address not in self._borrowed:
             self._require_free(address, isolated)
-            netns = self.netns
-            there = nic.borrow_nic(self.journal, address, netns, name=name, isolated=isolated)
+            home = netns or self.netns
+            there = nic.borrow_nic(self.journal, address, home, name=name, isolated=isolated)
             if queues is not None:
-                ethtool.set_queues(there, queues, netns=netns)
-            netdev.prepare_interface(there, netns=netns, mtu=mtu, promiscuous=promiscuous, mac=mac)
-            self._borrowed[address] = there
-        return self._borrowed[address]
+                ethtool.set_queues(there, queues, netns=home)
+            netdev.prepare_interface(
+                there,
+                netns=home,
+                mtu=mtu,
+                promiscuous=promiscuous,
+                mac=mac,
+                offloads=offloads,
+            )
+            self._borrowed[address] = there, home
+        return self._borrowed[address][0]
 
     def borrow_interface(self, name: str, *, mtu: int, isolated: bool = False) -> None:
         """Move an interface of any kind into the run's namespace under its name: up and quiet.
@@ -259,7 +268,7 @@ class Machine:
         The interface of the physical function, which was borrowed, is back in the machine's own
         namespace then, as all of the switch's are. The former mode is back with the run's end.
         """
-        eswitch.return_uplink(self._borrowed[address], self.netns)
+        eswitch.return_uplink(*self._borrowed[address])
         return self._made(vfs.create_vfs(self.journal, address, count, eswitch="switchdev"))
 
     def _made(self, functions: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import Placement, Plan, PodHosts, RoleDemand, Scenario
+from vnetperf.model.scenario import NicUse, Placement, Plan, PodHosts, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.virt.pods import POD_PROGRAMS
@@ -52,7 +52,10 @@ class NetworkCapabilities(Frozen):
 
     Attributes:
         port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
-            vlan), the host's own, or a socket for a DPDK application (vhost-user, memif).
+            vlan), a virtual function of its NIC, the host's own, or a socket for a DPDK application
+            (vhost-user, memif).
+        link: What joins the hosts: a veth pair, or the cable between two NICs of the testbed. It is
+            also what the tester is calibrated over.
         places: Where the second of two pods may be.
         frames: Where pods have ports of their own, so that a tester can send frames between them;
             elsewhere they have the loopback interface of their host.
@@ -68,7 +71,8 @@ class NetworkCapabilities(Frozen):
             a testbed, with an agent each.
     """
 
-    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host", "vhost-user", "memif"]
+    port: Literal["veth", "macvlan", "ipvlan", "vlan", "vf", "host", "vhost-user", "memif"]
+    link: Literal["veth", "nic"] = "veth"
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
@@ -158,6 +162,11 @@ def add_address(netns: Path, name: str, address: str) -> None:
 def pod_count(scenario: Scenario) -> int:
     """Pods that are deployed: two for frames, and for programs as many as they need."""
     return max(2, scenario.pods) if scenario.sockets else 2
+
+
+def host_of(scenario: Scenario, pod: int) -> int:
+    """Number of the host that a pod is on, by the number of the pod."""
+    return pod % 2 if scenario.pod_hosts == "other" else 0
 
 
 class PodHost:
@@ -441,10 +450,30 @@ class Network(Backend):
         """
         return scenario.mtu - cls.capabilities.overhead
 
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What the NICs lack whose cable is the hosts' link.
+
+        Args:
+            nics: The testbed's first two, with their drivers.
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing is; otherwise what is missing and the cure, in one sentence.
+        """
+        del nics, facts, scenario
+        return ""
+
     @property
     def has_ports(self) -> bool:
         """Whether pods have ports of their own."""
         return self.place in self.capabilities.frames
+
+    @property
+    def passes_interfaces(self) -> bool:
+        """Whether what comes from another pod passes a pod's interface, where it can be seen."""
+        return not self.capabilities.by_socket
 
     @property
     def offloads(self) -> bool:
@@ -471,6 +500,17 @@ class Network(Backend):
             A name that is unique in the run.
         """
         return self.machine.interface_name(f"p{number}")
+
+    def lay_link(self, hosts: Sequence[PodHost]) -> None:
+        """Join the hosts, before any has something of the network; by default with a veth pair.
+
+        Args:
+            hosts: The two hosts, by number.
+
+        Raises:
+            VnetperfError: When the kernel refuses.
+        """
+        lay_uplinks(hosts, self.plan.scenario.mtu, offloads=self.offloads)
 
     @abstractmethod
     def prepare(self, host: PodHost) -> None:

@@ -43,14 +43,35 @@ class IpvlanNetwork(Network):
                 "ipvlan hands packets to pods by the addresses that they have, one each; choose a "
                 "profile with --traffic that varies no addresses"
             )
-        mode = scenario.options.mode or MODES[0]
-        if scenario.pod_hosts == "same" and mode == "l2" and not scenario.sockets:
+        why = "" if scenario.sockets else cls._why_no_frames(scenario)
+        return why or cls.missing_requirement(facts)
+
+    @classmethod
+    def _why_no_frames(cls, scenario: Scenario) -> str:
+        """What keeps frames from passing between the pods, where sockets reach each other."""
+        mode, sockets = scenario.options.mode or MODES[0], "or testcases/test_endpoints.py"
+        if scenario.pod_hosts == "other":
+            return (
+                "ipvlan in mode l3s hands what comes from another host to a pod's sockets, and its "
+                f"interface never has it; choose --set mode=l3, {sockets}"
+                if mode == "l3s"
+                else ""
+            )
+        if mode == "l2":
             return (
                 "two pods of one host have one MAC address, and ipvlan in mode l2 passes between "
-                "them what carries it as source and destination; choose --set mode=l3, "
-                "--hosts other, or testcases/test_endpoints.py"
+                f"them what carries it as source and destination; choose --hosts other, {sockets}"
             )
-        return cls.missing_requirement(facts)
+        return (
+            f"between two pods of one host ipvlan in mode {mode} looks for the address beyond what "
+            "the kernel has in one piece of a frame that a tester sends through a packet ring; "
+            f"choose --hosts other, {sockets}"
+        )
+
+    @property
+    def passes_interfaces(self) -> bool:
+        """Not in mode l3s from another host: packets change over to a pod above its interface."""
+        return self.mode != "l3s" or self.place == "same"
 
     def prepare(self, host: PodHost) -> None:
         """The host's interface is all that pods share: it has their MAC address."""

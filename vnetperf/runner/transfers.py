@@ -11,6 +11,7 @@ from typing import Protocol
 from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import why_no_endpoints
+from vnetperf.deployment.pods import switch_class
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.outcomes import (
@@ -98,10 +99,11 @@ def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
 
 def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
     """A scenario as it is deployed for endpoints."""
-    settings = configuration.settings
+    settings, graph = configuration.settings, scenario.deployment
+    (wire,) = switch_class(graph, scenario.vswitch).capabilities.wires if graph.pods else (WIRE,)
     changes: dict[str, object] = {
         "variant": ",".join(filter(None, (scenario.variant, ENDPOINTS_VARIANT))),
-        "wire": WIRE if scenario.wire == "auto" else scenario.wire,
+        "wire": wire if scenario.wire == "auto" else scenario.wire,
     }
     if scenario.deployment.pods or scenario.deployment.apart:
         changes |= {"sockets": True, "pods": 2}

@@ -130,7 +130,7 @@ BATCH = 16
 POLL_S = 0.001
 #: Longest wait for frames that are expected, and for strays after them, seconds.
 PATIENCE_S, QUIET_S = 2.0, 0.1
-NETDEV_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan")
+NETDEV_KINDS = ("veth", "nic", "macvtap", "macvlan", "ipvlan", "vlan", "vf")
 
 
 class FramePort(Protocol):
@@ -155,8 +155,9 @@ class FrameTester(TrafficGenerator):
 
     name: ClassVar[str] = "frames"
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
-        wires=("veth", "memif"),
+        wires=("veth", "memif", "nic"),
         attachments=(*NETDEV_KINDS, "memif", "vhost-user"),
+        nic_drivers=("kernel",),
         max_frame_size=MAX_FRAME_SIZE,
         sessions=True,
     )

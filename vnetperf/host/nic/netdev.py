@@ -207,7 +207,13 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 
 
 def prepare_interface(
-    name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = ""
+    name: str,
+    *,
+    netns: Path,
+    mtu: int,
+    promiscuous: bool,
+    mac: str = "",
+    offloads: bool = False,
 ) -> None:
     """Make an interface in a run's namespace carry test frames alone, and bring it up."""
     if mac and links.get(name, netns).mac != mac:
@@ -221,7 +227,8 @@ def prepare_interface(
                 where=f"link {name}",
                 cure="measure smaller frames, or leave mtu out of the options",
             ) from error
-    ethtool.disable_offloads(name, netns=netns)
+    if not offloads:
+        ethtool.disable_offloads(name, netns=netns)
     links.silence(name, netns=netns)
     index = links.get(name, netns).index
     flags = (PROMISCUOUS if promiscuous else 0) | UP

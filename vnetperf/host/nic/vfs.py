@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from vnetperf.host import links
 from vnetperf.host.journal import Journal
@@ -15,9 +17,27 @@ from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import eswitch as devlink
 from vnetperf.host.nic import pci, usage
 from vnetperf.host.nic.pci import USER_DRIVERS
+from vnetperf.model.base import Frozen
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import MachineFacts
 
 LINK_STATES = {"auto": 0, "enable": 1, "disable": 2}
+
+
+class VfOptions(Frozen):
+    """Options of virtual functions.
+
+    Attributes:
+        vlan: VLAN of VNF ports that meet only each other, and of pods.
+        rate_mbps: Highest rate at which a VNF port or a pod sends, Mbit/s; 0 for any.
+        trust: True lets a virtual function become promiscuous and change its address.
+        spoof_check: True drops what a virtual function sends with another source address.
+    """
+
+    vlan: Annotated[int, Field(ge=1, le=4093)] | None = None
+    rate_mbps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    trust: bool | None = None
+    spoof_check: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,30 @@ def vf_addresses(physical: str, *, sys: Path = pci.SYS) -> tuple[str, ...]:
     links = (sys / "bus/pci/devices" / physical).glob("virtfn*")
     ordered = sorted(links, key=lambda link: int(link.name.removeprefix("virtfn")))
     return tuple(link.resolve().name for link in ordered)
+
+
+def why_none(facts: MachineFacts) -> str:
+    """Why no NIC of a machine can have virtual functions; "" where one can."""
+    if any(nic.max_vfs for nic in facts.nics):
+        return ""
+    return (
+        "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
+        "virtual lab: `vnetperf lab run -- ...`"
+    )
+
+
+def why_not_so_many(facts: MachineFacts, address: str, wanted: int, *, of: str, cure: str) -> str:
+    """Why a NIC cannot have the functions that a deployment needs of it; "" where it can."""
+    nic = facts.nic(address)
+    most = nic.max_vfs if nic else 0
+    if not most:
+        return f"{address} has no SR-IOV; turn it on in the firmware, or name another NIC"
+    if wanted > most:
+        return (
+            f"{of} needs {wanted} virtual functions of {address}, which can have {most}; {cure}, "
+            "or name another NIC"
+        )
+    return ""
 
 
 def why_in_use(
@@ -132,6 +176,32 @@ def try_configure_vf(name: str, number: int, netns: Path | None = None, **settin
     return False
 
 
+def set_up_vf(
+    name: str,
+    number: int,
+    netns: Path | None,
+    options: VfOptions,
+    *,
+    mac: str,
+    vlan: int = 0,
+    usual: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Give a virtual function its address and settings, before a driver has it.
+
+    Returned are the settings of `usual`, for what the options leave open, that its driver refused.
+    """
+    wanted: dict[str, Any] = {"mac": mac, **({"vlan": vlan} if vlan else {})}
+    for key in ("rate_mbps", "spoof_check", "trust"):
+        if (value := getattr(options, key)) is not None:
+            wanted[key] = value
+    configure_vf(name, number, netns, **wanted)
+    return tuple(
+        key
+        for key, value in (usual or {}).items()
+        if key not in wanted and not try_configure_vf(name, number, netns, **{key: value})
+    )
+
+
 def read_vfs(name: str, netns: Path | None = None) -> tuple[VirtualFunction, ...]:
     """Virtual functions as the driver of the physical one has them."""
 
@@ -143,6 +213,23 @@ def read_vfs(name: str, netns: Path | None = None) -> tuple[VirtualFunction, ...
         return tuple(sorted(found, key=lambda function: function.number))
 
     return run_in(netns, read)
+
+
+def describe(
+    state: VirtualFunction, address: str, netdev: str = "", refused: Sequence[str] = ()
+) -> str:
+    """A virtual function for the facts of a run, with the settings that its driver refused."""
+    flags = {"spoof check": state.spoof_check, "trusted": state.trusted}
+    parts = [
+        f"number {state.number} ({address})",
+        f"MAC {state.mac}",
+        f"driver {pci.nic(address).driver}" + f" ({netdev})" * bool(netdev),
+        f"VLAN {state.vlan or 'none'}",
+        f"rate {f'{state.rate_mbps} Mbit/s at most' if state.rate_mbps else 'not limited'}",
+        *(f"{name} {'on' if on else 'off'}" for name, on in flags.items() if on is not None),
+    ]
+    parts += [f"not taken by the driver: {', '.join(refused)}"] if refused else []
+    return ", ".join(parts)
 
 
 def _parse_vf(message: Any) -> VirtualFunction:

@@ -9,6 +9,14 @@ from typing import Any, ClassVar
 from vnetperf.host import ethtool, tc_redirect
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
+from vnetperf.host.nic.switchdev import (
+    MODES,
+    SWITCHDEV,
+    nic_mode,
+    why_no_switchdev,
+    why_not_switchdev,
+)
+from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError, HostError
@@ -22,12 +30,9 @@ from vnetperf.vswitches.sriov.eswitch import (
     EswitchMode,
     LegacyMode,
     SwitchdevMode,
-    switchdev_problem,
 )
 from vnetperf.vswitches.sriov.virtual_functions import (
-    SWITCHDEV,
     VFIO,
-    SriovOptions,
     VfPort,
     vf_driver,
     vfio_problem,
@@ -73,7 +78,7 @@ class Sriov(VSwitch):
     """A NIC that switches between wire and virtual functions: by MAC address, or by rules."""
 
     name: ClassVar[str] = "sriov"
-    Options: ClassVar[type[Frozen]] = SriovOptions
+    Options: ClassVar[type[Frozen]] = VfOptions
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (
         *tc_redirect.MODULES,
         tc_redirect.CLS_FLOWER,
@@ -82,7 +87,7 @@ class Sriov(VSwitch):
         wires=("nic",),
         attachments=("vf",),
         max_frame_size=JUMBO_FRAME_SIZE,
-        modes=virtual_functions.MODES,
+        modes=MODES,
         options=("rx_queues", "mtu", "vf_driver"),
         addressing="port",
         nic_drivers=("kernel",),
@@ -99,15 +104,10 @@ class Sriov(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the scenario from a NIC's switch."""
-        if not any(nic.max_vfs for nic in facts.nics):
-            return (
-                "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
-                "virtual lab: `vnetperf lab run -- ...`"
-            )
-        if virtual_functions.nic_mode(scenario) == SWITCHDEV:
-            trouble = virtual_functions.switchdev_modules_problem(
-                facts
-            ) or virtual_functions.switchdev_options_problem(scenario)
+        if why := vfs.why_none(facts):
+            return why
+        if nic_mode(scenario) == SWITCHDEV:
+            trouble = why_not_switchdev(facts, scenario)
         else:
             trouble = tc_redirect.redirect_problem(facts, scenario.deployment)
         return trouble or virtual_functions.sriov_problem(scenario)
@@ -117,21 +117,13 @@ class Sriov(VSwitch):
         """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them."""
         places = virtual_functions.vf_specs(scenario)
         for use in (nic for nic in nics if nic.side == "dut"):
-            nic = facts.nic(use.pci)
-            most = nic.max_vfs if nic else 0
             wanted = sum(place.physical == use.wire for place in places)
-            if not most:
-                return f"{use.pci} has no SR-IOV; turn it on in the firmware, or name another NIC"
-            if wanted > most:
-                return (
-                    f"{scenario.deployment.name} needs {wanted} virtual functions of {use.pci}, "
-                    f"which can have {most}; choose fewer --vnfs, or name another NIC"
-                )
+            of, cure = scenario.deployment.name, "choose fewer --vnfs"
+            if why := vfs.why_not_so_many(facts, use.pci, wanted, of=of, cure=cure):
+                return why
             if scenario.options.vf_driver == VFIO and (reason := vfio_problem(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
-            if virtual_functions.nic_mode(scenario) == SWITCHDEV and (
-                reason := switchdev_problem(use)
-            ):
+            if nic_mode(scenario) == SWITCHDEV and (reason := why_no_switchdev(use)):
                 return reason
         return ""
 
@@ -139,7 +131,7 @@ class Sriov(VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The virtual functions that `--plan` can show."""
         lines = {}
-        vlan = plan.scenario.options.own(SriovOptions).vlan
+        vlan = plan.scenario.options.own(VfOptions).vlan
         for place in virtual_functions.vf_specs(plan.scenario):
             nic = plan.nic(place.physical, "dut")
             driver = vf_driver(place, plan, facts)
@@ -147,7 +139,7 @@ class Sriov(VSwitch):
                 f"{place.port}, MAC {place.mac}, driver {driver}"
                 + f", VLAN {vlan}" * (place.inner and vlan is not None)
             )
-        if virtual_functions.nic_mode(plan.scenario) == SWITCHDEV:
+        if nic_mode(plan.scenario) == SWITCHDEV:
             lines["rules"] = ", ".join(
                 str(rule) for rule in virtual_functions.switch_rules(plan.scenario)
             )

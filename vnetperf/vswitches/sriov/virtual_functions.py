@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
 
 from vnetperf.host import tc_redirect
 from vnetperf.host.machine import Machine
-from vnetperf.host.nic import pci, vfs
+from vnetperf.host.nic import vfs
+from vnetperf.host.nic.switchdev import LEGACY, SwitchRule, nic_mode
+from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, vnf_mac
 from vnetperf.model.errors import DutError, HostError
@@ -37,38 +35,12 @@ class VfSpec(Frozen):
     inner: bool = False
 
 
-class SriovOptions(Frozen):
-    """Options of virtual functions.
-
-    Attributes:
-        vlan: VLAN of VNF ports that meet only each other.
-        rate_mbps: Highest rate at which a VNF port sends, Mbit/s; 0 for any.
-        trust: True lets a virtual function become promiscuous and change its address.
-        spoof_check: True drops what a virtual function sends with another source address.
-    """
-
-    vlan: Annotated[int, Field(ge=1, le=4093)] | None = None
-    rate_mbps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    trust: bool | None = None
-    spoof_check: bool | None = None
-
-
-SWITCHDEV_MODULES = (tc_redirect.SCH_INGRESS, tc_redirect.CLS_FLOWER, tc_redirect.ACT_MIRRED)
-#: Modes of a NIC's switch, as the backend and devlink call them.
-LEGACY, SWITCHDEV = MODES = ("legacy", "switchdev")
-
-
 def vf_specs(scenario: Scenario) -> tuple[VfSpec, ...]:
     """Virtual functions of a scenario."""
     found = vf_specs_of_graph(scenario.deployment)
     if nic_mode(scenario) == LEGACY:
         return found
     return tuple(place for place in found if isinstance(place.port, VnfPort))
-
-
-def nic_mode(scenario: Scenario) -> str:
-    """The requested mode, or the default."""
-    return scenario.options.mode or LEGACY
 
 
 def vf_specs_of_graph(deployment: Deployment) -> tuple[VfSpec, ...]:
@@ -107,7 +79,7 @@ def sriov_problem(scenario: Scenario) -> str:
             f"in a chain each VNF must address the next, and mode {scenario.vnf_mode} does not; "
             "choose --vnf-mode mac"
         )
-    vlan = scenario.options.own(SriovOptions).vlan
+    vlan = scenario.options.own(VfOptions).vlan
     if vlan is not None and not any(p.inner for p in vf_specs_of_graph(deployment)):
         return (
             "vlan keeps virtual functions that meet only each other apart from the wires, and "
@@ -140,51 +112,6 @@ def vf_driver(place: VfSpec, plan: Plan, facts: MachineFacts | None) -> str:
     return "kernel" if use is None or facts is None or vfio_problem(use, facts) else VFIO
 
 
-#: Where a rule is to be: in the NIC alone, or in the kernel alone.
-SKIP_HW, SKIP_SW = 1, 2
-#: Settings of virtual functions that the kernel's drivers refuse in switchdev mode, and why.
-LEGACY_ONLY = {
-    "vlan": "there a VLAN is pushed by rules on representors and not set on the virtual function",
-    "trust": "there rules decide what it receives, not its own requests",
-    "spoof_check": "there rules decide what it may send",
-}
-
-
-class SwitchRule(Frozen):
-    """What comes in by one port leaves by another.
-
-    Attributes:
-        src: Port frames come in by.
-        dst: Port they leave by.
-        eth_dst: Destination address that they are known to have; "" when it is not.
-        only: True when frames with another address belong to another rule.
-        prio: Its place among the rules, and with `prio + 1` that of its second half.
-    """
-
-    src: Port
-    dst: Port
-    eth_dst: str = ""
-    only: bool = False
-    prio: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.src} -> {self.dst}"
-
-
-class RuleFilter(Frozen):
-    """One filter of a rule.
-
-    Attributes:
-        flags: SKIP_SW or SKIP_HW.
-        eth_dst: Destination address to match; "" for every frame.
-        prio: Its place; the lowest that matches is taken.
-    """
-
-    flags: int
-    eth_dst: str
-    prio: int
-
-
 def switch_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:
     """Rules of a scenario, one for each hop."""
     hops = scenario.deployment.hops
@@ -198,39 +125,6 @@ def switch_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:
         )
         for number, hop in enumerate(hops)
     )
-
-
-def filter_attempts(rule: SwitchRule) -> Iterator[tuple[RuleFilter, ...]]:
-    """Ways to make a rule, the better first: the NIC may know fewer filters than the kernel.
-
-    All forward the same frames. What the NIC does not take goes through the kernel.
-    """
-    if rule.only:
-        yield (RuleFilter(flags=SKIP_SW, eth_dst=rule.eth_dst, prio=rule.prio),)
-        yield (RuleFilter(flags=SKIP_HW, eth_dst=rule.eth_dst, prio=rule.prio),)
-        return
-    rest = RuleFilter(flags=SKIP_HW, eth_dst="", prio=rule.prio + 1)
-    yield (RuleFilter(flags=SKIP_SW, eth_dst="", prio=rule.prio),)
-    if rule.eth_dst:
-        yield (RuleFilter(flags=SKIP_SW, eth_dst=rule.eth_dst, prio=rule.prio), rest)
-    yield (rest,)
-
-
-def switchdev_options_problem(scenario: Scenario) -> str:
-    """What of a scenario does not go with switchdev mode."""
-    for option, reason in LEGACY_ONLY.items():
-        if getattr(scenario.options.own(SriovOptions), option) is not None:
-            return (
-                f"{option} cannot be set in switchdev mode: {reason}; leave it out, or choose "
-                "mode legacy"
-            )
-    return ""
-
-
-def switchdev_modules_problem(facts: MachineFacts) -> str:
-    """What keeps this kernel from having the rules."""
-    troubles = (facts.missing_module(module, "mode switchdev") for module in SWITCHDEV_MODULES)
-    return next((trouble for trouble in troubles if trouble), "")
 
 
 def _destination_mac(hop: Hop, scenario: Scenario) -> str:
@@ -260,7 +154,7 @@ class VfPort:
         parent: Interface of its physical function, in the run's namespace.
         driver: Its driver; "" before it has one.
         netdev: Its interface under a kernel driver.
-        note: What the NIC's driver did not take.
+        refused: Settings that the NIC's driver did not take.
     """
 
     place: VfSpec
@@ -268,33 +162,20 @@ class VfPort:
     parent: str
     driver: str = ""
     netdev: str = ""
-    note: str = ""
+    refused: tuple[str, ...] = ()
 
-    def configure(self, netns: Path | None, options: SriovOptions, *, legacy: bool = True) -> None:
+    def configure(self, netns: Path | None, options: VfOptions, *, legacy: bool = True) -> None:
         """Give it its address, and the settings of the options."""
-        number = self.place.number
-        wanted: dict[str, Any] = {"mac": self.place.mac}
-        if vlan := self._vlan(options):
-            wanted["vlan"] = vlan
-        for name in ("rate_mbps", "spoof_check", "trust"):
-            if (value := getattr(options, name)) is not None:
-                wanted[name] = value
-        try:
-            vfs.configure_vf(self.parent, number, netns, **wanted)
-        except HostError as error:
-            raise DutError(error.what, where=error.where, cure=error.cure) from error
-        if not legacy:
-            return
         # VNFs that do not rewrite addresses send the tester's: that is no spoofing here. A NIC
         # that knows neither has no check to turn off.
-        usual = {"spoof_check": False, "trust": True, "link": "auto"}
-        refused = [
-            name
-            for name, value in usual.items()
-            if name not in wanted
-            and not vfs.try_configure_vf(self.parent, number, netns, **{name: value})
-        ]
-        self.note = f"not taken by the driver: {', '.join(refused)}" if refused else ""
+        usual = {"spoof_check": False, "trust": True, "link": "auto"} if legacy else {}
+        vlan, mac = self._vlan(options), self.place.mac
+        try:
+            self.refused = vfs.set_up_vf(
+                self.parent, self.place.number, netns, options, mac=mac, vlan=vlan, usual=usual
+            )
+        except HostError as error:
+            raise DutError(error.what, where=error.where, cure=error.cure) from error
 
     def bind(self, machine: Machine, driver: str, *, mtu: int, queues: int | None) -> None:
         """Give it to a driver; under the kernel's its interface is up and quiet."""
@@ -327,7 +208,7 @@ class VfPort:
         if not vfs.try_configure_vf(self.parent, number, netns, link="disable"):
             vfs.configure_vf(self.parent, number, netns, vlan=UNUSED_VLAN)
 
-    def join(self, netns: Path, options: SriovOptions) -> None:
+    def join(self, netns: Path, options: VfOptions) -> None:
         """Undo `cut_off`."""
         number = self.place.number
         if not vfs.try_configure_vf(self.parent, number, netns, link="auto"):
@@ -335,17 +216,8 @@ class VfPort:
 
     def describe(self, state: vfs.VirtualFunction) -> str:
         """The virtual function for the facts of a run."""
-        flags = {"spoof check": state.spoof_check, "trusted": state.trusted}
-        parts = [
-            f"number {state.number} ({self.address})",
-            f"MAC {state.mac}",
-            f"driver {pci.nic(self.address).driver}" + f" ({self.netdev})" * bool(self.netdev),
-            f"VLAN {state.vlan or 'none'}",
-            f"rate {f'{state.rate_mbps} Mbit/s at most' if state.rate_mbps else 'not limited'}",
-            *(f"{name} {'on' if on else 'off'}" for name, on in flags.items() if on is not None),
-        ]
-        return ", ".join(parts + ([self.note] if self.note else []))
+        return vfs.describe(state, self.address, self.netdev, self.refused)
 
-    def _vlan(self, options: SriovOptions) -> int:
+    def _vlan(self, options: VfOptions) -> int:
         """The VLAN it belongs into; 0 for none."""
         return options.vlan or 0 if self.place.inner else 0

@@ -11,9 +11,9 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import tcmsg
 from pyroute2.netlink.rtnl.tcmsg import cls_matchall
 
+from vnetperf.host.nic.switchdev import RuleFilter, SwitchRule, filter_attempts
 from vnetperf.host.tc_redirect import ETH_P_ALL, INGRESS, mirred
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.sriov.virtual_functions import RuleFilter, SwitchRule, filter_attempts
 
 #: TCA_CLS_FLAGS_IN_HW.
 IN_HW = 4
