@@ -39,6 +39,7 @@ from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
+from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
@@ -595,11 +596,13 @@ class Agent:
         return [one.model_dump(mode="json") for one in found]
 
     def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
-        """Let endpoints talk through the deployed scenario."""
+        """Let endpoints talk through the deployed scenario, or programs run in its VNFs."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
         deployment = self._deployed("transfer")
         if any(request.is_mpi for request in requests):
             found = transfer_mpi(deployment, requests, self._watch)
+        elif any(request.is_guest for request in requests):
+            found = measure_guests(deployment, requests, self._watch)
         else:
             found = transfer_endpoints(deployment, requests, server, self._watch)
         return [one.model_dump(mode="json") for one in found]

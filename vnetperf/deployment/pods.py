@@ -132,8 +132,6 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
         "capabilities": VSwitchCapabilities(
             # What the tester is calibrated over.
             wires=("memif", "veth") if can.by_socket else (can.link,),
-            if can.by_socket
-            else (can.link,),  # to calibrate the tester over
             attachments=(kind, GUEST_KIND) if in_vms else (kind,),
             chains=False,
             max_frame_size=can.max_frame_size,

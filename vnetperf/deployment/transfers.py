@@ -53,6 +53,10 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
         "segment_octets": min,
         "jitter_ms": max,
         "transactions_per_second": sum,
+        "events_per_second": sum,
+        "octets_per_second": sum,
+        "tlb_misses_per_second": sum,
+        "steal": max,
         "client_cpu_percent": of_cpu,
         "server_cpu_percent": of_cpu,
     }

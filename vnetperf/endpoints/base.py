@@ -1,5 +1,7 @@
 """The contract of an endpoint tool: its command lines, and how its output is read.
 
+One that is `alone` measures the place that it runs in, and has no server.
+
 A tool runs nothing. The caller starts a server, waits until it listens, starts a client, waits for
 its end, ends the server, and hands over the output of both. Each instance of
 a transfer has a server and a client of its own, and payload of a stream goes from client to server.
@@ -63,6 +65,7 @@ class EndpointTool(Requirements, ABC):
         ports: Ports that one server takes.
         end_server_by: Signal by which a server ends in order.
         reports_machine_cpu: True when the processor use in its output is the whole machine's.
+        alone: True when it has no server: it measures processors and memory (kinds GUEST_).
     """
 
     kinds: ClassVar[tuple[Kind, ...]]
@@ -70,6 +73,7 @@ class EndpointTool(Requirements, ABC):
     ports: ClassVar[int] = 1
     end_server_by: ClassVar[signal.Signals] = signal.SIGTERM
     reports_machine_cpu: ClassVar[bool] = False
+    alone: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Refuse what an older contract had, and what this one would silently pass over."""

@@ -713,9 +713,21 @@ MpiKind = Literal[
 MPI_PAIRS: tuple[MpiKind, ...] = ("MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET")
 #: Those without messages of a size.
 MPI_WITHOUT_SIZE: tuple[MpiKind, ...] = ("MPI_BARRIER", "MPI_HPL")
+#: What a VNF's processors and memory are measured by, without any traffic: computation, memory
+#: read and written from end to end, and read in random places, which pages and TLBs matter for.
+GuestKind = Literal["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"]
 #: TCP_STREAM and UDP_STREAM send as much as they may, _RR sends a message and waits for its
 #: answer, _LOAD sends messages at a rate and times their answers.
-Kind = Literal["TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR", "TCP_LOAD", "UDP_LOAD", MpiKind]
+Kind = Literal[
+    "TCP_STREAM",
+    "UDP_STREAM",
+    "TCP_RR",
+    "UDP_RR",
+    "TCP_LOAD",
+    "UDP_LOAD",
+    MpiKind,
+    GuestKind,
+]
 #: "forth" from the client's end to the server's, "back" the other way, "both" at once.
 Way = Literal["forth", "back", "both"]
 OneWay = Literal["forth", "back"]
@@ -748,7 +760,8 @@ class TransferSpec(Frozen):
         tool: Registered name of the endpoint tool; of MPI, of the program.
         message_size: Octets handed to each call of send; None leaves it to the tool. Of a
             collective what each rank sends to each other, as OSU's benchmarks count it.
-        instances: Parallel processes of the tool at each end, each way.
+        instances: Parallel processes of the tool at each end, each way; of GUEST_ its threads in
+            each VNF.
         duration_s: Whole seconds.
         warmup_s: Whole seconds of the same that are run before and thrown away.
         rate_bps: Of UDP_STREAM: payload offered by each instance, bit/s; 0 for as much as it can.
@@ -777,6 +790,11 @@ class TransferSpec(Frozen):
         return self.kind.startswith("MPI_")
 
     @property
+    def is_guest(self) -> bool:
+        """True when nothing is transferred: the processors and memory of VNFs are measured."""
+        return self.kind.startswith("GUEST_")
+
+    @property
     def ways(self) -> tuple[OneWay, ...]:
         """Ways that are measured at once."""
         return ("forth", "back") if self.way == "both" else (self.way,)
@@ -793,8 +811,8 @@ class TransferSpec(Frozen):
 
     @property
     def length_s(self) -> float:
-        """How long it takes, without what starts and ends; seconds."""
-        return self.duration_s + self.warmup_s
+        """How long it takes, without what starts and ends; seconds. GUEST_ has a second run."""
+        return (2 if self.is_guest else 1) * self.duration_s + self.warmup_s
 
 
 class SubInterval(Frozen):
@@ -845,6 +863,12 @@ class Figures(Frozen):
         flops: Of MPI_HPL: floating-point operations/s.
         contents_checked: Of MPI: whether what arrived was compared with what was sent; what
             differs is an error. None: not recorded.
+        events_per_second: Of GUEST_CPU: the tool's units of computation/s, all threads.
+        octets_per_second: Of other GUEST_: memory read or written, octets/s, all threads.
+        tlb_misses_per_second: Of GUEST_: misses of the TLB of data by loads/s, of the threads that
+            the work ran on, as the host counts them.
+        steal: Of GUEST_: share of its processors' time that something under it took, 0..1, as it
+            counts it itself.
     """
 
     bits_per_second: float | None = None
@@ -864,14 +888,18 @@ class Figures(Frozen):
     operations: int | None = None
     flops: float | None = None
     contents_checked: bool | None = None
+    events_per_second: float | None = None
+    octets_per_second: float | None = None
+    tlb_misses_per_second: float | None = None
+    steal: float | None = None
 
 
 class Flow(Frozen):
-    """One instance of a tool, one way.
+    """One instance of a tool, one way; of GUEST_ one VNF.
 
     Attributes:
         way: "forth" or "back".
-        port: The server's port.
+        port: The server's port; of GUEST_ the VNF's number.
         figures: What it measured.
     """
 
@@ -916,6 +944,8 @@ class Transfer(Figures):
             its forwarding.
         fragments: IPv4 fragments that pods and their hosts made of packets that were too long for
             a link; None: not recorded.
+        on_host: Of GUEST_: the same programs at once on the host, on the same processors.
+        events_why: Of GUEST_: why no TLB misses were counted; "" where they were.
     """
 
     spec: TransferSpec
@@ -928,6 +958,8 @@ class Transfer(Figures):
     machine_busy_s: float | None = None
     machine_interrupts_s: float | None = None
     fragments: int | None = None
+    on_host: Figures | None = None
+    events_why: str = ""
 
 
 class Transfers(Frozen):

@@ -17,6 +17,7 @@ Unit: TypeAlias = Literal[
     "addresses",
     "sessions",
     "bit/s",
+    "octet/s",
     "1/s",
     "W",
     "nJ",
@@ -127,6 +128,7 @@ _TEXTS: dict[Unit, Callable[[float], str]] = {
     "s": time_s,
     "ratio": percent,
     "bit/s": lambda value: f"{gigabits(value)} Gbit/s",
+    "octet/s": lambda value: f"{significant(value / 2**20)} MiB/s",
 }
 
 

@@ -16,7 +16,7 @@ from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.frames import LinkSpeed
-from vnetperf.model.outcomes import Kind
+from vnetperf.model.outcomes import GuestKind, Kind
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import IMIX
@@ -38,13 +38,14 @@ from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.search.confirmation import confirming_trials
 
 #: What a test case measures with.
-FRAMES, SOCKETS, USERS, MPI = "frames", "sockets", "users", "mpi"
+FRAMES, SOCKETS, USERS, MPI, GUESTS = "frames", "sockets", "users", "mpi", "guests"
 _ENDS = {FRAMES: "tester", USERS: "tester", SOCKETS: "endpoints"}
 _IN_PLACE = {
     FRAMES: "the tester is in the place of VNFs",
     USERS: "the tester is in the place of VNFs",
     SOCKETS: "the endpoints are in the place of VNFs",
     MPI: "the ranks are in the pods",
+    GUESTS: "the programs are in the VNFs",
 }
 
 
@@ -61,7 +62,7 @@ class PlannedCase:
         way: From where.
         message_size: Octets; None for none.
         clients: Parallel instances, where the test case has a number of its own.
-        what: FRAMES, SOCKETS, USERS or MPI.
+        what: FRAMES, SOCKETS, USERS, MPI or GUESTS.
     """
 
     selected: Selected
@@ -88,6 +89,8 @@ class PlannedCase:
             what = USERS
         elif kind.startswith("MPI_"):
             what = MPI
+        elif kind.startswith("GUEST_"):
+            what = GUESTS
         elif kind or "message_size" in params:
             what = SOCKETS
         meant = name.removeprefix("test_")
@@ -242,6 +245,8 @@ def _plan_lines(
     deployed = scenario
     if what == SOCKETS:
         deployed = transfers.endpoint_scenario(planner.configuration, scenario)
+    elif what == GUESTS:
+        deployed = transfers.guest_scenario(planner.configuration, scenario)
     elif what == MPI:
         deployed = transfers.mpi_scenario(scenario)
     lines = [*describe(planner.plan(deployed), what), *more]
@@ -266,6 +271,8 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
         ranks = f"{spec.pods} pods with {spec.ranks} rank(s) each"
         longest_s = transfers.longest_s(spec)
         return f"{kind} by {spec.tool}, {ranks}", longest_s, ""
+    if case.what == GUESTS:
+        return _guests(planner, scenario, kind)
     asked, clients = planner.configuration, case.clients
     # Of a function that states no kind: what most tools can do.
     stated: Kind = kind or "TCP_STREAM"
@@ -279,13 +286,25 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
     return f"{by}, {spec.instances} instance(s)", spec.length_s, ""
 
 
+def _guests(planner: Planner, scenario: Scenario, kind: GuestKind) -> tuple[str, float, str]:
+    """The same of a case of VNFs' processors or memory."""
+    if why := transfers.why_no_guests(planner, scenario, kind):
+        return "", 0.0, f"{kind}: {why}"
+    deployed = transfers.guest_scenario(planner.configuration, scenario)
+    spec = transfers.guest_spec(planner, deployed, kind)
+    text = f"{kind} by {spec.tool}, {spec.instances} thread(s) in each VNF, then on the host"
+    return text, spec.length_s, ""
+
+
 def describe(plan: Plan, what: str = FRAMES) -> list[str]:
     """What a plan deploys for frames, for sockets or for ranks, as lines of text."""
     placement, scenario = plan.placement, plan.scenario
     graph, placed = scenario.deployment, dict(placement.cores)
-    if what in (SOCKETS, MPI):
+    if what in (SOCKETS, MPI, GUESTS):
         placed.pop("tester", None)  # it is taken away for them
-    ends = "" if what == MPI else f", {_ENDS[what]} at {' and '.join(map(str, graph.ends))}"
+    ends = (
+        "" if what in (MPI, GUESTS) else f", {_ENDS[what]} at {' and '.join(map(str, graph.ends))}"
+    )
     lines = [
         f"deployment  {graph.name}: {graph.vnf_count} VNF(s), {graph.chains} chain(s){ends}",
         f"forwarding  {'; '.join(str(hop) for hop in graph.hops)}",

@@ -263,7 +263,7 @@ def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
             spec = held.transfer.spec.model_copy(update=same)
             alike.setdefault(spec, {}).setdefault(scenario, []).append(held)
     for spec, by_scenario in alike.items():
-        first: tuple[Transfer, ...] = ()
+        first: tuple[Transfer, ...] = ()  # of the first variant that has one
         for variant in found.comparison.variants:
             mine = by_scenario.get(variant.scenario, [])
             for held in mine:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vnetperf.model import units
 from vnetperf.model.result import Profile, RunResults, ScenarioFacts, TrialPoint
-from vnetperf.report import goal_text, mpi, outcomes, run_tables, summary, transfers
+from vnetperf.report import goal_text, guests, mpi, outcomes, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     comparison_table,
     comparisons_of,
@@ -107,6 +107,7 @@ def _parts(results: RunResults) -> Iterator[str]:
     yield from table_markdown(transfers.transport_table(results))
     yield from table_markdown(transfers.networks_table(results), level=2)
     yield from table_markdown(mpi.mpi_table(results), level=2)
+    yield from table_markdown(guests.guests_table(results), level=2)
     yield from table_markdown(transfers.pods_table(results), level=2)
     yield from _calibrations(results)
     ledger = run_tables.ledger(summary.ledger(results))

@@ -17,7 +17,17 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, latency, mpi, outcomes, plots, run_tables, summary, transfers
+from vnetperf.report import (
+    goal_text,
+    guests,
+    latency,
+    mpi,
+    outcomes,
+    plots,
+    run_tables,
+    summary,
+    transfers,
+)
 from vnetperf.report.comparison import (
     VariantResults,
     comparison_notes,
@@ -588,6 +598,7 @@ def html_report(results: RunResults) -> str:
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
         "mpi": mpi.mpi_table(results),
+        "guests": guests.guests_table(results),
         "pods": transfers.pods_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
@@ -598,6 +609,7 @@ def html_report(results: RunResults) -> str:
         "transport": _strip("", [*of_tcp], legend=False),
         "networks": _strip("", [*transfers.network_plots(results)], legend=False),
         "mpi": _strip("", [*mpi.mpi_plots(results)], legend=False),
+        "guests": _strip("", [*guests.guest_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from vnetperf.model import units
+from vnetperf.model.outcomes import TransferSpec
 from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, Result, RunResults
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
@@ -134,8 +135,8 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
 def _transfer_answers(results: RunResults) -> Iterator[str]:
     """Of each scenario the transfer that carried most."""
     for one in results.transfers:
-        sockets = (transfer for transfer in one.transfers if not transfer.spec.is_mpi)
-        known = [(t.bits_per_second, t) for t in sockets if t.bits_per_second]
+        rates = ((t.bits_per_second, t) for t in one.transfers if not t.spec.is_mpi)
+        known = [(rate, transfer) for rate, transfer in rates if rate]
         if known:
             rate, transfer = max(known, key=lambda pair: pair[0])
             what = transfers.transfer_text(transfer)
@@ -164,14 +165,21 @@ def _worth_text(results: RunResults) -> Iterator[str]:
         yield f"{count} warning{'s' if count > 1 else ''} below"
 
 
+def _transfer_word(spec: TransferSpec) -> str:
+    return "MPI" if spec.is_mpi else "speed of guests" if spec.is_guest else _SOCKETS
+
+
+_SOCKETS = "traffic between sockets"
+
+
 def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
     """What was measured, on what, and what it is worth, in plain words."""
     measured = list(_measured_text(found))
-    for what, is_mpi in (("traffic between sockets", False), ("MPI", True)):
-        kinds = (
-            (one.scenario, {t.spec.is_mpi for t in one.transfers}) for one in results.transfers
-        )
-        if transferred := [scenario for scenario, held in kinds if is_mpi in held]:
+    held = [
+        (one.scenario, {_transfer_word(t.spec) for t in one.transfers}) for one in results.transfers
+    ]
+    for what in (_SOCKETS, "MPI", "speed of guests"):
+        if transferred := [scenario for scenario, words in held if what in words]:
             measured.append(f"{what} of {_listed(transferred)}")
     sentences = mpi.mpi_sentences(results)
     ranks = [] if len(sentences) > _MOST_ANSWERS else sentences  # the part of its own has many

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
+from vnetperf.report import goal_text, guests, mpi, outcomes, summary, transfers
 from vnetperf.report.comparison import (
     comparisons_of,
     variant_sessions,
@@ -39,6 +39,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
         (mpi.MPI_TITLE, mpi.mpi_sentences(results)),
+        (guests.GUESTS_TITLE, guests.guest_sentences(results)),
         (transfers.PODS_TITLE, transfers.pod_sentences(results)),
     ):
         if sentences:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import OCTETS_ADDED, EndFacts, OneWay, Transfer, TransferSpec, Way
+from vnetperf.model.outcomes import (
+    OCTETS_ADDED,
+    EndFacts,
+    Figures,
+    OneWay,
+    Transfer,
+    TransferSpec,
+    Way,
+)
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
@@ -110,13 +118,13 @@ def transfer_text(transfer: Transfer) -> str:
 
 def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
     """What a transfer is to be, in words."""
-    parts = [spec.kind if spec.is_mpi else f"{spec.kind} {ways[spec.way]}"]
+    parts = [spec.kind if spec.is_mpi or spec.is_guest else f"{spec.kind} {ways[spec.way]}"]
     if spec.message_size is not None:
         parts.append(f"{spec.message_size} octets")
     if spec.kind.endswith("_LOAD"):
         parts.append(f"{spec.message_rate} messages/s")
     if spec.instances > 1:
-        parts.append(f"{spec.instances} instances")
+        parts.append(f"{spec.instances} {'threads' if spec.is_guest else 'instances'}")
     return ", ".join([*parts, f"{spec.duration_s} s"])
 
 
@@ -177,12 +185,12 @@ class _Row:
 
 
 def _rows(results: RunResults) -> list[_Row]:
-    """Transfers between sockets; ranks of MPI have a part of their own."""
+    """Transfers between sockets; ranks of MPI, and the speed of VNFs, have parts of their own."""
     return [
         _Row(one.scenario, transfer, one.transfers)
         for one in results.transfers
         for transfer in one.transfers
-        if not transfer.spec.is_mpi
+        if not (transfer.spec.is_mpi or transfer.spec.is_guest)
     ]
 
 
@@ -415,11 +423,11 @@ class HeldTransfer:
 
     Attributes:
         rounds: The transfer in each round.
-        baseline: That of the baseline in each round; empty where there is none.
+        baseline: Figures of the baseline in each round; empty where there is none.
     """
 
     rounds: tuple[Transfer, ...]
-    baseline: tuple[Transfer, ...] = ()
+    baseline: tuple[Figures, ...] = ()
 
     @property
     def transfer(self) -> Transfer:
@@ -430,7 +438,8 @@ class HeldTransfer:
     def value(self) -> float | None:
         """Median round trip, us, or bit/s of a stream: the mean of all rounds.
 
-        Of MPI the mean time of an operation, us, bit/s, or of HPL floating-point operations/s.
+        Of MPI the mean time of an operation, us, bit/s, or of HPL floating-point operations/s; of
+        VNFs' speed events/s or octets/s.
         """
         found = values_of(self.rounds)
         return sum(found) / len(found) if found else None
@@ -452,9 +461,7 @@ class HeldTransfer:
     @property
     def text(self) -> str | None:
         """Its value with the unit."""
-        last = self.transfer
-        sockets = TIMES if last.round_trip_us.get("50") else _MEGABITS
-        scale = mpi_scale(last) if last.spec.is_mpi else sockets
+        scale = scale_of(self.transfer)
         return known(self.value, lambda value: scale.text(value * scale.factor))
 
 
@@ -476,10 +483,12 @@ class PodTransfer(HeldTransfer):
     is_baseline: bool
 
 
-def values_of(rounds: Sequence[Transfer]) -> list[float]:
+def values_of(rounds: Sequence[Figures]) -> list[float]:
     """What each round is compared by, of those that have it."""
     found = (
         one.flops
+        or one.events_per_second
+        or one.octets_per_second
         or one.round_trip_us.get("50")
         or one.operation_us.get("mean")
         or one.bits_per_second
@@ -506,7 +515,7 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
                 rounds=one.rounds_of(transfer),
             )
             for transfer in one.transfers
-            if transfer.spec.is_mpi is mpi
+            if transfer.spec.is_mpi is mpi and not transfer.spec.is_guest
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
     with_base = [
@@ -562,9 +571,14 @@ def ratio_text(row: PodTransfer) -> str | None:
     """A value over the baseline's, with its interval."""
     if row.is_baseline:
         return "baseline"
-    if row.ratio is None:
+    return interval_text(row.ratio)
+
+
+def interval_text(ratio: tuple[float, float | None, float | None] | None) -> str | None:
+    """A ratio with its interval."""
+    if ratio is None:
         return None
-    value, low, high = row.ratio
+    value, low, high = ratio
     interval = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
     return f"{value:.2f}{interval}"
 
@@ -691,17 +705,33 @@ class Scale:
     factor: float
     tick: Callable[[float], str]
     text: Callable[[float], str]
+    name: str = ""
+
+
+def _rate_scale(factor: float, name: str) -> Scale:
+    return Scale(factor, "{:g}".format, lambda rate: f"{units.significant(rate)} {name}", name)
 
 
 TIMES = Scale(1e3, units.tick_time, units.nanoseconds)
-GIGAFLOPS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gflop/s")
-_MEGABITS = Scale(1e-6, "{:g}".format, lambda rate: f"{units.significant(rate)} Mbit/s")
-GIGABITS = Scale(1e-9, "{:g}".format, lambda rate: f"{units.significant(rate)} Gbit/s")
+GIGAFLOPS = _rate_scale(1e-9, "Gflop/s")
+_MEGABITS = _rate_scale(1e-6, "Mbit/s")
+GIGABITS = _rate_scale(1e-9, "Gbit/s")
+_EVENTS = _rate_scale(1, "events/s")
+_MEBIBYTES = _rate_scale(1 / 2**20, "MiB/s")
 
 
 def mpi_scale(transfer: Transfer) -> Scale:
     """Of what a benchmark of MPI is compared by, in tables and plots."""
     return GIGAFLOPS if transfer.flops else TIMES if transfer.operation_us else GIGABITS
+
+
+def scale_of(transfer: Transfer) -> Scale:
+    """Of what any transfer is compared by, in tables."""
+    if transfer.spec.is_guest:
+        return _EVENTS if transfer.events_per_second else _MEBIBYTES
+    if transfer.spec.is_mpi:
+        return mpi_scale(transfer)
+    return TIMES if transfer.round_trip_us.get("50") else _MEGABITS
 
 
 def networks_plot(

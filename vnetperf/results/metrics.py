@@ -13,6 +13,7 @@ from vnetperf.model.outcomes import (
     POD_ATTACHED,
     POD_FIRST_PACKET,
     POD_REMOVED,
+    Figures,
     LatencyAt,
     OverTrials,
     Spread,
@@ -745,8 +746,8 @@ def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) 
             **more,
         )
 
-    if spec.is_mpi:
-        yield from _of_mpi(make, transfer)
+    if spec.is_mpi or spec.is_guest:
+        yield from (_of_mpi if spec.is_mpi else _of_guest)(make, transfer)
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
     yield make(name, "bit/s" if spec.is_stream else "1/s", "more", rate, main=True)
@@ -780,6 +781,21 @@ def _of_stream(
             capacity = ip_capacity(transfer, way).bits_per_second  # RFC 9097 section 5
             if capacity is not None:
                 yield make(f"{name} IP-layer capacity {way}", "bit/s", "more", capacity)
+
+
+def _of_guest(make: _Make, transfer: Transfer) -> Iterator[Metric]:
+    """Of VNFs: what they did, and its ratio to the host's."""
+    kind, host = transfer.spec.kind, transfer.on_host or Figures()
+    of_cpu = kind == "GUEST_CPU"
+    unit: Unit = "1/s" if of_cpu else "octet/s"
+    value, beside = (
+        one.events_per_second if of_cpu else one.octets_per_second for one in (transfer, host)
+    )
+    yield make(kind, unit, "more", value, main=True)
+    if value is not None and beside:
+        yield make(f"{kind} of the host's", "ratio", "more", value / beside)
+    if transfer.tlb_misses_per_second is not None:
+        yield make(f"{kind} TLB misses", "1/s", "less", transfer.tlb_misses_per_second)
 
 
 def _of_mpi(make: _Make, transfer: Transfer) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vnetperf.config import Configuration
 from vnetperf.model.errors import NoResultError
-from vnetperf.model.outcomes import Kind, MpiKind, Transfer, Transfers, Way
+from vnetperf.model.outcomes import GuestKind, Kind, MpiKind, Transfer, Transfers, Way
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario, Variant
@@ -19,9 +19,11 @@ from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.runner.transfers import (
     measure_endpoints,
+    measure_guests,
     measure_mpi,
     measure_users_traffic,
     why_no_endpoint_traffic,
+    why_no_guests,
     why_no_mpi,
     why_no_users_traffic,
 )
@@ -87,7 +89,7 @@ class TransferResult:
 
 def _moved(transfer: Transfer) -> bool:
     """Whether each instance moved something, each way; ranks of MPI have ended in order."""
-    if transfer.spec.is_mpi:
+    if transfer.spec.is_mpi or transfer.spec.is_guest:  # a tool without work is an error
         return True
     rates = [
         flow.figures.transactions_per_second or flow.figures.bits_per_second
@@ -282,3 +284,30 @@ class Bench:
             VnetperfError: There is no number: a rank was lost, or something failed.
         """
         return TransferResult(measure_mpi(self.run, self.scenario, kind, message_size))
+
+    def no_guest_speed(self, kind: GuestKind) -> str:
+        """What keeps the VNFs here from being measured, before anything is deployed.
+
+        Args:
+            kind: What is measured: "GUEST_CPU", "GUEST_READ" ...
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        return why_no_guests(self.run, self.scenario, kind, configuration=self._configuration)
+
+    def guest_speed(self, kind: GuestKind) -> TransferResult:
+        """What `--instances` threads in each VNF do at once, and as many on the host.
+
+        Args:
+            kind: What is measured: "GUEST_CPU", "GUEST_READ" ...
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: a VNF or the tool failed.
+        """
+        return TransferResult(
+            measure_guests(self.run, self.scenario, kind, configuration=self._configuration)
+        )

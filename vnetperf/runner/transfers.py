@@ -1,4 +1,4 @@
-"""Measures transfers between sockets, and ranks of MPI.
+"""Measures transfers between sockets, ranks of MPI, and the speed of VNFs.
 
 Users of a mobile core, and endpoints in place of the tester.
 """
@@ -12,12 +12,14 @@ from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import why_no_endpoints
 from vnetperf.deployment.pods import switch_class
+from vnetperf.endpoints.base import EndpointTool
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.outcomes import (
     AUTO,
     MPI_PAIRS,
     MPI_WITHOUT_SIZE,
+    GuestKind,
     Kind,
     MpiKind,
     Transfer,
@@ -38,6 +40,8 @@ USERS_TOOL = "iperf3"
 WIRE = "veth"
 #: The images whose guests have the tools, and what ranks of MPI need.
 IMAGE, MPI_IMAGE = "endpoint", "mpi"
+#: How much longer than its time a tool in a VNF may take, whose last unit of work is not cut short.
+OVER_S = 120.0
 #: Run before a benchmark and thrown away, seconds.
 WARMUP_S = 1
 
@@ -97,17 +101,21 @@ def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
     return found
 
 
-def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
-    """A scenario as it is deployed for endpoints."""
+def endpoint_scenario(
+    configuration: Configuration, scenario: Scenario, *, inside: bool = False
+) -> Scenario:
+    """A scenario as it is deployed for endpoints; `inside` for programs in VNFs in any case."""
     settings, graph = configuration.settings, scenario.deployment
-    (wire,) = switch_class(graph, scenario.vswitch).capabilities.wires if graph.pods else (WIRE,)
+    wire = WIRE
+    if graph.pods:  # what the network's hosts are joined by
+        wire = switch_class(graph, scenario.vswitch).capabilities.wires[0]
     changes: dict[str, object] = {
         "variant": ",".join(filter(None, (scenario.variant, ENDPOINTS_VARIANT))),
         "wire": wire if scenario.wire == "auto" else scenario.wire,
     }
     if scenario.deployment.pods or scenario.deployment.apart:
         changes |= {"sockets": True, "pods": 2}
-    inside = settings.endpoint_server == "vnf"
+    inside = inside or settings.endpoint_server == "vnf"
     if inside and settings.vnf_mode == "auto":
         changes |= {"vnf_mode": "route", "addressing": "port"}
     if scenario.model_copy(update=changes).ends_in_guests:
@@ -235,7 +243,9 @@ def choose_tool(
     """The tool for a transfer."""
     reasons = []
     for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
-        tool = registry.load("endpoints", name)()
+        tool: EndpointTool = registry.load("endpoints", name)()
+        if wanted == AUTO and tool.alone is not spec.is_guest:
+            continue
         why = tool.cannot(spec) or tool.missing(facts)
         if not why and inside is not None:
             names = [program.name for program in tool.programs]
@@ -245,6 +255,77 @@ def choose_tool(
             return name
         reasons.append(why)
     raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
+
+
+def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
+    """A scenario as it is deployed for programs that measure its VNFs."""
+    return endpoint_scenario(configuration, scenario, inside=True)
+
+
+def why_no_guests(
+    run: Planning,
+    scenario: Scenario,
+    kind: GuestKind,
+    *,
+    configuration: Configuration | None = None,
+) -> str:
+    """What keeps a scenario's VNFs from being measured, before it is deployed; it is noted."""
+    asked = configuration or run.configuration
+    if why := _no_programs(run, scenario):
+        run.note_skipped(variant_id(scenario.id, ENDPOINTS_VARIANT), f"{kind}: {why}")
+        return why
+    deployed = guest_scenario(asked, scenario)
+    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+    why = vnf.no_inside(run.facts(), deployed) if issubclass(vnf, EndpointHost) else ""
+    if not why:
+        try:
+            guest_spec(run, deployed, kind, configuration=asked)
+            run.plan(deployed)
+        except CapabilityError as error:
+            why = str(error).replace("\n", ";")
+    if why:
+        run.note_skipped(deployed.id, f"{kind}: {why}")
+    return why
+
+
+def _no_programs(run: Planning, scenario: Scenario) -> str:
+    """Why no program can be started in VNFs, whatever it is."""
+    if not scenario.deployment.vnf_count:
+        return f"{scenario.deployment.name} has no VNF; choose pvp, pvvp or pvpv"
+    if not issubclass(registry.load_vnf(scenario.vnf), EndpointHost):
+        return f"{scenario.vnf} is no place for programs; choose --vnf vloop:vm or vloop:container"
+    if run.facts().hosts:
+        return "VNFs are measured on one host; choose a testbed of one"
+    return ""
+
+
+def measure_guests(
+    run: Run, scenario: Scenario, kind: GuestKind, *, configuration: Configuration | None = None
+) -> Transfers:
+    """What VNFs' processors or memory do, as long as the preset's longest trial, and the host's."""
+    asked = configuration or run.configuration
+    deployed = guest_scenario(asked, scenario)
+    spec = guest_spec(run, deployed, kind, configuration=asked)
+    return _measured(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
+
+
+def guest_spec(
+    run: Planning,
+    deployed: Scenario,
+    kind: GuestKind,
+    *,
+    configuration: Configuration | None = None,
+) -> TransferSpec:
+    """What is run in each VNF, with the tool that can do it; refused when none can."""
+    asked = configuration or run.configuration
+    spec = TransferSpec(
+        kind=kind,
+        instances=asked.settings.instances,
+        duration_s=_duration_s(run),
+        warmup_s=WARMUP_S if asked.preset.benchmark else 0,
+    )
+    tool = choose_tool(spec, asked.settings.endpoint_tool, run.facts(), deployed)
+    return spec.model_copy(update={"tool": tool})
 
 
 def mpi_scenario(scenario: Scenario) -> Scenario:

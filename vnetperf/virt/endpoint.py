@@ -190,10 +190,14 @@ class GuestPlace:
         self.guest = guest
 
     @property
+    def cpus(self) -> tuple[int, ...]:
+        """Processors of the host that its vCPUs are pinned to; none: they are not."""
+        return tuple(sorted({cpu for cpus in self.guest.domain.vcpu_pins for cpu in cpus}))
+
+    @property
     def processors(self) -> str:
         """Its vCPUs, and where they are."""
-        pins = sorted({cpu for cpus in self.guest.domain.vcpu_pins for cpu in cpus})
-        where = f" on {format_cpus(pins)}" if pins else ""
+        where = f" on {format_cpus(self.cpus)}" if self.cpus else ""
         return f"{self.guest.domain.vcpus} vCPU{where}"
 
     def run(self, argv: Sequence[str]) -> str:

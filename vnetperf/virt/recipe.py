@@ -147,15 +147,18 @@ VEPC = dataclasses.replace(
     extras=tuple(path for path in VLOOP.extras if "/dpdk/" not in path),
 )
 
-#: A kernel that routes, with tools that talk from it. netperf is not in every release's section.
+#: What talks from a guest, and what measures the guest itself. netperf is not in every release's
+#: section.
+_TOOLS = ("iperf3", "sockperf", "sysbench")
+
+#: A kernel that routes, with tools of endpoints.
 ENDPOINT = dataclasses.replace(
     VEPC,
     name="endpoint",
-    packages=(*(name for name in VEPC.packages if name != "osmo-ggsn"), "iperf3", "sockperf"),
+    packages=(*(name for name in VEPC.packages if name != "osmo-ggsn"), *_TOOLS),
     programs=(
         *(path for path in VEPC.programs if "osmo-ggsn" not in path),
-        "usr/bin/iperf3",
-        "usr/bin/sockperf",
+        *(f"usr/bin/{name}" for name in _TOOLS),
     ),
 )
 
@@ -172,9 +175,9 @@ _MPI_PLUGINS = (
 MPI = dataclasses.replace(
     ENDPOINT,
     name="mpi",
-    packages=(*(p for p in ENDPOINT.packages if p not in ("iperf3", "sockperf")), "openmpi-bin"),
+    packages=(*(p for p in ENDPOINT.packages if p not in _TOOLS), "openmpi-bin"),
     programs=(
-        *(p for p in ENDPOINT.programs if "iperf3" not in p and "sockperf" not in p),
+        *(p for p in ENDPOINT.programs if p.rpartition("/")[2] not in _TOOLS),
         "usr/bin/orted",
         "usr/lib/*/libmpi.so.*",
     ),

@@ -1,0 +1,19 @@
+"""What processors and memory of VNFs do, held against the host's on the same processors.
+
+They run when this file is named: `pytest testcases/test_guests.py -k pvp_bridge --vnf vloop:vm`;
+`--instances` threads in each guest. docs/guests.md defines what is measured.
+"""
+
+import pytest
+
+from vnetperf.model.outcomes import GuestKind
+from vnetperf.runner.bench import Bench
+
+
+@pytest.mark.deployments("pvp", "pvvp", "pvpv")
+@pytest.mark.parametrize("kind", ["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"])
+def test_guest_speed(bench: Bench, kind: GuestKind) -> None:
+    """Computation, and memory read and written, in all guests at once."""
+    if why := bench.no_guest_speed(kind):
+        pytest.skip(why)  # what is missing, as the plan tells it
+    bench.guest_speed(kind).check_expectations()

@@ -1,0 +1,261 @@
+"""The speed of VNFs' processors and memory: a tool in all of them at once, then on the host.
+
+The host's programs run on the processors that the VNFs have, so that the difference is what a
+VNF's own kernel, virtual processors and page tables cost.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from vnetperf import registry
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.endpoints import INSIDE_ADDRESS
+from vnetperf.deployment.transfers import POLL_S, sum_figures
+from vnetperf.deployment.trial import CollectorSession
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.host.threads import list_threads
+from vnetperf.host.wait import patient, wait_at_most, wait_for
+from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
+from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, TransferSpec
+from vnetperf.model.scenario import Pollers
+from vnetperf.virt.container import Container, ContainerProgram
+from vnetperf.virt.endpoint import EndpointProgram, GuestPlace
+from vnetperf.vnfs.base import EndpointHost
+
+#: Longest waits: beyond the time of a tool, whose last block of memory takes seconds where it is
+#: emulated, and for its threads, seconds.
+GRACE_S, THREADS_S = 60.0, 2.0
+#: Event of the collector `events`.
+_TLB_MISSES = "dTLB load misses"
+#: What a tool that is alone is given for addresses.
+_NOWHERE = Sockets(server="", client="", port=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """Where one program runs.
+
+    Attributes:
+        what: For messages and the report: "vnf0 (VM)".
+        number: Of the VNF.
+        place: Where it is started.
+        cpus: Processors of the machine that its work runs on.
+    """
+
+    what: str
+    number: int
+    place: Container | GuestPlace
+    cpus: tuple[int, ...]
+
+    def pollers(self, program: EndpointProgram) -> Pollers:
+        """Threads of the machine that the work is done by."""
+        role = f"vnf{self.number}"
+        if isinstance(program, ContainerProgram):
+            return Pollers(role=role, pid=program.pid, thread_prefix="")
+        pid = self.place.guest.pid if isinstance(self.place, GuestPlace) else 0
+        return Pollers(role=role, pid=pid, thread_prefix="CPU ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What all programs came to that ran at once."""
+
+    flows: tuple[Flow, ...]
+    version: str
+    elapsed_s: float
+    user_s: float | None
+    system_s: float | None
+    events_why: str
+
+    @property
+    def figures(self) -> Figures:
+        """All together."""
+        return sum_figures([flow.figures for flow in self.flows])
+
+
+def measure_guests(
+    deployment: LiveDeployment,
+    specs: Sequence[TransferSpec],
+    watch: Callable[[], None] = lambda: None,
+) -> tuple[Transfer, ...]:
+    """Measure one kind after the other: in all VNFs at once, then on the host."""
+    vnfs = [vnf for vnf in deployment.vnfs if isinstance(vnf, EndpointHost)]
+    if not vnfs or len(vnfs) < len(deployment.vnfs):
+        where = deployment.plan.scenario.id
+        raise CapabilityError("it has no VNFs that programs can run in", where=where)
+
+    def watch_all() -> None:
+        watch()
+        deployment.check_alive()
+
+    machine = deployment.machine
+    allowed = deployment.plan.testbed.cores.allowed or [one.cpu for one in machine.facts.cpus]
+    with deployment.without_tester(), ExitStack() as undo:
+        inside, outside = [], []
+        for vnf in vnfs:
+            end = undo.enter_context(vnf.inside(INSIDE_ADDRESS))
+            place = end.place
+            if not isinstance(place, Container | GuestPlace):
+                raise CapabilityError("it runs no programs that can be measured", where=end.what)
+            cpus = place.cpus or tuple(allowed)
+            inside.append(_Seat(end.what, vnf.number, place, cpus))
+            own = Container(machine, f"beside-vnf{vnf.number}", cpus)
+            own.enter(machine.netns)
+            outside.append(_Seat(f"host beside {end.what}", vnf.number, own, cpus))
+        return tuple(_measure(spec, inside, outside, watch_all) for spec in specs)
+
+
+def _measure(
+    spec: TransferSpec,
+    inside: Sequence[_Seat],
+    outside: Sequence[_Seat],
+    watch: Callable[[], None],
+) -> Transfer:
+    tool: EndpointTool = registry.load("endpoints", spec.tool)()
+    if why := tool.cannot(spec):
+        raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+    if spec.warmup_s:
+        before = spec.model_copy(update={"duration_s": spec.warmup_s})
+        _together(tool, before, inside, watch)
+    found = _together(tool, spec, inside, watch)
+    host = _together(tool, spec, outside, watch)
+    versions = dict.fromkeys((found.version, host.version))
+    return Transfer(
+        spec=spec,
+        **found.figures.model_dump(),
+        flows=found.flows,
+        version=" in VNFs, on the host ".join(versions),
+        elapsed_s=round(found.elapsed_s, 3),
+        client=EndFacts(
+            place=", ".join(seat.what for seat in inside),
+            cpus="; ".join(seat.place.processors for seat in inside),
+            user_s=found.user_s,
+            system_s=found.system_s,
+        ),
+        on_host=host.figures,
+        events_why=found.events_why or host.events_why,
+    )
+
+
+def _together(
+    tool: EndpointTool, spec: TransferSpec, seats: Sequence[_Seat], watch: Callable[[], None]
+) -> _Work:
+    """Run a program at each seat at once."""
+    where = f"{tool.name} {spec.kind}"
+    versions = [_version(tool, seat) for seat in seats]
+    stolen = [_processor_times(seat.place) for seat in seats]
+    programs: list[EndpointProgram] = []
+    began = time.monotonic()
+    try:
+        for seat in seats:
+            programs.append(seat.place.start(tool.name, tool.client(_NOWHERE, spec)))
+        _wait_for_threads(programs, spec.instances)
+        pairs = tuple(zip(seats, programs, strict=True))
+        collectors = CollectorSession(tuple(seat.pollers(one) for seat, one in pairs))
+        collectors.start()
+        limit_s = spec.duration_s + patient(GRACE_S)
+        running = list(pairs)
+
+        def all_ended() -> bool:
+            watch()
+            for seat, program in running:
+                if code := program.ended():
+                    text = f"it has ended with status {code} in {seat.what}"
+                    raise GeneratorError(text, where=where, cure=_end_of(program))
+            running[:] = [(seat, one) for seat, one in running if one.ended() is None]
+            return not running
+
+        wait_for(
+            all_ended,
+            limit_s,
+            f"the end of {tool.name}",
+            poll_s=POLL_S,
+            error=lambda: GeneratorError(
+                f"it does not end within {limit_s:g} s in {running[0][0].what}", where=where
+            ),
+        )
+        elapsed_s = time.monotonic() - began
+        sampled = collectors.stop()
+    finally:
+        for program in programs:
+            program.end(signal.SIGKILL)
+    misses = _misses(sampled)
+    flows = []
+    for (seat, program), version, before in zip(pairs, versions, stolen, strict=True):
+        try:
+            figures = tool.read(ToolOutput(program.output(), "", version), spec)
+        except UnreadableError as error:
+            raise GeneratorError(f"{seat.what}: {error}", where=where) from error
+        counted = {
+            "steal": _share_stolen(before, _processor_times(seat.place)),
+            "tlb_misses_per_second": misses.get(f"vnf{seat.number}"),
+        }
+        figures = figures.model_copy(update=counted)
+        flows.append(Flow(way="forth", port=seat.number, figures=figures))
+    spent = [program.cpu() for program in programs]
+    known = [one for one in spent if one is not None]
+    whole = len(known) == len(spent)
+    return _Work(
+        flows=tuple(flows),
+        version=tool.version(ToolOutput("", "", versions[0])),
+        elapsed_s=elapsed_s,
+        user_s=round(sum(one.user_s for one in known), 3) if whole else None,
+        system_s=round(sum(one.system_s for one in known), 3) if whole else None,
+        events_why="" if misses else sampled["uncollected"].get("events", "not measured"),
+    )
+
+
+def _wait_for_threads(programs: Sequence[EndpointProgram], count: int) -> None:
+    """Until the host's programs have their threads: collectors look for them once."""
+    own = [program for program in programs if isinstance(program, ContainerProgram)]
+
+    def all_there() -> bool:
+        return all(
+            one.ended() is not None or len(list(list_threads(one.pid))) > count for one in own
+        )
+
+    wait_at_most(all_there, THREADS_S, "threads of a tool", poll_s=0.005)
+
+
+def _misses(sampled: dict[str, Any]) -> dict[str, float]:
+    """Misses of the TLB by role, each second."""
+    found: dict[str, float] = {}
+    for one in sampled["events"]:
+        if (count := one.counts.get(_TLB_MISSES)) is not None:
+            per_s = count / sampled["collected_s"]
+            found[one.role] = found.get(one.role, 0.0) + per_s
+    return found
+
+
+def _version(tool: EndpointTool, seat: _Seat) -> str:
+    try:
+        return seat.place.run(tool.version_argv)
+    except VnetperfError as error:
+        raise CapabilityError(
+            f"{tool.name} cannot be run in the {seat.what}: {error.what}",
+            where=f"endpoint tool {tool.name}",
+            cure=f"install the package {tool.programs[0].package} there; a guest's image needs it",
+        ) from error
+
+
+def _processor_times(place: Container | GuestPlace) -> tuple[int, ...]:
+    """Times of all processors there, proc(5): user nice system idle iowait irq softirq steal."""
+    head, *values = place.run(["cat", "/proc/stat"]).partition("\n")[0].split()
+    return tuple(map(int, values[:8])) if head == "cpu" else ()
+
+
+def _share_stolen(before: Sequence[int], after: Sequence[int]) -> float | None:
+    """The share of all processors' time that something under them took."""
+    spent = [now - then for then, now in zip(before, after, strict=False)]
+    return round(spent[7] / sum(spent), 4) if len(spent) > 7 and sum(spent) > 0 else None
+
+
+def _end_of(program: EndpointProgram) -> str:
+    lines = program.output().strip().splitlines()
+    return f"the end of its output: {' / '.join(lines[-3:])[-500:] or '(nothing)'}"

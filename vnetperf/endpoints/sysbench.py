@@ -1,0 +1,74 @@
+"""sysbench: processors and memory of the place that it runs in."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.testbed import Program
+
+#: A block that is read or written from end to end is larger than most caches; in random places,
+#: where each access takes its time, larger than what a TLB reaches with pages of 4 KiB.
+_BLOCKS = {"seq": "64M", "rnd": "16M"}
+_MEMORY: dict[Kind, tuple[str, str]] = {
+    "GUEST_READ": ("read", "seq"),
+    "GUEST_WRITE": ("write", "seq"),
+    "GUEST_RANDOM_READ": ("read", "rnd"),
+}
+#: It ends by its time, not by what it has transferred.
+_ENDLESS = "1024T"
+_EVENTS = re.compile(r"events per second:\s*([\d.]+)")
+_MEBIBYTES = re.compile(r"MiB transferred \(([\d.]+) MiB/sec\)")
+_THREADS = re.compile(r"Number of threads: (\d+)")
+
+
+class Sysbench(EndpointTool):
+    """sysbench 1.0 and later."""
+
+    name: ClassVar[str] = "sysbench"
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(name="sysbench", package="sysbench", version_args=("--version",), by_make=True),
+    )
+    kinds: ClassVar[tuple[Kind, ...]] = ("GUEST_CPU", *_MEMORY)
+    version_argv: ClassVar[tuple[str, ...]] = ("sysbench", "--version")
+    alone: ClassVar[bool] = True
+
+    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        """None."""
+        del at, spec
+        return ()
+
+    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        """All threads compute, or use one block of memory."""
+        del at
+        argv = ["sysbench", f"--threads={spec.instances}", f"--time={spec.duration_s}"]
+        if spec.kind == "GUEST_CPU":
+            return (*argv, "cpu", "run")
+        operation, order = _MEMORY[spec.kind]
+        argv += ["memory", f"--memory-oper={operation}", f"--memory-access-mode={order}"]
+        argv += [f"--memory-block-size={_BLOCKS[order]}", f"--memory-total-size={_ENDLESS}"]
+        return (*argv, "run")
+
+    def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
+        """Events/s, or octets/s of memory, of all threads together."""
+        text = output.client
+        threads = self.figure(output, "number of threads", lambda: float(_found(_THREADS, text)))
+        if threads != spec.instances:
+            raise self.unreadable(output, f"it ran {threads:g} threads, not {spec.instances}")
+        if spec.kind == "GUEST_CPU":
+            what, pattern, unit = "events per second", _EVENTS, 1
+        else:
+            what, pattern, unit = "MiB/sec", _MEBIBYTES, 1 << 20
+        rate = self.figure(output, what, lambda: float(_found(pattern, text))) * unit
+        if not rate:
+            raise self.unreadable(output, "not one unit of work was done in its time")
+        of_cpu = spec.kind == "GUEST_CPU"
+        return Figures(events_per_second=rate) if of_cpu else Figures(octets_per_second=rate)
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    if found := pattern.search(text):
+        return found[1]
+    raise ValueError("it is not there")

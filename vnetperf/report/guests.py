@@ -1,0 +1,176 @@
+"""What processors and memory of VNFs do, beside the host's on the same processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vnetperf.model import units
+from vnetperf.model.outcomes import Figures
+from vnetperf.model.result import RunResults
+from vnetperf.model.scenario import ENDPOINTS_VARIANT
+from vnetperf.report.plot import Axis, Plot, Point, Series, series_css
+from vnetperf.report.table import NONE, Column, Table
+from vnetperf.report.text import known
+from vnetperf.report.transfers import HeldTransfer, interval_text, scale_of, values_of
+
+GUESTS_TITLE = "Speed of guests"
+_NOTES = (
+    "Work of all threads of all VNFs at once: of GUEST_CPU the tool's events (each the primes up "
+    "to 10000), of GUEST_READ and GUEST_WRITE blocks of 64 MiB from end to end, of "
+    "GUEST_RANDOM_READ words in random places of 16 MiB.",
+    "Of the host's: value over that of the same programs on the host afterwards, as many at once, "
+    "on the processors of the VNFs; below 1 is slower. With --repeat its 95 % interval.",
+    "Stolen: the largest share of its processors' time that a VNF itself counts as taken from it.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row(HeldTransfer):
+    """One kind of work in a scenario's VNFs; what it is held against is the host's."""
+
+    scenario: str
+    vnfs: str
+
+    @property
+    def count(self) -> int:
+        return len(self.transfer.flows)
+
+
+def _rows(results: RunResults) -> list[_Row]:
+    facts = {one.scenario: one.facts for one in results.scenarios}
+    rows = []
+    for one in results.transfers:
+        for transfer in one.transfers:
+            if not transfer.spec.is_guest:
+                continue
+            rounds = one.rounds_of(transfer)
+            rows.append(
+                _Row(
+                    scenario=one.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"),
+                    vnfs=_kind(facts.get(one.scenario, {})),
+                    rounds=rounds,
+                    baseline=tuple(r.on_host for r in rounds if r.on_host is not None),
+                )
+            )
+    return rows
+
+
+def _kind(facts: Mapping[str, Any]) -> str:
+    """What VNFs are, and whether their processors are real ones."""
+    vnfs = [vnf for vnf in facts.get("vnfs", ()) if isinstance(vnf, dict)]
+    kinds = {
+        "VM, emulated" if str(vnf.get("acceleration", "")).startswith("none") else launcher
+        for vnf in vnfs
+        if (launcher := str(vnf.get("launcher", "")))
+    }
+    return ", ".join(sorted(kinds))
+
+
+def _misses_text(misses: float | None) -> str | None:
+    return known(misses, lambda value: f"{units.short_fps(value)}/s")
+
+
+def _host_text(row: _Row) -> str | None:
+    values = values_of(row.baseline)
+    scale = scale_of(row.transfer)
+    return scale.text(sum(values) / len(values) * scale.factor) if values else None
+
+
+def _host(row: _Row) -> Figures:
+    return row.transfer.on_host or Figures()
+
+
+_GUESTS: tuple[Column[_Row], ...] = (
+    Column("scenario", lambda row: row.scenario, words=True),
+    Column("work", lambda row: row.transfer.spec.kind, words=True),
+    Column("VNFs", lambda row: " ".join(filter(None, (str(row.count), row.vnfs))), words=True),
+    Column("threads in each", lambda row: str(row.transfer.spec.instances)),
+    Column("in VNFs", lambda row: row.text, bold=True),
+    Column("on the host", _host_text),
+    Column("of the host's", lambda row: interval_text(row.ratio)),
+    Column("TLB misses in VNFs", lambda row: _misses_text(row.transfer.tlb_misses_per_second)),
+    Column("TLB misses on the host", lambda row: _misses_text(_host(row).tlb_misses_per_second)),
+    Column("stolen", lambda row: known(row.transfer.steal, units.percent)),
+    Column("processors", lambda row: row.transfer.client.cpus, words=True),
+    Column("rounds", lambda row: str(len(row.rounds))),
+)
+
+
+def guests_table(results: RunResults) -> Table:
+    """Every kind of work, beside the host's."""
+    rows = _rows(results)
+    notes = [*_NOTES]
+    notes += [f"Measured by {tool}." for tool in dict.fromkeys(r.transfer.version for r in rows)]
+    notes += [
+        f"TLB misses (of loads): {why}."
+        for why in dict.fromkeys(row.transfer.events_why for row in rows)
+        if why
+    ]
+    if any("emulated" in row.vnfs for row in rows):
+        notes.append(
+            "Emulated: another program executes the guest's instructions one by one, so that the "
+            "ratio is that of the emulator and says nothing of virtual machines."
+        )
+    return Table.of(GUESTS_TITLE, _GUESTS, rows, notes)
+
+
+def guest_sentences(results: RunResults) -> list[str]:
+    """The same for a terminal, with why something was not counted."""
+    table = guests_table(results)
+    found = []
+    for scenario, work, vnfs, threads, value, host, ratio, *rest in table.texts:
+        beside = f", host {host}: {ratio} of it" if ratio != NONE else ""
+        steal = f", {rest[2]} stolen" if rest[2] not in (NONE, "0 %") else ""
+        found.append(f"{scenario}: {work}, {vnfs}, threads {threads}: {value}{beside}{steal}")
+    whys = {row.transfer.events_why for row in _rows(results)}
+    return found + [f"TLB misses: {why}" for why in sorted(whys) if why]
+
+
+def guest_plots(results: RunResults) -> Iterator[Plot]:
+    """Curves over threads, and over VNFs: in VNFs and on the host."""
+    rows = [row for row in _rows(results) if row.value is not None]
+    axes: tuple[tuple[Literal["threads", "VNFs"], str], ...] = (
+        ("threads", "threads in each VNF"),
+        ("VNFs", "VNFs at once"),
+    )
+    for field, axis in axes:
+        held: dict[tuple[str, str, int], dict[int, _Row]] = {}
+        for row in rows:
+            threads = row.transfer.spec.instances
+            at, other = (threads, row.count) if field == "threads" else (row.count, threads)
+            key = (row.transfer.spec.kind, row.vnfs, other)
+            held.setdefault(key, {}).setdefault(at, row)
+        for (kind, vnfs, other), mine in held.items():
+            if len(mine) < 2:
+                continue
+            beside = f"{other} VNF(s)" if field == "threads" else f"{other} thread(s) in each"
+            yield _plot(", ".join(filter(None, (kind, vnfs, beside))), axis, mine)
+
+
+def _plot(caption: str, axis: str, rows: Mapping[int, _Row]) -> Plot:
+    places = sorted(rows)
+    scale = scale_of(rows[places[0]].transfer)
+    series = []
+    for index, name in enumerate(("in VNFs", "on the host")):
+        points = []
+        for place, at in enumerate(places):
+            sides = rows[at].rounds if index == 0 else rows[at].baseline
+            values = [value * scale.factor for value in values_of(sides)]
+            if not values:
+                continue
+            mean = sum(values) / len(values)
+            low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+            hover = f"{name}, {at}: {scale.text(mean)}"
+            points.append(Point(place, mean, low=low, high=high, hover=hover))
+        series.append(Series(name, points, css=series_css(index), line=True, shift=index * 5 - 2))
+    return Plot(
+        title=f"{caption}: by {axis}",
+        caption=caption,
+        x=Axis(name=axis, names=[str(at) for at in places]),
+        y=Axis(name=scale.name, tick=scale.tick, value=scale.text, zero=True),
+        series=series,
+        css="by-size",
+        key=True,
+    )
