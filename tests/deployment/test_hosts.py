@@ -165,7 +165,7 @@ def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: flo
     scenario = make_scenario("p2c2p_bridge", configuration)
     plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
     assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {bound_s}
-    assert ("latency is not measured" in plan.tester_text) == (bound_s is None)
+    assert ("latency is the round trip" in plan.tester_text) == (bound_s is None)
     assert plan.tester_text.startswith("the tester has port 0 on east, port 1 on west")
     assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
 

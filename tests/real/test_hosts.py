@@ -128,6 +128,30 @@ def test_a_tester_has_a_port_on_each_of_two_hosts(start: Start, unchanged: Uncha
     assert deployed["path_check"]["received"] == deployed["path_check"]["sent"] == [30, 30]
 
 
+@pytest.mark.daily  # each merge has round trips of two engines, and one trial over two hosts
+def test_a_tester_on_two_hosts_with_clocks_of_their_own(start: Start, unchanged: Unchanged) -> None:
+    """Both hosts are this machine, whose clock is not asked."""
+    options = (*TWO_HOSTS[:2], "-p", "tests.real.two_clocks")
+    run = start("-k", "p2c2p_bridge and test_throughput", *options)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    output = " ".join(run.output.split())
+    assert "latency is the round trip, from port 0 through the DUT to port 1 and back" in output
+    for trial in (one for one in trials(run) if one["verdict"] == "VALID"):
+        result, hops = trial["result"], {hop["port"]: hop for hop in trial["result"]["hops"]}
+        assert result["uncollected"]["latency"].endswith("; the round trip is")
+        assert result["round_trip"]["asked"] >= result["round_trip"]["latency"]["count"] > 0
+        assert result["round_trip"]["latency"]["min_ns"] > 0
+        for direction in result["directions"]:  # frames that ask and answer are those of the load
+            assert direction["latency"] is None
+            into = hops["phy3" if direction["direction"] else "phy0"]["rx"]
+            assert into >= direction["sent"] >= direction["received"] > 0
+            assert direction["intended"] >= direction["sent"]
+    (result,) = run.json()["results"]
+    assert [*result["goals"][0]["latency"]] == ["phy0->phy3->phy0"]
+
+
 @pytest.mark.daily  # the same with OVS-DPDK, where the tester is in the place of a VM
 @pytest.mark.skipif(
     not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
