@@ -301,6 +301,16 @@ def test_a_tunnel_that_cannot_be_is_refused(name: str, settings: dict[str, str],
         plan_of(name, **settings)
 
 
+@pytest.mark.parametrize("name", ["p2c2p_bridge", "v2c2v_bridge"])
+def test_endpoints_on_two_hosts_talk_through_a_tunnel(name: str) -> None:
+    plan = plan_of(name, sockets=True, tunnel="vxlan")
+    for part in plan.hosts:
+        cables = [PhyPort(index=use.port) for use in part.cables]
+        assert [*part.scenario.deployment.tunnelled] == cables
+        assert part.scenario.mtu == 1550
+    assert plan_of(name, sockets=True).scenario.encapsulation == ""
+
+
 @pytest.mark.parametrize("cores", [2, 8])
 def test_hosts_of_one_machine_share_out_its_cores(cores: int) -> None:
     plan = by_host(plan_of("v2p2v_dpdk", cores))

@@ -322,6 +322,7 @@ class Sockets:
     def __init__(self, start: Start, unchanged: Unchanged) -> None:
         self.start = start
         self.unchanged = unchanged
+        self.output = ""
 
     def begin(self, scenario: str, *options: str) -> UserRun:
         case = f"{scenario} and test_messages and TCP_STREAM"
@@ -335,6 +336,7 @@ class Sockets:
         assert run.finish(within_s) == 0, run.output
         assert self.unchanged() == ()
         assert left() == []
+        self.output = run.output
         (found,) = run.json()["transfers"]
         transfer: dict[str, Any] = found["transfers"][0]
         assert transfer["bits_per_second"] > 0
@@ -363,6 +365,16 @@ def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
     assert transfer["client"]["place"] == "namespace at port 0 on east"
     assert transfer["server"]["place"] == "namespace at port 1 on west"
     assert transfer["server"]["user_s"] + transfer["server"]["system_s"] > 0
+
+
+@pytest.mark.daily  # each merge has sockets on two hosts, and a tunnel between two vSwitches
+@iperf3
+@VXLAN
+def test_sockets_over_a_tunnel_between_the_vswitches(sockets: Sockets) -> None:
+    transfer = sockets.transfer("v2c2v_bridge", "--tunnel=vxlan")
+    # Segments as large as they come out of the endpoints: too large for the cable they would stay.
+    assert transfer["bits_per_second"] > 10e6
+    assert "vxlan tunnel between the vSwitches" in sockets.output
 
 
 @iperf3
