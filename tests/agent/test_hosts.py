@@ -69,6 +69,7 @@ class FakeHost:
     #: Host -> time until it receives, seconds, at its first trials.
     late_s: ClassVar[dict[str, list[float]]] = {}
     clocks_at_end: ClassVar[dict[str, ClockSync]] = {}
+    echoes: ClassVar[dict[str, tuple[tuple[int, int, int], ...]]] = {}
     brought: ClassVar[dict[str, Any]] = {}
     watched: ClassVar[dict[str, Any]] = {}
     sent: ClassVar[dict[str, TrialSpec]] = {}
@@ -180,7 +181,9 @@ class FakeHost:
             sent_s=spec.duration_s,
             open_s=spec.duration_s + spec.drain_s + window.lead_s,
             drift_s=1e-8 if window.two_clocks else None,
-            clock=self.clocks_at_end.get(self.name) if window.two_clocks else None,
+            clock=self.clocks_at_end.get(self.name) if window.kept else None,
+            marks=3 if window.two_clocks else 0,
+            echoes=self.echoes[self.name] if window.two_clocks else (),
         )
 
     def teardown(self) -> list[str]:
@@ -208,6 +211,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     monkeypatch.setattr(FakeHost, "events", [])
     monkeypatch.setattr(FakeHost, "late_s", {})
     monkeypatch.setattr(FakeHost, "windows", [])
+    monkeypatch.setattr(FakeHost, "echoes", {"east": (), "west": ()})
     monkeypatch.setattr(FakeHost, "clocks_at_end", {})
     made = connect(config.load({"testbed": "two-hosts"}).testbed)
     assert isinstance(made, HostsClient)
@@ -440,14 +444,50 @@ def test_a_part_of_the_tester_that_fails_is_named(hosts: HostsClient, side: str)
     assert (result.failed, result.failure) == ("generator", f"host {side}: the engine has ended")
 
 
-def test_between_two_clocks_no_latency_is_measured(hosts: HostsClient) -> None:
+DAY_NS = 86_400 * 10**9
+#: West's clock is a day ahead: 10 us forth, 20 us back, and held for 1, 2 and 3 us between.
+OF_EAST = tuple((0, DAY_NS + 11_000 + held, 31_000 + held) for held in (1_000, 2_000, 3_000))
+OF_WEST = tuple((1_000, DAY_NS + 11_000 + held, held) for held in (1_000, 2_000, 3_000))
+
+
+def test_between_two_clocks_the_round_trip_is_measured(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False))
-    result = hosts.run_trial(SPEC)
+    # One answer was lost on its way, and one came that nobody here had sent.
+    FakeHost.echoes = {"east": (*OF_EAST[:2], (0, 5, 10**9)), "west": OF_WEST}
+    result = hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
+    assert all(window.two_clocks and not window.kept for _, window in FakeHost.windows[-2:])
     assert [d.latency for d in result.directions] == [None, None]
     assert [d.received for d in result.directions] == [100, 100]
     assert "by the clock of its own machine" in result.uncollected["latency"]
-    with pytest.raises(CapabilityError, match="how far the clocks of its ports are apart"):
-        hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
+    assert result.uncollected["latency"].endswith("; the round trip is")
+    both_ways = result.round_trip
+    assert both_ways is not None
+    assert (both_ways.asked, both_ways.latency.count) == (3, 2)
+    assert both_ways.latency.min_ns == both_ways.latency.max_ns == 30_000
+    assert both_ways.latency.percentiles["50"] == 30_000
+    assert both_ways.held_s == 2e-6
+    assert both_ways.uncertainty_s == pytest.approx(2e-9)
+
+
+@pytest.mark.parametrize("echoes", [{"east": (), "west": OF_WEST}, {"east": OF_EAST, "west": ()}])
+def test_without_an_answer_there_is_no_round_trip(
+    hosts: HostsClient, echoes: dict[str, tuple[tuple[int, int, int], ...]]
+) -> None:
+    """As where frames go one way alone."""
+    hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False))
+    FakeHost.echoes = echoes
+    result = hosts.run_trial(SPEC)
+    assert result.round_trip is None
+    assert "nor is the round trip: no answer came back" in result.uncollected["latency"]
+
+
+def test_one_clock_tells_each_way_and_nobody_asks(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts, "p2c2p_bridge"))
+    FakeHost.echoes = {"east": OF_EAST, "west": OF_WEST}
+    result = hosts.run_trial(SPEC)
+    assert not FakeHost.windows[-1][1].two_clocks
+    assert result.round_trip is None
+    assert all(d.latency is not None for d in result.directions)
 
 
 def by_chrony(bound_s: float) -> ClockSync:
@@ -462,6 +502,7 @@ def test_latency_between_clocks_that_are_kept_together_has_their_bound(hosts: Ho
     FakeHost.clocks_at_end |= {"east": by_chrony(2e-7), "west": by_chrony(1e-7)}
     result = hosts.run_trial(SPEC)
     assert FakeHost.windows[-1][1].two_clocks
+    assert FakeHost.windows[-1][1].kept
     assert [d.latency is not None for d in result.directions] == [True, True]
     assert result.clock_bound_s == pytest.approx(3.2e-7)
     assert "latency" not in result.uncollected

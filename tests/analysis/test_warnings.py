@@ -13,8 +13,9 @@ from vnetperf.analysis.results_from_log import warnings_of
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
-from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult
+from vnetperf.model.trial import DirectionCounts, Gaps, Latency, RoundTrip, TrialGaps, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
+from vnetperf.results.metrics import metrics_of
 from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
 from vnetperf.runner.scenarios import make_scenario
 
@@ -223,3 +224,38 @@ def test_latency_by_two_clocks_stands_with_what_it_may_be_wrong_by(tmp_path: Pat
     assert too_far in text
     for report in (markdown_report(results), html_report(results), terminal_text(results)):
         assert "wrong by 25 us at most" in " ".join(report.split())
+
+
+def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> None:
+    """It has the place of a third direction, and no number of it that of one way."""
+    timed = Latency(count=900, min_ns=3e4, mean_ns=4e4, max_ns=9e4, percentiles={"50": 4e4})
+
+    def both_ways(number: int, result: TrialResult) -> TrialResult:
+        directions = [d.model_copy(update={"latency": None}) for d in result.directions]
+        update = {
+            "directions": tuple(directions),
+            "round_trip": RoundTrip(latency=timed, asked=1000, held_s=0.002 if number else 0.001),
+            "uncollected": {"latency": "not measured: two clocks; the round trip is"},
+        }
+        return result.model_copy(update=update)
+
+    bench = Bench(tmp_path, FakeAgent(spoil=both_ways))
+    bench.throughput(64)
+    bench.measure("latency")
+    results = bench.derived()
+    (text,) = [w for w in results.warnings if "round trip" in w]
+    assert "is compared with no latency that is one way; it is wrong by 2 us at most" in text
+    found = {result.test: result for result in results.results}
+    way = "phy0->phy1->phy0"
+    assert [*found["throughput"].goals[0].latency] == [way]
+    (at, *_) = found["latency"].latency_at
+    assert [*at.mean_ns] == [*at.latency] == [way]
+    assert at.mean_ns[way].mean == 4e4
+    (stated,) = [e for e in results.ledger if "definition of latency" in e.requirement]
+    assert (stated.status, "of the round trip" in str(stated.value)) == ("deviated", True)
+    for metric in metrics_of(found["latency"]):
+        if metric.name.startswith("latency_") and metric.unit == "ns":
+            assert metric.direction == way
+    for report in (markdown_report(results), html_report(results), terminal_text(results)):
+        plain = " ".join(report.replace("&gt;", ">").split())
+        assert "No half of it is a latency" in plain

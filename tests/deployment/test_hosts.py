@@ -165,7 +165,7 @@ def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: flo
     scenario = make_scenario("p2c2p_bridge", configuration)
     plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
     assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {bound_s}
-    assert ("latency is not measured" in plan.tester_text) == (bound_s is None)
+    assert ("latency is the round trip" in plan.tester_text) == (bound_s is None)
     assert plan.tester_text.startswith("the tester has port 0 on east, port 1 on west")
     assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
 
@@ -299,6 +299,16 @@ def test_without_a_tunnel_frames_are_in_none_over_hosts() -> None:
 def test_a_tunnel_that_cannot_be_is_refused(name: str, settings: dict[str, str], says: str) -> None:
     with pytest.raises(CapabilityError, match=says):
         plan_of(name, **settings)
+
+
+@pytest.mark.parametrize("name", ["p2c2p_bridge", "v2c2v_bridge"])
+def test_endpoints_on_two_hosts_talk_through_a_tunnel(name: str) -> None:
+    plan = plan_of(name, sockets=True, tunnel="vxlan")
+    for part in plan.hosts:
+        cables = [PhyPort(index=use.port) for use in part.cables]
+        assert [*part.scenario.deployment.tunnelled] == cables
+        assert part.scenario.mtu == 1550
+    assert plan_of(name, sockets=True).scenario.encapsulation == ""
 
 
 @pytest.mark.parametrize("cores", [2, 8])

@@ -41,6 +41,7 @@ def scenario(name: str, **settings: Any) -> Scenario:
         ("pvp_sriov", {}, ""),
         ("vepc_bridge", {}, "test_vepc.py"),
         ("op2p_dpdk", {}, "no vxlan frames"),
+        ("v2c2v_bridge", {"tunnel": "vxlan"}, ""),  # the vSwitches put frames in and take them out
         ("p2v_bridge", {}, "one way only"),
         ("pvp_dpdk", {"vnf_mode": "macswap"}, "send frames back"),
         ("phy2phy_dpdk", {"vnf_mode": "macswap"}, ""),  # there is no VNF
@@ -146,6 +147,22 @@ def test_endpoints_on_two_hosts_address_each_other(vswitch: str) -> None:
     assert (first.peer_mac, first.peer) == (second.mac, second.address)
     assert (second.peer_mac, second.peer) == (first.mac, first.address)
     assert first.mac != second.mac
+
+
+@pytest.mark.parametrize(
+    ("settings", "mtu"),
+    [
+        ({"tunnel": "vxlan"}, 1500),
+        ({"tunnel": "gre"}, 1500),
+        ({"tunnel": "vxlan", "set": ["mtu=1500"]}, 1450),  # what is left of the user's own
+        ({}, 0),
+    ],
+)
+def test_packets_of_endpoints_fit_into_the_tunnel_on_their_way(
+    settings: dict[str, Any], mtu: int
+) -> None:
+    for end in addresses_apart(scenario("v2c2v_bridge", **settings)):
+        assert end.mtu == mtu
 
 
 def test_endpoints_at_a_way_over_two_hosts_have_the_addresses_of_the_whole(

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
         "seqtrack",
         "hdr",
         "gaps",
+        "echo",
         "order",
         "pacing",
         "fields",

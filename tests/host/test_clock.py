@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import struct
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from vnetperf.host import clock
 from vnetperf.host.clock import read_sync, wider
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockSync, clocks_apart_s
@@ -41,6 +45,12 @@ sending: GET PORT_DATA_SET
 \t\tportIdentity            f67454.fffe.abbe60-1
 \t\tportState               {state}
 \t\tdelayMechanism          {mechanism}
+\tf67454.fffe.abbe60-0 seq 4 RESPONSE MANAGEMENT TIME_PROPERTIES_DATA_SET
+\t\tcurrentUtcOffset      37
+\t\tleap61                0
+\t\tleap59                0
+\t\tcurrentUtcOffsetValid 0
+\t\tptpTimescale          {tai}
 """
 ANSWERED = {
     "offset": -3000,
@@ -49,7 +59,11 @@ ANSWERED = {
     "state": "SLAVE",
     "stamps": "SOFTWARE",
     "mechanism": 1,
+    "tai": 1,
 }
+#: A NIC's clock that tells TAI and is 2 us ahead of that of the time of day, read within 1 us.
+TAI_NS = 37 * 10**9
+AHEAD_NS, WRONG_NS = 2000, 500.0
 
 
 def tracking(offset: str = "-0.000004", leap: str = "Normal") -> str:
@@ -60,15 +74,21 @@ def pmc(**other: str | int) -> str:
     return PMC.format(**(ANSWERED | other))
 
 
-def sync(**printed: str) -> ClockSync:
-    """What is read where these programs are, and print that."""
+def sync(ahead_ns: int | None = TAI_NS + AHEAD_NS, **printed: str) -> ClockSync:
+    """What is read where these programs are, and print that, and a NIC's clock is so far ahead."""
 
     def run(argv: Sequence[str]) -> str:
         if argv[0] not in printed:
             raise HostError(f"no {argv[0]}")
         return printed[argv[0]]
 
-    return read_sync(run)
+    def read_phc(interface: str) -> tuple[int, float]:
+        assert interface == "eth0"
+        if ahead_ns is None:
+            raise HostError(f"{interface} has no clock of its NIC")
+        return ahead_ns, WRONG_NS
+
+    return read_sync(run, read_phc)
 
 
 def test_chronys_bound_is_offset_dispersion_and_half_of_the_delay() -> None:
@@ -88,15 +108,90 @@ def test_the_grandmaster_is_the_reference_of_those_that_follow_it() -> None:
     assert (found.reference, found.bound_s) == ("f67454.fffe.abbe60", 0.0)
 
 
+@pytest.mark.parametrize(("tai", "ahead_ns"), [(1, TAI_NS + AHEAD_NS), (0, -AHEAD_NS)])
+def test_a_nics_clock_bounds_the_time_of_day_by_what_is_between_them(
+    tai: int, ahead_ns: int
+) -> None:
+    """TAI is seconds ahead; a grandmaster that keeps another time scale has its NIC tell UTC."""
+    found = sync(ahead_ns, pmc=pmc(stamps="HARDWARE", tai=tai))
+    assert (found.service, found.reference) == ("ptp4l", "ae6c59.fffe.602785")
+    assert found.bound_s == pytest.approx(10e-6 + 2e-6 + 0.5e-6)
+    master = pmc(stamps="HARDWARE", tai=tai, state="MASTER", master="f67454.fffe.abbe60", offset=0)
+    assert sync(ahead_ns, pmc=master).bound_s == pytest.approx(2e-6 + 0.5e-6)
+
+
+def test_a_time_of_day_that_nobody_keeps_by_the_nic_is_bounded_by_how_far_it_is() -> None:
+    """As where phc2sys does not run, or takes the NIC's time for UTC."""
+    assert sync(0, pmc=pmc(stamps="HARDWARE")).bound_s == pytest.approx(37.0, rel=1e-3)
+
+
+def test_a_nic_whose_clock_cannot_be_read_bounds_nothing() -> None:
+    found = sync(None, pmc=pmc(stamps="HARDWARE"))
+    assert (found.bound_s, found.why) == (
+        None,
+        "chrony: no chronyc; ptp4l: eth0 has no clock of its NIC",
+    )
+    assert sync(None, pmc=pmc()).bound_s is not None  # it keeps the time of day itself
+
+
+class Looks:
+    """A device that answers the requests of `linux/ptp_clock.h`; a middle look is the shortest."""
+
+    def __init__(self, *refused: int) -> None:
+        self.refused = refused
+
+    def ioctl(self, _device: int, request: int, answer: bytearray) -> None:
+        if request in self.refused:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        assert struct.unpack_from("=I", answer) == (clock.SAMPLES,)
+        now, times = 5 * 10**9, []
+        for number in range(clock.SAMPLES):
+            half = 300 if number == 12 else 4000
+            look = [now, now + half + AHEAD_NS, now + 2 * half]
+            now += 2 * half if request == clock.PTP_SYS_OFFSET else 10**6
+            times += look[:2] if request == clock.PTP_SYS_OFFSET else look
+        times += [now] if request == clock.PTP_SYS_OFFSET else []
+        assert len(answer) == 16 * (1 + len(times))
+        for number, at in enumerate(times):
+            struct.pack_into("=qII", answer, 16 * (1 + number), at // 10**9, at % 10**9, 0)
+
+
+@pytest.mark.parametrize("refused", [(), (clock.PTP_SYS_OFFSET_EXTENDED,)])
+def test_the_shortest_look_at_a_nics_clock_counts(
+    refused: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock.ethtool, "phc_index", lambda _: 3)
+    monkeypatch.setattr(
+        clock, "Path", lambda name: Path("/dev/null" if name == "/dev/ptp3" else "/")
+    )
+    monkeypatch.setattr(clock.fcntl, "ioctl", Looks(*refused).ioctl)
+    assert clock.phc_ahead_ns("eth0") == (AHEAD_NS, 300.5)
+
+
+def test_a_clock_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HostError, match="lo has no clock of its NIC"):
+        clock.phc_ahead_ns("lo")
+    monkeypatch.setattr(clock.ethtool, "phc_index", lambda _: 9999)
+    with pytest.raises(HostError, match="the clock of eth0, /dev/ptp9999: No such file"):
+        clock.phc_ahead_ns("eth0")
+    monkeypatch.setattr(clock, "Path", lambda _: Path("/dev/null"))
+    with pytest.raises(HostError, match="/dev/ptp9999: Inappropriate ioctl"):
+        clock.phc_ahead_ns("eth0")
+
+
 def test_a_clock_follows_by_any_of_its_ports() -> None:
     answer = pmc(state="LISTENING")
-    other = "\t\tportState               "
-    for more, bound_s in (("SLAVE", pytest.approx(10e-6)), ("PASSIVE", None), ("FAULTY", None)):
-        assert sync(pmc=f"{other}{more}\n{answer}").bound_s == bound_s
-        assert sync(pmc=f"{answer}{other}{more}\n").bound_s == bound_s
+
+    def other(state: str) -> str:
+        own = {"portState": state, "timestamping": "SOFTWARE", "interface": "eth1"}
+        return "".join(f"\t\t{name:<24}{value}\n" for name, value in own.items())
+
+    for state, bound_s in (("SLAVE", pytest.approx(10e-6)), ("PASSIVE", None), ("FAULTY", None)):
+        assert sync(pmc=f"{other(state)}{answer}").bound_s == bound_s
+        assert sync(pmc=f"{answer}{other(state)}").bound_s == bound_s
     master = pmc(state="MASTER", master="f67454.fffe.abbe60", steps=0, offset=0)
-    assert sync(pmc=f"{master}{other}FAULTY\n").bound_s == 0.0
-    assert "(port state: LISTENING/MASTER)" in sync(pmc=f"{master}{other}LISTENING\n").why
+    assert sync(pmc=f"{master}{other('FAULTY')}").bound_s == 0.0
+    assert "(port state: LISTENING/MASTER)" in sync(pmc=f"{master}{other('LISTENING')}").why
 
 
 @pytest.mark.parametrize(
@@ -117,7 +212,16 @@ def test_a_clock_follows_by_any_of_its_ports() -> None:
         ({"pmc": pmc(state="LISTENING")}, "follows no master now (port state: LISTENING)"),
         ({"pmc": pmc(state="UNCALIBRATED")}, "(port state: UNCALIBRATED)"),
         ({"pmc": pmc(mechanism=2)}, "measures the delay to its neighbour (P2P)"),
-        ({"pmc": pmc(stamps="HARDWARE")}, "it keeps a NIC's clock"),
+        ({"pmc": pmc(stamps="HARDWARE", state="LISTENING")}, "follows no master now"),
+        ({"pmc": pmc(stamps="HARDWARE", mechanism=2)}, "measures the delay to its neighbour (P2P)"),
+        (
+            {"pmc": pmc(stamps="HARDWARE").replace("ptpTimescale", "x")},
+            "ptp4l: no ptpTimescale in its answer",
+        ),
+        (
+            {"pmc": pmc().replace("timestamping", "x")},
+            "ptp4l: no timestamping and interface in its answer",
+        ),
         ({"pmc": pmc(steps=2)}, "2 steps from the grandmaster"),
         ({"pmc": "sending: GET TIME_STATUS_NP\n"}, "ptp4l: no answer"),
         ({"pmc": pmc().replace("gmIdentity", "x")}, "ptp4l: no gmIdentity in its answer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 from typing import Any
 
@@ -53,6 +54,19 @@ def test_a_ring_is_as_long_as_the_driver_says(
     rings = ioctl.EthtoolRingParam(rx_max=4096, rx=frames)
     monkeypatch.setattr(Driver, "get_rings", lambda _: rings, raising=False)
     assert ethtool.receive_ring("dev0") == told
+
+
+@pytest.mark.parametrize(("number", "told"), [(3, 3), (0, 0), (-1, None)])
+def test_a_nics_clock_has_a_number_or_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, number: int, told: int | None
+) -> None:
+    def answer(driver: Driver) -> None:
+        info = ctypes.cast(driver.ifreq.gstrings, ctypes.POINTER(ctypes.c_int32))
+        assert info[0] == ethtool.GET_TS_INFO
+        info[2] = number
+
+    monkeypatch.setattr(Driver, "ioctl", answer)
+    assert ethtool.phc_index("dev0") == told
 
 
 def test_a_driver_without_rings_tells_none(monkeypatch: pytest.MonkeyPatch) -> None:

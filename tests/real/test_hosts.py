@@ -128,6 +128,30 @@ def test_a_tester_has_a_port_on_each_of_two_hosts(start: Start, unchanged: Uncha
     assert deployed["path_check"]["received"] == deployed["path_check"]["sent"] == [30, 30]
 
 
+@pytest.mark.daily  # each merge has round trips of two engines, and one trial over two hosts
+def test_a_tester_on_two_hosts_with_clocks_of_their_own(start: Start, unchanged: Unchanged) -> None:
+    """Both hosts are this machine, whose clock is not asked."""
+    options = (*TWO_HOSTS[:2], "-p", "tests.real.two_clocks")
+    run = start("-k", "p2c2p_bridge and test_throughput", *options)
+    assert run.finish(300) == 0, run.output
+    assert unchanged() == ()
+    assert left() == []
+    output = " ".join(run.output.split())
+    assert "latency is the round trip, from port 0 through the DUT to port 1 and back" in output
+    for trial in (one for one in trials(run) if one["verdict"] == "VALID"):
+        result, hops = trial["result"], {hop["port"]: hop for hop in trial["result"]["hops"]}
+        assert result["uncollected"]["latency"].endswith("; the round trip is")
+        assert result["round_trip"]["asked"] >= result["round_trip"]["latency"]["count"] > 0
+        assert result["round_trip"]["latency"]["min_ns"] > 0
+        for direction in result["directions"]:  # frames that ask and answer are those of the load
+            assert direction["latency"] is None
+            into = hops["phy3" if direction["direction"] else "phy0"]["rx"]
+            assert into >= direction["sent"] >= direction["received"] > 0
+            assert direction["intended"] >= direction["sent"]
+    (result,) = run.json()["results"]
+    assert [*result["goals"][0]["latency"]] == ["phy0->phy3->phy0"]
+
+
 @pytest.mark.daily  # the same with OVS-DPDK, where the tester is in the place of a VM
 @pytest.mark.skipif(
     not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
@@ -298,6 +322,7 @@ class Sockets:
     def __init__(self, start: Start, unchanged: Unchanged) -> None:
         self.start = start
         self.unchanged = unchanged
+        self.output = ""
 
     def begin(self, scenario: str, *options: str) -> UserRun:
         case = f"{scenario} and test_messages and TCP_STREAM"
@@ -311,6 +336,7 @@ class Sockets:
         assert run.finish(within_s) == 0, run.output
         assert self.unchanged() == ()
         assert left() == []
+        self.output = run.output
         (found,) = run.json()["transfers"]
         transfer: dict[str, Any] = found["transfers"][0]
         assert transfer["bits_per_second"] > 0
@@ -339,6 +365,16 @@ def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
     assert transfer["client"]["place"] == "namespace at port 0 on east"
     assert transfer["server"]["place"] == "namespace at port 1 on west"
     assert transfer["server"]["user_s"] + transfer["server"]["system_s"] > 0
+
+
+@pytest.mark.daily  # each merge has sockets on two hosts, and a tunnel between two vSwitches
+@iperf3
+@VXLAN
+def test_sockets_over_a_tunnel_between_the_vswitches(sockets: Sockets) -> None:
+    transfer = sockets.transfer("v2c2v_bridge", "--tunnel=vxlan")
+    # Segments as large as they come out of the endpoints: too large for the cable they would stay.
+    assert transfer["bits_per_second"] > 10e6
+    assert "vxlan tunnel between the vSwitches" in sockets.output
 
 
 @iperf3

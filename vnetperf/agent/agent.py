@@ -607,7 +607,7 @@ class Agent:
             found = transfer_endpoints(deployment, requests, server, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
-    def call_open_end(self, number: int, at: list[str]) -> dict[str, str]:
+    def call_open_end(self, number: int, at: list[Any]) -> dict[str, str]:
         """Put an endpoint here whose counterpart is on another host; what it is."""
         if self.restricted:  # whoever calls chooses what is started in it
             raise errors.HostError(

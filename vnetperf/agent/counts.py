@@ -6,6 +6,7 @@ other hosts' counters and collectors come beside that (`merge_counts`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
@@ -15,12 +16,15 @@ from vnetperf.model.trial import (
     DatapathWork,
     DirectionCounts,
     EnergyUse,
+    Latency,
     PartResult,
+    RoundTrip,
     ThreadEvents,
     ThreadLoad,
     TrialGaps,
     TrialResult,
 )
+from vnetperf.statistics.histogram import HIGHEST_NS, encode_hdr, latency_percentiles
 
 #: Why there is no latency between hosts whose clocks nothing compares.
 TWO_CLOCKS = (
@@ -61,6 +65,31 @@ def _why_no_latency(
     return ""
 
 
+def _round_trip(asks: PartResult, answers: PartResult) -> RoundTrip | None:
+    """Times of frames that asked and whose answers came back, each by the clock of one host."""
+    came = {left: at for _, left, at in asks.echoes}
+    known = [
+        (came[left] - asked - held, held) for asked, left, held in answers.echoes if left in came
+    ]
+    times = Counter(ns for ns, _ in known if ns >= 0)
+    if not times:
+        return None
+    pairs = sorted(times.items())
+    within = [pair for pair in pairs if pair[0] <= HIGHEST_NS]
+    latency = Latency(
+        count=times.total(),
+        min_ns=pairs[0][0],
+        mean_ns=sum(ns * n for ns, n in pairs) / times.total(),
+        max_ns=pairs[-1][0],
+        percentiles=latency_percentiles(within),
+        hdr=encode_hdr(within),
+        before_departure=len(known) - times.total(),
+        above_range=sum(n for _, n in pairs[len(within) :]),
+    )
+    held_s = max(held for _, held in known) / 1e9
+    return RoundTrip(latency=latency, asked=asks.marks, held_s=held_s)
+
+
 #: Workers of the second host are numbered from here on.
 SECOND_WORKERS = 1000
 
@@ -85,8 +114,13 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
     }
     bound_s = _clock_bound_s([*parts.values()], clock_bound_s)
     directions = [_whole(half) for half in halves]
+    round_trip = None
     if why := _why_no_latency(directions, bound_s, parts):
-        uncollected["latency"] = why
+        round_trip = _round_trip(*parts.values())
+        instead = (
+            "the round trip is" if round_trip else "nor is the round trip: no answer came back"
+        )
+        uncollected["latency"] = f"{why}; {instead}"
         directions = [d.model_copy(update={"latency": None}) for d in directions]
     ports = {port for result in results for port in result.foreign}
     summed = ("corrupted", "verified", "answered", "stale")
@@ -94,6 +128,7 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
     update: dict[str, Any] = {
         "directions": tuple(directions),
         "clock_bound_s": None if why else bound_s,
+        "round_trip": round_trip,
         "foreign": {port: sum(r.foreign.get(port, 0) for r in results) for port in ports},
         "tester": tuple(port for result in results for port in result.tester),
         "links_down": tuple(link for result in results for link in result.links_down),

@@ -378,7 +378,7 @@ class HostsClient:
 
     def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """A trial of a tester whose ports are on two hosts: sent and received as one."""
-        if why := why_no_parts(spec, plan.clock_bound_s):
+        if why := why_no_parts(spec):
             raise NoResultError(
                 f"a tester with its ports on two hosts does not {why}",
                 where=plan.scenario.id,
@@ -399,7 +399,8 @@ class HostsClient:
 
     def _parts_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """Run a trial of parts until each host received all the while that the other sent."""
-        update = {"lead_s": LEAD_S, "two_clocks": bool(plan.clock_bound_s)}
+        bound_s = plan.clock_bound_s
+        update = {"lead_s": LEAD_S, "two_clocks": bound_s != 0, "kept": bool(bound_s)}
         self._window = self._window.model_copy(update=update)
         for _ in range(WINDOW_TRIES):
             result, late = self._parts(plan, spec)
@@ -766,12 +767,10 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     return found
 
 
-def why_no_parts(spec: TrialSpec, clock_bound_s: float | None) -> str:
+def why_no_parts(spec: TrialSpec) -> str:
     """What of a trial a tester does not do whose ports are on two hosts; "" for nothing."""
     if spec.event is not None or spec.bin_s:
         return "count frames over time, since the two do not begin at the same moment"
-    if clock_bound_s is None and (spec.ipdv or spec.tag_at_s):
-        return "measure latency, since nothing bounds how far the clocks of its ports are apart"
     return ""
 
 

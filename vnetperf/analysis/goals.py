@@ -34,7 +34,7 @@ from vnetperf.model.trial import (
     VisitRole,
     same_load,
 )
-from vnetperf.procedures.base import direction_name
+from vnetperf.procedures.base import direction_name, latencies_of
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import Bound, GoalOutcome, SearchOutcome, StopSearch, make_search, replay
 from vnetperf.search.classification import (
@@ -192,7 +192,8 @@ def _timed(trials: Sequence[TrialRecord]) -> TrialRecord | None:
     whole = [
         t
         for t in full
-        if all(c.latency is not None and c.latency.percentiles for c in t.result.directions)
+        if t.result.round_trip is not None
+        or all(c.latency is not None and c.latency.percentiles for c in t.result.directions)
     ]
     return (whole or full)[-1]
 
@@ -200,13 +201,7 @@ def _timed(trials: Sequence[TrialRecord]) -> TrialRecord | None:
 def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
     """Latency at the lower bound."""
     last = _timed(trials)
-    if last is None:
-        return {}
-    return {
-        direction_name(c.direction, ends): c.latency
-        for c in last.result.directions
-        if c.latency is not None
-    }
+    return {} if last is None else latencies_of(last.result, ends)
 
 
 def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:

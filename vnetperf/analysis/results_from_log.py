@@ -299,9 +299,10 @@ def _clock_warnings(records: Iterable[Record]) -> list[str]:
 
 
 def _uncertain_latencies(tests: Sequence[LoggedTest]) -> list[str]:
-    """Where a latency is one way from a host to another: by how much it may be wrong."""
+    """Where a latency is from one host to another, or of both ways: how wrong it may be."""
     bounds: dict[str, float] = {}
     omitted: dict[str, dict[str, None]] = {}
+    held: dict[str, float] = {}
     for test in tests:
         for result in (trial.result for trial in test.trials):
             name = test.begin.scenario
@@ -309,7 +310,14 @@ def _uncertain_latencies(tests: Sequence[LoggedTest]) -> list[str]:
                 bounds[name] = max(result.clock_bound_s, bounds.get(name, 0.0))
             if why := result.uncollected.get("latency", ""):
                 omitted.setdefault(name, {})[why] = None
+            if (both_ways := result.round_trip) is not None:
+                held[name] = max(both_ways.uncertainty_s, held.get(name, 0.0))
     return [
+        f"{name}: latency is the round trip, both ways through the DUT, and is compared with no "
+        f"latency that is one way; it is wrong by {error_s * 1e6:.3g} us at most, since the clocks "
+        "of the tester's two hosts are not equally fast"
+        for name, error_s in held.items()
+    ] + [
         f"{name}: latencies are one way and wrong by {bound_s * 1e6:.3g} us at most: the clocks of "
         "the tester's two hosts were so far apart, as their services stated after each trial"
         + (f"; trials in which that was too much have none ({'; '.join(omitted[name])})")

@@ -17,6 +17,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
 from vnetperf.model.deployment import WireEnd, port_mac
 from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.frames import overhead
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario
 from vnetperf.model.testbed import MachineFacts
@@ -46,7 +47,7 @@ def why_no_endpoints(scenario: Scenario) -> str:
     graph = scenario.deployment
     if graph.gtp:
         return f"{graph.name} has users of its own; run testcases/test_vepc.py"
-    if graph.tunnelled:
+    if {*graph.tunnelled} & {*graph.ends}:
         return f"endpoints send no {scenario.tunnel} frames; choose a deployment without a tunnel"
     if len(graph.directions) < 2:
         return f"{graph.name} forwards one way only, and tools need an answer; choose v2v"
@@ -119,12 +120,15 @@ class EndAddresses(NamedTuple):
         address: Its own.
         peer_mac: What its frames are addressed to.
         peer: The other's.
+        mtu: What its interface is limited to, so that its packets fit into a tunnel on the way; 0:
+            left as it is.
     """
 
     mac: str
     address: str
     peer_mac: str
     peer: str
+    mtu: int = 0
 
 
 def addresses_apart(scenario: Scenario) -> tuple[EndAddresses, EndAddresses]:
@@ -134,10 +138,18 @@ def addresses_apart(scenario: Scenario) -> tuple[EndAddresses, EndAddresses]:
     forth, back = streams = _streams(scenario)
     ips = [stream.ipv4_src for stream in streams]
     taken_by = [forth.eth_dst, back.eth_dst] if scenario.routed else macs[::-1]
+    mtu = _mtu_outside(scenario)
     return (
-        EndAddresses(macs[0], ips[0], taken_by[0], ips[1]),
-        EndAddresses(macs[1], ips[1], taken_by[1], ips[0]),
+        EndAddresses(macs[0], ips[0], taken_by[0], ips[1], mtu),
+        EndAddresses(macs[1], ips[1], taken_by[1], ips[0], mtu),
     )
+
+
+def _mtu_outside(scenario: Scenario) -> int:
+    """MTU of endpoints whose packets a tunnel carries on their way; 0 where none does."""
+    if not scenario.deployment.tunnelled:
+        return 0
+    return scenario.mtu - overhead(scenario.encapsulation)
 
 
 class EndHere:
@@ -200,14 +212,15 @@ def _addresses_at(scenario: Scenario, number: int) -> EndAddresses:
     # Where nobody writes addresses anew, frames come with those that the other end sent them to.
     rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
     mac = sent.eth_src if rewritten else received.eth_dst
-    return EndAddresses(mac, sent.ipv4_src, sent.eth_dst, received.ipv4_src)
+    peer_mac, peer = sent.eth_dst, received.ipv4_src
+    return EndAddresses(mac, sent.ipv4_src, peer_mac, peer, _mtu_outside(scenario))
 
 
 @contextmanager
 def _in_guest(guest: EndpointHost, at: EndAddresses) -> Iterator[Endpoint]:
     """A guest at an end, with the address and the network of it."""
     with guest.inside(at.address) as endpoint:
-        _set_address(endpoint.place, at.address, endpoint.netdev)
+        _set_address(endpoint.place, at, endpoint.netdev)
         yield endpoint
 
 
@@ -232,7 +245,7 @@ def _namespace(
         container = make_pod(kind, machine, f"end{number}-{next(_NUMBERS)}", cpus)
         container.enter(Path(end.netns))
         try:
-            _set_address(container, at.address, end.netdev)
+            _set_address(container, at, end.netdev)
             what = _WHAT.get(kind, "host's namespace") + f" at port {number}"
             yield Endpoint(what, container, at.address, end.netdev)
         finally:
@@ -243,7 +256,7 @@ def _namespace(
     container.create(cpuset=False)
     try:
         container.take(end.netdev, mac=at.mac)
-        _set_address(container, at.address, end.netdev)
+        _set_address(container, at, end.netdev)
         what = _WHAT.get(kind, "namespace") + f" at port {number}"
         yield Endpoint(what, container, at.address, end.netdev)
     finally:
@@ -251,8 +264,10 @@ def _namespace(
         machine.set_link(end.netdev, mac=before)
 
 
-def _set_address(place: Place, address: str, netdev: str) -> None:
-    place.run(f"ip address replace {address}/{PREFIX_LENGTH} dev {netdev}".split())
+def _set_address(place: Place, at: EndAddresses, netdev: str) -> None:
+    if at.mtu:
+        place.run(f"ip link set {netdev} mtu {at.mtu}".split())
+    place.run(f"ip address replace {at.address}/{PREFIX_LENGTH} dev {netdev}".split())
 
 
 def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:

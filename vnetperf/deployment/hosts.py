@@ -100,12 +100,6 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             where=where,
             cure="leave --rules and --forwarding out",
         )
-    if scenario.tunnel != "none":
-        raise CapabilityError(
-            "endpoints on two hosts have no tunnel between their vSwitches in this version",
-            where=where,
-            cure="leave --tunnel out; v2p2v and pvp2pvp have it",
-        )
     number, cable = 0, testbed.cables[0]
     hosts = tuple(sorted(cable.hosts, key=lambda name: testbed.hosts[name].role != "tester"))
     shares = []

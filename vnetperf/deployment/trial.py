@@ -622,7 +622,7 @@ def run_part(
 ) -> PartResult:
     """Send and count at the tester's port here, between `learn` and the end of a `DutWatch`."""
     generator, links = deployment.generator, LinkWatch(deployment.generator)
-    then = read_sync() if window.two_clocks else None
+    then = read_sync() if window.kept else None
     found = PartResult(result=TrialResult(directions=()))
 
     def watch_all() -> None:

@@ -1,19 +1,23 @@
 """How far a machine's time of day may be from its reference, as the service that keeps it states.
 
-chrony (`chronyc tracking`), or linuxptp with time stamps by software (`pmc`), which then keeps the
-time of day itself. With time stamps by hardware ptp4l keeps a NIC's clock, and nothing that can be
-read bounds how far the time of day is from that.
+chrony (`chronyc tracking`), or linuxptp (`pmc`). With time stamps by software ptp4l keeps the time
+of day itself; with those by hardware a NIC's clock, and the kernel tells how far the time of day is
+from that.
 """
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import os
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from vnetperf.host import ethtool
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockSync
@@ -29,6 +33,7 @@ PMC = (
     "GET CURRENT_DATA_SET",
     "GET PORT_PROPERTIES_NP",
     "GET PORT_DATA_SET",
+    "GET TIME_PROPERTIES_DATA_SET",
 )
 #: Fields of `chronyc -c tracking` (chronyc(1)): reference, its address or name, offset, root delay
 #: and dispersion, leap status.
@@ -40,14 +45,22 @@ _FIELD = re.compile(r"^\s+(\w+)\s+(\S+)\s*$", re.MULTILINE)
 _OWN = re.compile(r"^\s+(\S+)-0 seq \d+ RESPONSE MANAGEMENT TIME_STATUS_NP", re.MULTILINE)
 #: The port's `delayMechanism` where the delay of the whole path is measured (IEEE 1588, 8.2.5.4.4).
 _END_TO_END = "1"
+#: A port's state, its kind of time stamps and its interface, as `GET PORT_PROPERTIES_NP` has them.
+_PORT = re.compile(r"portState\s+(\S+)\s+timestamping\s+(\S+)\s+interface\s+(\S+)")
+#: linux/ptp_clock.h: a NIC's clock between two looks at the time of day, 25 times; the second one
+#: of drivers that do not read the time of day themselves.
+PTP_SYS_OFFSET_EXTENDED, PTP_SYS_OFFSET = 0xC4C03D09, 0x43403D05
+SAMPLES = 25
 Run = Callable[[Sequence[str]], str]
+#: Interface -> how far its NIC's clock is ahead of the time of day, ns, and how wrong that may be.
+ReadPhc = Callable[[str], tuple[int, float]]
 
 
-def read_sync(run: Run | None = None) -> ClockSync:
+def read_sync(run: Run | None = None, read_phc: ReadPhc | None = None) -> ClockSync:
     """What this machine's services state of its clock now."""
+    run, read_phc = run or _run, read_phc or phc_ahead_ns
     troubles = []
-    for read in (_by_chrony, _by_ptp):
-        found = read(run or _run)
+    for found in (_by_chrony(run), _by_ptp(run, read_phc)):
         if found.bound_s is not None:
             return found
         troubles.append(found.why)
@@ -95,8 +108,12 @@ def _elsewhere(source: str) -> bool:
     return not (address.is_loopback or address.is_link_local)
 
 
-def _by_ptp(run: Run) -> ClockSync:
-    """The offset from the master, and the path's delay: its two ways differ by no more."""
+def _by_ptp(run: Run, read_phc: ReadPhc) -> ClockSync:
+    """The offset from the master, and the path's delay: its two ways differ by no more.
+
+    With time stamps by hardware these are of a NIC's clock; how far the time of day is from that
+    comes besides.
+    """
     try:
         printed = run(PMC)
         if (own := _OWN.search(printed)) is None:
@@ -105,20 +122,15 @@ def _by_ptp(run: Run) -> ClockSync:
         found = dict(_FIELD.findall(printed))
         offset, delay = float(found["master_offset"]), float(found["meanPathDelay"])
         master, state = found["gmIdentity"], _state(printed)
-        stamps, steps = found["timestamping"], int(found["stepsRemoved"])
-        mechanism = found["delayMechanism"]
+        steps, mechanism = int(found["stepsRemoved"]), found["delayMechanism"]
+        apart_ns = _nic_apart_ns(printed, state, found, read_phc)
     except (HostError, ValueError, KeyError) as error:
         return ClockSync(why=f"ptp4l: {_line(error)}")
     why = ""
-    if stamps != "SOFTWARE":
-        why = (
-            f"it keeps a NIC's clock (time stamps: {stamps}), from which nothing bounds the time "
-            "of day"
-        )
-    elif state == "MASTER" and master == own[1]:
-        # Its time of day is what the others follow.
-        return ClockSync(service="ptp4l", reference=master, bound_s=0.0)
-    elif state != "SLAVE":
+    if state == "MASTER" and master == own[1]:
+        # Its clock is what the others follow.
+        return ClockSync(service="ptp4l", reference=master, bound_s=apart_ns / 1e9)
+    if state != "SLAVE":
         # Without a master the offset is that of the last one, as is `gmPresent` (linuxptp 3.1).
         why = f"it follows no master now (port state: {state})"
     elif steps != 1:
@@ -133,7 +145,62 @@ def _by_ptp(run: Run) -> ClockSync:
         )
     if why:
         return ClockSync(why=f"ptp4l: {why}")
-    return ClockSync(service="ptp4l", reference=master, bound_s=(abs(offset) + delay) / 1e9)
+    bound_s = (abs(offset) + delay + apart_ns) / 1e9
+    return ClockSync(service="ptp4l", reference=master, bound_s=bound_s)
+
+
+def _nic_apart_ns(printed: str, state: str, found: dict[str, str], read_phc: ReadPhc) -> float:
+    """Most that the time of day is from the NICs' clocks that are kept; 0 where it is kept itself.
+
+    Those are of the ports in the state that counts. A NIC's clock tells TAI, unless its grandmaster
+    keeps another time scale: then what that tells is UTC.
+
+    Raises:
+        KeyError: Nothing tells a port's time stamps, or how far TAI is from UTC.
+        HostError: A NIC's clock cannot be read.
+    """
+    ports = [(stamps, port) for own, stamps, port in _PORT.findall(printed) if own == state]
+    if not ports and state in ("SLAVE", "MASTER"):
+        raise KeyError("timestamping and interface")
+    kept = [port for stamps, port in ports if stamps != "SOFTWARE"]
+    if not kept:
+        return 0.0
+    tai_s = int(found["currentUtcOffset"]) if found["ptpTimescale"] == "1" else 0
+    read = [read_phc(interface) for interface in kept]
+    return max(abs(ahead_ns - tai_s * 10**9) + wrong_ns for ahead_ns, wrong_ns in read)
+
+
+def phc_ahead_ns(interface: str) -> tuple[int, float]:
+    """How far the clock of an interface's NIC is ahead of the time of day, and half of the look."""
+    number = ethtool.phc_index(interface)
+    if number is None:
+        raise HostError(f"{interface} has no clock of its NIC")
+    try:
+        with Path(f"/dev/ptp{number}").open("rb") as device:
+            looks = _looks(device.fileno())
+    except OSError as error:
+        raise HostError(f"the clock of {interface}, /dev/ptp{number}: {error.strerror}") from None
+    before, at, after = min(looks, key=lambda look: look[2] - look[0])
+    return at - (before + after) // 2, (after - before + 1) / 2
+
+
+def _looks(device: int) -> list[tuple[int, int, int]]:
+    """Time of day before, a NIC's clock, and time of day after each look at it, ns."""
+    for request, step, octets in (
+        (PTP_SYS_OFFSET_EXTENDED, 3, 16 * (1 + 3 * SAMPLES)),
+        (PTP_SYS_OFFSET, 2, 16 * (1 + 2 * SAMPLES + 1)),
+    ):
+        answer = bytearray(octets)
+        struct.pack_into("=I", answer, 0, SAMPLES)
+        try:
+            fcntl.ioctl(device, request, answer)
+        except OSError:
+            if request == PTP_SYS_OFFSET:
+                raise
+            continue
+        times = [s * 10**9 + ns for s, ns, _ in struct.iter_unpack("=qII", answer[16:])]
+        return [(times[n], times[n + 1], times[n + 2]) for n in range(0, step * SAMPLES, step)]
+    raise AssertionError("the last request is answered or fails")
 
 
 def _state(printed: str) -> str:

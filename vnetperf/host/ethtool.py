@@ -25,7 +25,7 @@ OFFLOADS = {
     "rx-checksum": "rx-checksumming",
 }
 CHANNELS = ("rx", "tx", "other", "combined")
-GET_DRIVER_INFO = 0x03
+GET_DRIVER_INFO, GET_TS_INFO = 0x03, 0x41
 UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 
@@ -132,6 +132,20 @@ def firmware_version(name: str) -> str:
 
     found = _ethtool(name, None, read) or b""
     return found.partition(b"\0")[0].decode(errors="replace").strip()
+
+
+def phc_index(name: str) -> int | None:
+    """Number of the clock of an interface's NIC: `/dev/ptpN`; None for one without."""
+
+    def read(tool: Any) -> int:
+        # struct ethtool_ts_info: command, kinds of stamps, the clock or -1; 8 numbers more.
+        info = ctypes.create_string_buffer(struct.pack("=I", GET_TS_INFO), 44)
+        tool.ifreq.gstrings = ctypes.cast(info, ctypes.c_void_p)
+        tool.ioctl()
+        return int(struct.unpack_from("=i", info, 8)[0])
+
+    found = _ethtool(name, None, read)
+    return found if found is not None and found >= 0 else None
 
 
 def _ethtool(

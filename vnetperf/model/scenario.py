@@ -609,7 +609,7 @@ class Plan(Frozen):
             or of endpoints.
         whole: On the tester's host of a deployment with several vSwitches: all of it.
         clock_bound_s: Most that the clocks of the tester's two ports may differ by, seconds: 0 for
-            one clock; None: not measured, and so is no latency.
+            one clock; None: not measured, and latency is the round trip.
         hosts: Plan of each host, in the order in which they are locked; empty where there is one.
     """
 
@@ -677,8 +677,9 @@ class Plan(Frozen):
         places = ", ".join(f"port {part.ends[0]} on {part.host}" for part in self.testers)
         if self.clock_bound_s is None:
             return (
-                f"the tester has {places}: rates and loss are by the counters of both, and latency "
-                "is not measured, since nothing bounds how far the clocks of its ports are apart"
+                f"the tester has {places}: rates and loss are by the counters of both; latency is "
+                "the round trip, from port 0 through the DUT to port 1 and back, since nothing "
+                "bounds how far the clocks of its ports are apart; one way is not measured"
             )
         return (
             f"the tester has {places}: rates and loss are by the counters of both; latency is one "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isclose
@@ -219,13 +220,15 @@ class TrialWindow(Frozen):
         number: 1 to 255, not that of the trial before: frames carry it.
         lead_s: Time between the beginnings of receiving and of sending, seconds. Whoever has begun
             to receive within it misses no frame of the other, and receives as much longer.
-        two_clocks: Frames are stamped by the machines' time of day, which a service keeps together,
-            and not by the counter of one.
+        two_clocks: The two have clocks of their own: frames are stamped by the machines' time of
+            day, and not by the counter of one, and the round trip is measured besides.
+        kept: Services keep the two together: what they state of them is read with the trial.
     """
 
     number: int
     lead_s: float
     two_clocks: bool = False
+    kept: bool = False
 
 
 class LiveCounts(Frozen):
@@ -274,6 +277,45 @@ class Latency(Frozen):
     before_departure: int | None = None
     above_range: int | None = None
     ipdv: dict[str, float] = Field(default_factory=dict)
+
+
+#: Largest difference of the rates of two clocks: the kernel slews one by 0.05 % at most.
+RATES_APART = 1e-3
+
+
+class RoundTrip(Frozen):
+    """Time from the tester's port 0 through the DUT to port 1, and from there through it back.
+
+    Of a tester whose ports are on two hosts with clocks of their own. Now and then a frame from
+    port 0 asks, and the next frame that port 1 sends anyway answers it: all of them are frames of
+    the load, each counted once, in its own direction. The time that port 1 held the frame, from
+    when the tester there found it until the answer left, is measured by the clock there and is not
+    in it. What no two clocks tell, a half of it, is never given.
+
+    Attributes:
+        latency: Of the frames whose answers came back.
+        asked: Frames that asked; for the others no answer was sent in time, or it was lost.
+        held_s: Longest time that port 1 held a frame of these, seconds.
+    """
+
+    latency: Latency
+    asked: int
+    held_s: float
+
+    @staticmethod
+    def name(ends: Sequence[str]) -> str:
+        """What results call it, between the names of both directions: "phy0->phy3->phy0"."""
+        return f"{ends[0]}->{ends[1]}->{ends[0]}"
+
+    @staticmethod
+    def is_name(name: str) -> bool:
+        """Whether results call it so, and no direction."""
+        return name.count("->") > 1
+
+    @property
+    def uncertainty_s(self) -> float:
+        """Most that a time is wrong by since two clocks are not equally fast, seconds."""
+        return self.held_s * RATES_APART
 
 
 class DirectionCounts(Frozen):
@@ -867,6 +909,8 @@ class TrialResult(Frozen):
         clock_bound_s: Most that the clocks of the tester's ports were apart, seconds: the
             uncertainty of a latency, which is one way. None: of ports on one host, not recorded, or
             not known, and then there is no latency.
+        round_trip: Time both ways, where the tester's ports are on two hosts with clocks of their
+            own and frames go both ways; None: not measured.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
         timelines: One for each direction, where `TrialSpec.bin_s` asks for them.
         event: When the event happened; None without one.
@@ -902,6 +946,7 @@ class TrialResult(Frozen):
     collected_s: float = 0.0
     collected_at: dict[str, float] = Field(default_factory=dict)
     clock_bound_s: float | None = None
+    round_trip: RoundTrip | None = None
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()
     event: EventTimes | None = None
@@ -990,6 +1035,10 @@ class PartResult(Frozen):
         drift_s: Most that its stamps were from its time of day at the end, seconds; None: they are
             of the processors' counter.
         clock: What its service stated of its time of day when the trial was over.
+        marks: Its frames that asked for the round trip, or answered.
+        echoes: Round trips as it knows them, nanoseconds by its clock. Of port 1, which answers:
+            stamp of the frame that asked, that of the answer, and the time from when that frame was
+            found to that. Of port 0: 0, the stamp of the answer, and when that was found.
     """
 
     result: TrialResult
@@ -997,6 +1046,8 @@ class PartResult(Frozen):
     open_s: float = 0.0
     drift_s: float | None = None
     clock: ClockSync | None = None
+    marks: int = 0
+    echoes: tuple[tuple[int, int, int], ...] = ()
 
 
 _NOT_COUNTED = TrialResult(directions=())

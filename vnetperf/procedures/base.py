@@ -11,7 +11,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.errors import LogError
 from vnetperf.model.outcomes import Curve
 from vnetperf.model.parameters import ProcedureParameters as Parameters
-from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.model.trial import Latency, RoundTrip, TrialOutcome, TrialRequest, TrialResult
 from vnetperf.search import Procedure
 
 
@@ -90,6 +90,18 @@ def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutco
 def direction_name(direction: int, ends: Sequence[str]) -> str:
     """Name in results of the direction from a tester's port: "phy0->phy1", "pod0->pod1" ..."""
     return f"{ends[direction]}->{ends[1 - direction]}"
+
+
+def latencies_of(result: TrialResult, ends: Sequence[str]) -> dict[str, Latency]:
+    """Latencies of a trial by direction, or that of the round trip by its name."""
+    found = {
+        direction_name(counts.direction, ends): counts.latency
+        for counts in result.directions
+        if counts.latency is not None
+    }
+    if result.round_trip is not None:
+        found[RoundTrip.name(ends)] = result.round_trip.latency
+    return found
 
 
 def share_of_throughput(share: float) -> str:

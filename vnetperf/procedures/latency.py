@@ -17,7 +17,13 @@ from typing import Any
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
 from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial, share_of_throughput, sum_known
+from vnetperf.procedures.base import (
+    ProcedureInputs,
+    latencies_of,
+    repeat_trial,
+    share_of_throughput,
+    sum_known,
+)
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 from vnetperf.statistics.histogram import decode_hdr, recorded
@@ -220,12 +226,11 @@ def _why_none(bad: Sequence[TrialOutcome]) -> str:
 def latencies_by_direction(
     inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome]
 ) -> dict[str, list[Latency]]:
-    """Latency of each direction in each trial, where any frame came back."""
+    """Latency of each direction, or of the round trip, in each trial where any frame came back."""
     found: dict[str, list[Latency]] = {}
     for outcome in trials:
-        for counts in outcome.result.directions:
-            if counts.latency is not None:
-                found.setdefault(inputs.direction(counts.direction), []).append(counts.latency)
+        for name, latency in latencies_of(outcome.result, inputs.ends).items():
+            found.setdefault(name, []).append(latency)
     return found
 
 

@@ -20,7 +20,7 @@ from vnetperf.model.result import (
     ThreadUse,
     TrialPoint,
 )
-from vnetperf.model.trial import Latency, TrialGaps, Verdict
+from vnetperf.model.trial import Latency, RoundTrip, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of, shown_trials
 from vnetperf.report.table import NONE, Cell, Column, Table
 from vnetperf.report.text import known
@@ -764,6 +764,8 @@ def _goal_notes(result: Result, goal: GoalResult) -> Iterator[str]:
 def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
     about = f"{result.size_name} {goal.name}"
     for direction, latency in goal.latency.items():
+        if RoundTrip.is_name(direction):
+            yield f"{about} {direction}: the latency is that of the round trip, both ways"
         if bound := tester_bound_text(goal.gaps, latency):
             yield (
                 f"{about} {direction}: latency {TESTER_BOUND} at {bound}: the tester's own gaps of "

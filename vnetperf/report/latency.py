@@ -9,7 +9,7 @@ from itertools import takewhile
 from vnetperf.model import units
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials, Spread
 from vnetperf.model.result import Result
-from vnetperf.model.trial import Latency
+from vnetperf.model.trial import Latency, RoundTrip
 from vnetperf.model.units import nanoseconds, percent, seconds
 from vnetperf.report import goal_text, text
 from vnetperf.report.summary import Group, of_medium
@@ -71,6 +71,13 @@ _LATENCY: tuple[Column[_Direction], ...] = (
 )
 
 
+#: What a latency is that has the names of both ends, and the first one again.
+ROUND_TRIP_NOTE = (
+    "A way there and back is a round trip through the DUT: of frames that asked for an answer, "
+    "without the time in which the tester's other host held them. No half of it is a latency."
+)
+
+
 def _load_text(entry: _Direction) -> str:
     """What became of a load that is the same for every DUT."""
     at = entry.at
@@ -117,6 +124,8 @@ def _curve_notes(every: list[_Direction]) -> Iterator[str]:
     )
     for definition in dict.fromkeys(d.at.definition for d in every):
         yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices."
+    if any(RoundTrip.is_name(d.name) for d in every):
+        yield ROUND_TRIP_NOTE
     yield from group_sentences((f"{d.result.size_name} at {d.at.of}", d.at.note) for d in every)
     tags = sorted({d.at.tag_at_s for d in every} - {0.0})
     if tags:
@@ -176,6 +185,8 @@ def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
         how = ends.get(definition, "first bit in to first bit out")
         yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices: {how}."
     tags = sorted({e.found.tag_at_s for e in loads})
+    if any(RoundTrip.is_name(d.name) for d in every):
+        yield ROUND_TRIP_NOTE
     if any(tags):
         shown = " or ".join(seconds(tag) for tag in tags)
         yield f"Frames of the first {shown} of a trial are not in it; every later one is."
@@ -246,7 +257,9 @@ def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
         max((each.percentiles.get(level, 0.0) for each in at.latency.values()), default=0.0)
         for level in ("50", "99")
     ]
-    return f"99 %: {nanoseconds(worst[1])}", f"median {nanoseconds(worst[0])}, at {at.of}"
+    what = f"median {nanoseconds(worst[0])}, at {at.of}"
+    both_ways = ", round trip" if any(map(RoundTrip.is_name, at.latency)) else ""
+    return f"99 %: {nanoseconds(worst[1])}", what + both_ways
 
 
 def headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
@@ -254,9 +267,10 @@ def headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
     if result.test == LATENCY_LOAD:
         return _curve_headline(loads)
     at = loads[0]
-    slowest = max(at.mean_ns.values(), key=lambda s: s.mean, default=None)
-    if slowest is None:
+    name = max(at.mean_ns, key=lambda one: at.mean_ns[one].mean, default=None)
+    if name is None:
         return "not measured", at.note or f"no frame arrived at {at.of}"
     worst = max((v.percentiles.get("99", 0.0) for v in at.latency.values()), default=0.0)
     tail = f"99 %: {nanoseconds(worst)}, " if worst else ""
-    return text.mean_with_n(slowest, "ns"), f"{tail}at {at.of}"
+    what = f"{tail}at {at.of}" + (", round trip" if RoundTrip.is_name(name) else "")
+    return text.mean_with_n(at.mean_ns[name], "ns"), what

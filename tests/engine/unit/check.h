@@ -32,6 +32,7 @@ extern unsigned int checks, failures;
 
 void test_seqtrack(void);
 void test_bindings(void), test_capture(void);
+void test_echo(void);
 void test_gaps(void);
 void test_hdr(void);
 void test_neighbour(void);

@@ -9,6 +9,7 @@ static const struct {
 	{"seqtrack", test_seqtrack},
 	{"hdr", test_hdr},
 	{"gaps", test_gaps},
+	{"echo", test_echo},
 	{"pacing", test_pacing},
 	{"fields", test_fields},
 	{"params", test_params},

@@ -23,7 +23,7 @@ from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST
 from vnetperf.model.result import GoalResult, LedgerEntry, Result, ScenarioFacts
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import Verdict
+from vnetperf.model.trial import RoundTrip, Verdict
 from vnetperf.model.units import frames, time_s
 from vnetperf.results.records import RunRecord, TrialRecord
 
@@ -349,8 +349,13 @@ def latency_definition(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """RFC 1242 section 3.8, of latency at any load."""
     loads = [at for at in looked.result.latency_at if at.trials]
     kinds = sorted({at.definition for at in loads})
-    stated = ("", "the definition of latency is stated", bool(kinds), ", ".join(kinds) or "none")
-    yield from looked.entries("RFC 1242 section 3.8", (*stated, "nothing was timed"))
+    both_ways = any(RoundTrip.is_name(name) for at in loads for name in at.latency)
+    value = ", ".join(kinds) + ", of the round trip" * both_ways if kinds else "none"
+    why = "the tester's ends have clocks of their own" if both_ways else "nothing was timed"
+    stated = "the definition of latency, which is one way, is stated"
+    yield from looked.entries(
+        "RFC 1242 section 3.8", ("", stated, bool(kinds) and not both_ways, value, why)
+    )
 
 
 def _lost(trial: TrialRecord) -> bool:

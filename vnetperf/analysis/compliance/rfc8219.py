@@ -27,10 +27,16 @@ def rfc8219_latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
     n = min((one.n for one in summed), default=0)
     seconds = min((t.spec.duration_s for t in trials), default=0.0)
     tag = min((t.spec.tag_at_s for t in trials), default=0.0)
-    counts = [c.latency.count if c.latency else 0 for t in trials for c in t.result.directions]
+    ways = [t.result.round_trip for t in trials]
+    both_ways = [way.latency.count for way in ways if way is not None]
+    counts = both_ways or [
+        c.latency.count if c.latency else 0 for t in trials for c in t.result.directions
+    ]
     least = min(counts, default=0)
     lossy = [str(t.number) for t in trials if t.result.worst_loss_ratio() > 0]
     whys = [f"frames without a latency were lost in trial {', '.join(lossy)}"] if lossy else []
+    if both_ways:
+        whys.append("they are of the round trip, both ways through the DUT")
     if not summed:
         whys.append("the generator reports no percentiles")
     elif n < _TRIALS or least < _FRAMES or seconds < _STREAM_S or tag < _TAG_S:

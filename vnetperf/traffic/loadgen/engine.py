@@ -22,6 +22,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     POLL_S,
     CapturedFrame,
     DelayDifferences,
+    Echoes,
     EngineInfo,
     EngineResult,
     EngineSocket,
@@ -304,6 +305,9 @@ class StreamLoad:
         return {"rate": "max" if self.rate is None else float(self.rate), "count": self.count}
 
 
+EchoRole = Literal["none", "ask", "answer"]
+
+
 @dataclass(frozen=True)
 class EngineTrial:
     """One trial."""
@@ -341,6 +345,11 @@ class EngineTrial:
     """Whether differences of successive frames' delays are kept."""
     clock: Literal["tsc", "wall"] = "tsc"
     """What frames are stamped by: the processors' counter, or the machine's time of day."""
+    echo: EchoRole = "none"
+    """Its part in round trips with another engine, of stamps by the time of day: some of its frames
+    ask, or the next one that leaves answers each that asked."""
+    echo_every_s: float = 0.001
+    """Seconds between frames that ask."""
 
     def parameters(self) -> dict[str, Any]:
         """What ``trial/start`` takes, besides the epoch and the loads."""
@@ -359,7 +368,13 @@ class EngineTrial:
             "event": self.event_at_s or None,
             "ipdv": 1 if self.ipdv else None,
             "clock": None if self.clock == "tsc" else self.clock,
+            **self._echo_parameters(),
         }
+
+    def _echo_parameters(self) -> dict[str, Any]:
+        if self.echo == "none":
+            return {}
+        return {"echo": self.echo, "every": float(self.echo_every_s)}
 
 
 #: Starts a command with additions to the environment.
@@ -654,6 +669,11 @@ class Engine:
     def differences(self, stream_ids: Sequence[int]) -> dict[int, DelayDifferences]:
         """Return the differences of successive frames' delays, if the last trial kept them."""
         return self._recorded("trial/ipdv", stream_ids, DelayDifferences.parse)
+
+    def echoes(self) -> Echoes:
+        """Return what this side knows of the last trial's round trips."""
+        reply = self._ask("trial/echoes")
+        return self._read(reply["file"], partial(Echoes.parse, reply))
 
     def _recorded(
         self,

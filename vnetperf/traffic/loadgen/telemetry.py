@@ -488,6 +488,22 @@ class DelayDifferences:
         )
 
 
+@dataclass(frozen=True)
+class Echoes:
+    """Round trips as one of two engines knows them."""
+
+    marks: int
+    """Frames that asked, or answered."""
+    rows: tuple[tuple[int, int, int], ...]
+    """Of who answers: stamp of the frame that asked, that of the answer, and the time between the
+    frame's arrival and that, ns; of who asks: 0, stamp of the answer, and when it came, ns."""
+
+    @classmethod
+    def parse(cls, reply: Mapping[str, Any], octets: bytes) -> Echoes:
+        """From the reply and the file it names."""
+        return cls(marks=reply["marks"], rows=tuple(struct.iter_unpack("=3Q", octets)))
+
+
 CaptureKind = Literal["sent", "received", "stray"]
 _RECORD = struct.Struct("=QIIHHI")
 _KINDS: dict[int, CaptureKind] = {1: "sent", 2: "received", 3: "stray"}

@@ -43,6 +43,7 @@ from vnetperf.traffic.frames import (
 )
 from vnetperf.traffic.loadgen.engine import (
     MAX_STREAMS,
+    EchoRole,
     Engine,
     EngineQueue,
     EngineTrial,
@@ -52,6 +53,7 @@ from vnetperf.traffic.loadgen.engine import (
 )
 from vnetperf.traffic.loadgen.telemetry import (
     DelayDifferences,
+    Echoes,
     EngineResult,
     GapTimes,
     NumberPairs,
@@ -289,6 +291,10 @@ CATCH_UP = 1024
 MAX_LAG_S = 0.01
 #: Longest wait for the engine beyond the trial's own length, seconds.
 GRACE_S = 10.0
+#: Time between frames that ask for the round trip, seconds, at least; and how many do so in a
+#: trial, at most: ten of them are slower than the 99.9th percentile.
+ROUND_TRIP_S = 0.0005
+ROUND_TRIPS = 10_000
 #: Slowest that a burst leaves, frames/s: through af_packet on a busy machine.
 SLOWEST_BURST_FPS = 50_000.0
 
@@ -391,8 +397,12 @@ def run_part(
     """A trial of the port that is here."""
     spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss, window=window)
     result = _run_to_end(engine, spec, trial.duration_s, watch, receives)
+    counts = _counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
+    echoes = engine.echoes() if spec.echo != "none" else Echoes(0, ())
     return PartResult(
-        result=_counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss),
+        result=counts,
+        marks=echoes.marks,
+        echoes=echoes.rows,
         sent_s=(result.tx_end_ns or 0) / 1e9,
         open_s=result.elapsed_ns / 1e9,
         drift_s=None if result.wall_error_ns is None else result.wall_error_ns / 1e9,
@@ -562,6 +572,8 @@ def engine_trial(
     give the DUT time.
     """
     steps = tuple((step.load_fps / trial.load_fps, step.duration_s) for step in trial.steps)
+    two_clocks = window is not None and window.two_clocks
+    role: EchoRole = "answer" if 0 in prepared.away else "ask"
     loads, drain_s = prepared.loads(trial), trial.drain_s
     if window is not None:  # the other one may begin as much later, and send a burst more slowly
         drain_s += window.lead_s + _burst_frames(loads) / SLOWEST_BURST_FPS
@@ -581,7 +593,9 @@ def engine_trial(
         tag_at_s=trial.tag_at_s,
         event_at_s=0.0 if trial.event is None else trial.event.at_s,
         ipdv=trial.ipdv,
-        clock="wall" if window is not None and window.two_clocks else "tsc",
+        clock="wall" if two_clocks else "tsc",
+        echo=role if two_clocks else "none",
+        echo_every_s=max(ROUND_TRIP_S, trial.duration_s / ROUND_TRIPS),
     )
 
 

@@ -219,6 +219,7 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 		return not_followed(why);
 	t->start = rte_rdtsc() + cycles(RTE_MAX(delay, MIN_DELAY_S));
 	watch.start = plan->learning ? watch.start : t->start;
+	t->echo.next = t->start + watch.tag;
 	if (!workers_order(PHASE_RUN))
 		return not_followed(why);
 	return true;
@@ -300,6 +301,8 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
 		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
 	plan.watch = watching_of(spec, longest(&plan, spec));
+	if (!echo_begin(&engine.trial.echo, spec->echo, cycles(spec->every), ECHO_MAX_ROWS))
+		return problem_set(why, "more memory", "no memory for round trips");
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
 	engine.trial.wall = program_clock(CLOCK_REALTIME);

@@ -18,6 +18,8 @@ struct trial_spec {
 	double event; /* gaps between arrivals that end before do not count */
 	bool ipdv;
 	bool by_wall; /* stamps are of the wall clock */
+	enum echo_role echo;
+	double every; /* between frames that ask for the round trip */
 	struct load_steps steps;
 };
 

@@ -15,6 +15,7 @@
 #include "args.h"
 #include "program.h"
 #include "common.h"
+#include "echo.h"
 #include "gaps.h"
 #include "hdr.h"
 #include "nicclock.h"
@@ -180,6 +181,7 @@ struct trial {
 	_Atomic uint64_t drain_from, end; /* TSC, 0: not yet */
 	_Atomic bool abort;
 	bool by_wall;	       /* frames are stamped by the wall clock, for another machine */
+	struct echo echo;      /* round trips; with stamps by the wall clock alone */
 	struct wallclock wall; /* as of before the start */
 	struct load_steps steps;
 };

@@ -104,13 +104,23 @@ static inline void note_arrival(struct rx_stream *s, uint64_t now, uint64_t n)
 	s->last = now;
 }
 
+/* When a frame left that the wall clock of another machine stamped, TSC. */
+__attribute__((noinline, cold)) static uint64_t by_wall(uint64_t sent, uint64_t at)
+{
+	const struct wallclock *wall = &engine.trial.wall;
+
+	if (engine.trial.echo.role != ECHO_NONE)
+		echo_came(&engine.trial.echo, sent, wallclock_ns(wall, at));
+	return wallclock_tsc(wall, sent);
+}
+
 /* Frames seq..seq+n-1 count: when they came, and mostly how long they took. */
 static inline void note(const struct run *r, uint64_t seq, uint64_t n, uint64_t sent, uint64_t at)
 {
 	struct rx_stream *s = r->stream;
 
 	if (LG_UNLIKELY(engine.trial.by_wall))
-		sent = wallclock_tsc(&engine.trial.wall, sent);
+		sent = by_wall(sent, at);
 	note_arrival(s, at, n);
 	if (LG_UNLIKELY(s->watch) &&
 	    !watch_received(&watch, s->watch, (uint16_t)(r->track - s->track), seq, n, sent, at))

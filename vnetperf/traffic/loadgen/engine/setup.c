@@ -144,6 +144,7 @@ void workers_release(void)
 	}
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++)
 		stream_release(engine.stream[i]);
+	echo_release(&engine.trial.echo);
 	for (unsigned int i = 0; i < engine.n_workers; i++) {
 		free(engine.worker[i]->gaps);
 		free(engine.worker[i]);

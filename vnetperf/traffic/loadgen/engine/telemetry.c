@@ -34,7 +34,7 @@ static const struct {
 	{"/loadgen/trial/start", command_trial_start,
 	 "Parameters: epoch, duration, steps, delay, drain, burst, group, catch_up, max_lag, "
 	 "policy, "
-	 "bin, tag, ipdv"},
+	 "bin, tag, ipdv, echo"},
 	{"/loadgen/trial/stop", command_trial_stop, "Abort the trial. Parameters: none"},
 	{"/loadgen/trial/status", command_trial_status, "State and live sums. Parameters: none"},
 	{"/loadgen/trial/result", command_trial_result, "One stream. Parameters: stream"},
@@ -49,6 +49,8 @@ static const struct {
 	 "Written to a file beside the socket. Parameters: stream"},
 	{"/loadgen/trial/ipdv", command_ipdv,
 	 "Written to a file beside the socket. Parameters: stream"},
+	{"/loadgen/trial/echoes", command_echoes,
+	 "Round trips, written to a file beside the socket. Parameters: none"},
 	{"/loadgen/capture", command_capture,
 	 "Keep a trial's first frames. Parameters: frames, what"},
 	{"/loadgen/trial/capture", command_captured,

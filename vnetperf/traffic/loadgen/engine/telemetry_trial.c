@@ -9,7 +9,7 @@
 
 #define START_KEYS                                                                                 \
 	"epoch duration steps delay drain burst group catch_up max_lag policy bin tag event ipdv " \
-	"clock"
+	"clock echo every"
 
 static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
 {
@@ -26,9 +26,10 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 {
 	static const char *const policies[] = {"drop", "retry", NULL};
 	static const char *const clocks[] = {"tsc", "wall", NULL};
-	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01};
+	static const char *const echoes[] = {"none", "ask", "answer", NULL};
+	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01, .every = 0.001};
 	uint64_t epoch = 0, burst = spec.burst, group = 1, catch_up = 0, ipdv = 0;
-	unsigned int policy = 0, clock = 0;
+	unsigned int policy = 0, clock = 0, echo = ECHO_NONE;
 
 	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
 	    !params_real(ps, "duration", 1e-6, 1e6, &spec.duration, why) ||
@@ -43,8 +44,14 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_real(ps, "tag", 0, 1e6, &spec.tag, why) ||
 	    !params_real(ps, "event", 0, 1e6, &spec.event, why) ||
 	    !params_u64(ps, "ipdv", 0, 1, &ipdv, why) ||
-	    !params_word(ps, "clock", clocks, &clock, why) || !params_done(ps, START_KEYS, why))
+	    !params_word(ps, "clock", clocks, &clock, why) ||
+	    !params_word(ps, "echo", echoes, &echo, why) ||
+	    !params_real(ps, "every", 1e-6, 1e6, &spec.every, why) ||
+	    !params_done(ps, START_KEYS, why))
 		return false;
+	if (echo != ECHO_NONE && clock != 1)
+		return problem_set(why, "clock=wall", "echo=%s by the counter", echoes[echo]);
+	spec.echo = (enum echo_role)echo;
 	spec.ipdv = ipdv == 1;
 	spec.by_wall = clock == 1;
 	spec.epoch = (uint8_t)epoch;

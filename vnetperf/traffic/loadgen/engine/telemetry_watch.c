@@ -1,4 +1,4 @@
-/* Commands that tell how a trial went on over time, and how delays differed. */
+/* Commands that tell how a trial went on over time, how delays differed, and of round trips. */
 #include <errno.h>
 #include <rte_eal.h>
 #include <stdio.h>
@@ -13,14 +13,13 @@ static bool not_written(const char *path, struct problem *why)
 			   strerror(errno));
 }
 
-static bool write_rows(const char *path, const uint64_t *rows)
+static bool write_rows(const char *path, const void *rows, size_t octets, uint32_t n)
 {
 	FILE *file = fopen(path, "we");
 	bool whole = file != NULL;
 
 	if (whole)
-		whole = fwrite(rows, sizeof(*rows) * WATCH_COLUMNS, watch.n_bins, file) ==
-			watch.n_bins;
+		whole = fwrite(rows, octets, n, file) == n;
 	if (file != NULL)
 		whole = fclose(file) == 0 && whole;
 	return whole;
@@ -45,7 +44,7 @@ bool command_timeline(struct params *ps, struct rte_tel_data *d, struct problem 
 	watching_rows(id, rows);
 	snprintf(name, sizeof(name), "timeline-%u", id);
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
-	whole = write_rows(path, rows);
+	whole = write_rows(path, rows, sizeof(*rows) * WATCH_COLUMNS, watch.n_bins);
 	free(rows);
 	if (!whole)
 		return not_written(path, why);
@@ -89,5 +88,24 @@ bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why
 	tel_dict_uint(d, "falling", falling.count);
 	tel_dict_uint(d, "falling_min_ns", falling.count ? falling.min : 0);
 	tel_dict_uint(d, "falling_max_ns", falling.max);
+	return true;
+}
+
+bool command_echoes(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	static const char name[] = "echoes";
+	const struct echo *e = &engine.trial.echo;
+	char path[512];
+
+	if (!control_at_rest(why) || !params_done(ps, "no parameters", why))
+		return false;
+	if (e->role == ECHO_NONE)
+		return problem_set(why, "echo=ask or answer of /loadgen/trial/start",
+				   "the last trial has no round trips");
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	if (!write_rows(path, e->rows, sizeof(*e->rows), echo_rows(e)))
+		return not_written(path, why);
+	rte_tel_data_add_dict_string(d, "file", name);
+	tel_dict_uint(d, "marks", e->marks);
 	return true;
 }

@@ -51,6 +51,20 @@ static void stamp_udp(struct tx_queue *q, uint16_t i, uint64_t before, uint64_t 
 				   __builtin_bswap64(before), __builtin_bswap64(now));
 }
 
+/* Of the frames of a call one asks for the round trip, or answers; each place in turn. */
+__attribute__((noinline, cold)) static void mark_one(struct tx_queue *q, uint16_t n, uint64_t told,
+						     uint64_t now)
+{
+	struct echo *e = &engine.trial.echo;
+	const uint16_t i = (uint16_t)(e->marks % n);
+
+	if (engine.trial.learning || q->queue != 0 || !echo_marks(e, told, now))
+		return;
+	if (q->has_udp)
+		stamp_udp(q, i, told, told | ECHO_MARK);
+	store_le64(q->trailer[i] + TRAILER_TSC, told | ECHO_MARK);
+}
+
 /* One clock reading for the whole call, as late as can be. */
 static uint64_t stamp(struct tx_queue *q, uint16_t n)
 {
@@ -58,13 +72,15 @@ static uint64_t stamp(struct tx_queue *q, uint16_t n)
 	uint64_t told = now;
 
 	if (LG_UNLIKELY(engine.trial.by_wall))
-		told = wallclock_ns(&engine.trial.wall, now);
+		told = wallclock_ns(&engine.trial.wall, now) & ~(uint64_t)ECHO_MARK;
 	if (LG_UNLIKELY(q->has_udp)) {
 		for (uint16_t i = 0; i < n; i++)
 			stamp_udp(q, i, load_le64(q->trailer[i] + TRAILER_TSC), told);
 	}
 	for (uint16_t i = 0; i < n; i++)
 		store_le64(q->trailer[i] + TRAILER_TSC, told);
+	if (LG_UNLIKELY(engine.trial.echo.role != ECHO_NONE))
+		mark_one(q, n, told, now);
 	return now;
 }
 
