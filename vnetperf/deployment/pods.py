@@ -42,6 +42,7 @@ from vnetperf.networks.base import (
     lay_uplinks,
     pod_count,
 )
+from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.oci import POD_PROGRAMS
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
@@ -78,24 +79,44 @@ def no_frames(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
-    if scenario.deployment.guests and (scenario.vnf_addresses or scenario.vnf_swaps):
-        return (
-            "a guest that is a pod passes frames on as they are, and mode "
-            f"{scenario.vnf_mode} changes their addresses; choose --vnf-mode io or bridge"
-        )
-    if scenario.deployment.guests and scenario.deployment.cables:
-        return "frames pass guests on a testbed of one host only, where hosts are namespaces"
+    if scenario.deployment.guests and (why := _no_frames_by_guests(scenario)):
+        return why
     if scenario.pod != "netns":
         return "frames of a tester are sent from no container; leave --pod out"
     network: type[Network] = registry.load("networks", scenario.vswitch)
     places = network.capabilities.frames
     if scenario.pod_hosts in places:
         return ""
+    if network.capabilities.elsewhere:
+        return (
+            f"pods of network {network.name} are a cluster's, between which a tester here sends no "
+            "frames; choose testcases/test_endpoints.py"
+        )
     return (
         f"pods on the {scenario.pod_hosts} host have no ports of their own on network "
         f"{network.name}, and frames need them; choose --hosts {places[0]}, or "
         "testcases/test_endpoints.py"
     )
+
+
+def _no_frames_by_guests(scenario: Scenario) -> str:
+    """Why frames do not pass pods that are in VMs; "" where they do."""
+    if scenario.vnf_addresses or scenario.vnf_swaps:
+        return (
+            "a guest that is a pod passes frames on as they are, and mode "
+            f"{scenario.vnf_mode} changes their addresses; choose --vnf-mode io or bridge"
+        )
+    if scenario.deployment.cables:
+        return "frames pass guests on a testbed of one host only, where hosts are namespaces"
+    return ""
+
+
+def network_of(scenario: Scenario) -> type[Network] | None:
+    """The container network of a scenario; None where it has no pods."""
+    if not scenario.deployment.pods:
+        return None
+    found: type[Network] = registry.load("networks", scenario.vswitch)
+    return found
 
 
 def require_frames(scenario: Scenario) -> None:
@@ -108,7 +129,7 @@ def require_frames(scenario: Scenario) -> None:
 def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
-    kind = can.port if can.port != "host" else "veth"
+    kind = "veth" if can.port == "host" or can.elsewhere else can.port
     own = {
         "__doc__": network.__doc__,
         "network": network,
@@ -123,7 +144,7 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
             max_frame_size=can.max_frame_size,
             forwarding=("l2", "l3") if can.routed else ("l2",),
             modes=can.modes,
-            options=("mtu", "offloads"),
+            options=() if can.elsewhere else ("mtu", "offloads"),
             addressing="port",
         ),
     }
@@ -142,7 +163,12 @@ class PodNetwork(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._network = self.network(machine, plan)
-        self._hosts = [PodHost(machine, number) for number in (0, 1)]
+        self._hosts = [
+            FarHost(machine, number, "")
+            if self.network.capabilities.elsewhere
+            else PodHost(machine, number)
+            for number in (0, 1)
+        ]
         self._far: PodPort | None = None
         if plan.scenario.deployment.cables:
             self._leave_to_others(plan.scenario.deployment)
@@ -231,6 +257,9 @@ class PodNetwork(VSwitch):
         """Hosts, pods and the path between them, for `--plan`."""
         del facts
         scenario = plan.scenario
+        if cls.network.capabilities.elsewhere:
+            place = "one node" if scenario.pod_hosts == "same" else "two nodes"
+            return {"pods": f"two of a cluster, on {place}", "network": cls.network.path}
         way = "routed" if scenario.routed else "switched"
         mtu = cls.network.pod_mtu(scenario)
         lines = {
@@ -255,7 +284,7 @@ class PodNetwork(VSwitch):
                 tc_redirect.load_modules(self.machine)
             for host in self._hosts:
                 host.create()
-            if self._far is None:
+            if self._far is None and not self.network.capabilities.elsewhere:
                 mtu = self.plan.scenario.mtu
                 lay_uplinks(self._hosts, mtu, offloads=self._network.offloads)
         scenario = self.plan.scenario
@@ -447,8 +476,14 @@ class PodNetwork(VSwitch):
             ),
         )
 
+    def endpoints(self) -> EndpointPair | None:
+        """Pods that are not on this machine."""
+        return self._network.endpoints()
+
     def fragments(self) -> int | None:
         """Those that the hosts have made, of packets that they routed and of a tunnel's."""
+        if self.network.capabilities.elsewhere:
+            return None
         snmp = Path("/proc/thread-self/net/snmp")
         here = (host for host in self._hosts if not isinstance(host, FarHost))
         return sum(links.fragments_made(run_in(host.netns, snmp.read_text)) for host in here)
@@ -456,6 +491,8 @@ class PodNetwork(VSwitch):
     def check_alive(self) -> None:
         """Raise when a pod's interface is gone, or what the network runs has ended."""
         self._network.check_alive()
+        if self.network.capabilities.elsewhere:
+            return
         there = self.machine.link_statistics()
         gone = [
             f"the interface of pod{port.vnf} ({given.pod.netdev})"
@@ -473,7 +510,7 @@ class PodNetwork(VSwitch):
                 f"pod{port.vnf}": {
                     "host": given.host,
                     "interface": f"{given.kind} {given.pod.netdev}",
-                    "in": "a VM, by tc redirect to its tap" if port in self._taps else "the host",
+                    "in": "a VM, by tc redirect to its tap" if port in self._taps else given.place,
                     "address": given.pod.address,
                     "MAC": given.pod.mac,
                     "gateway": given.gateway or "none: frames carry the other pod's address",

@@ -22,8 +22,9 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import PodHosts, Scenario
-from vnetperf.model.testbed import Program
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
+from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.oci import PODMAN, RUNC
 
 #: Frames of an MTU of 9000, what virtual links have in common.
@@ -52,7 +53,7 @@ class NetworkCapabilities(Frozen):
 
     Attributes:
         port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
-            vlan), or the host's own.
+            vlan), or the host's own; of a cluster that exists, what is not known here.
         places: Where the second of two pods may be.
         frames: Where pods have ports of their own, so that a tester can send frames between them;
             elsewhere they have the loopback interface of their host.
@@ -68,7 +69,7 @@ class NetworkCapabilities(Frozen):
             a testbed, with an agent each.
     """
 
-    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host"]
+    port: Literal["veth", "macvlan", "ipvlan", "vlan", "host", "cluster"]
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
@@ -79,6 +80,11 @@ class NetworkCapabilities(Frozen):
     shares_mac: bool = False
     most_on_host: int | None = None
     agents: bool = False
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether pods, and their hosts, are a cluster's, and nothing of them is made here."""
+        return self.port == "cluster"
 
 
 class Pod(Frozen):
@@ -115,6 +121,7 @@ class PodPort(Frozen):
         mtu: Largest packet, octets without Ethernet header and FCS.
         gateway: Address that frames to pods on other hosts carry; "" where they carry the pod's.
         far: The host's end of a veth pair; "" for none.
+        place: What it is in, for the report.
     """
 
     pod: Pod
@@ -123,6 +130,7 @@ class PodPort(Frozen):
     mtu: int
     gateway: str = ""
     far: str = ""
+    place: str = "the host"
 
 
 def change(netns: Path, what: str, where: str, request: Callable[[Any], object]) -> None:
@@ -377,6 +385,19 @@ class Network(Backend):
         """
         return scenario.mtu - cls.capabilities.overhead
 
+    @classmethod
+    def tools(cls, facts: MachineFacts) -> tuple[str, ...] | None:
+        """Endpoint tools that its pods have, where these are not the machine's.
+
+        Args:
+            facts: The machine.
+
+        Returns:
+            Their names; None, by default, where programs are the machine's.
+        """
+        del facts
+        return None
+
     @property
     def has_ports(self) -> bool:
         """Whether pods have ports of their own."""
@@ -456,6 +477,14 @@ class Network(Backend):
         Raises:
             VnetperfError: When the kernel refuses.
         """
+
+    def endpoints(self) -> EndpointPair | None:
+        """The pods as ends of transfers, where they are not on this machine.
+
+        Returns:
+            None, by default, where endpoints take the pods' interfaces over.
+        """
+        return None
 
     def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
         """Frames that passed pods' ports since they were made, as the network sees them.
