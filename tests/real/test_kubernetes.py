@@ -261,6 +261,10 @@ def break_image(cluster: FakeCluster) -> None:
     cluster.never = "ErrImagePull"
 
 
+def lack_a_shell(cluster: FakeCluster) -> None:
+    cluster.lacks = {"sh"}
+
+
 def deny_exec(cluster: FakeCluster) -> None:
     cluster.denied = {("create", "pods/exec")}
 
@@ -285,6 +289,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     ("breaks", "says", "created"),
     [
         (break_image, "registry.test/tools:1: ErrImagePull: no such image at the registry", 1),
+        (lack_a_shell, "image registry.test/tools:1: no shell can be run in its pod vnetperf-", 1),
         (deny_exec, "may not create pods/exec", 0),
         (differ_in_mtu, "have an MTU of 1400 and 1450: longer packets are lost", 3),
         (lose_a_node, "Unschedulable: 0/1 nodes are available: affinity.", 2),
@@ -325,8 +330,8 @@ def test_a_tool_that_the_image_lacks_is_named_with_the_image(
     cluster.lacks = {"sockperf"}
     run = pods_start(start, cluster.testbed())
     assert run.finish() == 1, run.output
-    assert "image registry.test/tools:1 in pod vnetperf-" in run.output
-    assert "the image has no program sockperf" in run.output
+    assert "sockperf cannot be run in the pod vnetperf-" in run.output
+    assert "of image registry.test/tools:1 on node worker-" in run.output
     assert wait_empty(cluster) == []
 
 

@@ -115,9 +115,8 @@ class KubernetesSection(Frozen):
 class ClusterPlace:
     """A pod as a place of programs."""
 
-    def __init__(self, machine: Machine, cluster: Cluster, pod: str, image: str) -> None:
-        self._machine, self._cluster = machine, cluster
-        self.pod, self._image = pod, image
+    def __init__(self, machine: Machine, cluster: Cluster, pod: str) -> None:
+        self._machine, self._cluster, self.pod = machine, cluster, pod
 
     @property
     def processors(self) -> str:
@@ -128,21 +127,8 @@ class ClusterPlace:
         """Run a tool to its end."""
         return self._cluster.execute(self._machine.run_id, self.pod, argv)
 
-    def require(self, program: str) -> None:
-        """Refuse an image without a program."""
-        try:
-            self.run(["sh", "-c", 'command -v "$0"', program])
-        except ClusterError as error:
-            raise HostError(
-                f"the image has no program {program}, or no shell to look for it: {error.what}",
-                where=f"image {self._image} in pod {self.pod}",
-                cure=f"choose an image with sh, cat, sleep and {program} ([kubernetes] image), or "
-                "leave the tool out of [kubernetes] tools",
-            ) from error
-
     def start(self, name: str, argv: Sequence[str]) -> ClusterProgram:
         """Start a program."""
-        self.require(argv[0])
         return ClusterProgram(self, self.spawn(name, ["sh", "-c", START, "sh", *argv]))
 
     def spawn(self, name: str, argv: Sequence[str]) -> ManagedProcess:
@@ -422,15 +408,22 @@ class KubernetesNetwork(Network):
             IPv4Address(address)
         except ValueError:
             raise self._no_pod(name, f"it has no IPv4 address: {address or 'none'}") from None
-        place = ClusterPlace(self.machine, self._cluster, name, section.image)
-        place.require("cat")
-        interfaces, _, routes = place.run(["sh", "-c", SHOW_LINKS]).partition("\n\n")
+        place = ClusterPlace(self.machine, self._cluster, name)
+        try:
+            interfaces, _, routes = place.run(["sh", "-c", SHOW_LINKS]).partition("\n\n")
+        except ClusterError as error:
+            raise HostError(
+                f"no shell can be run in its pod {name}: {error.what}",
+                where=f"image {section.image}",
+                accepted="an image with sh, cat, sleep and the endpoint tools",
+                cure="name such an image under [kubernetes] of the testbed file",
+            ) from error
         rows = {row[0]: row[1:] for row in map(str.split, interfaces.splitlines()) if len(row) > 1}
         default = [r[0] for r in map(str.split, routes.splitlines()) if r[1:2] == ["00000000"]]
         netdev = next((n for n in (*default, *rows) if n in rows and n != "lo"), "lo")
         mtu, mac = rows[netdev][0], (*rows[netdev][1:], "")[0]
         node = found["spec"].get("nodeName", "")
-        what = f"pod {name} on node {node}"
+        what = f"pod {name} of image {section.image} on node {node}"
         self._endpoints[pod.port.vnf] = Endpoint(what, place, address, netdev)
         given = pod.model_copy(update={"netdev": netdev, "address": address, "mac": mac})
         kind = "interface of the node" if self.mode == "host" else "interface"
