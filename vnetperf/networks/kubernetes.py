@@ -492,6 +492,7 @@ class KubernetesNetwork(Network):
                 "namespace": section.namespace,
                 "context": section.context or "the kubeconfig's current one",
                 "image": section.image,
+                "nodes": sorted({made["spec"]["nodeName"] for _, made in self._pods.values()}),
                 "image, as pulled": sorted(
                     {
                         one.get("imageID", "")
