@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.results_from_log import warnings_of
+from vnetperf.analysis.results_from_log import derive, warnings_of
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
@@ -42,6 +42,24 @@ def warnings(
     record = ScenarioRecord(scenario=scenario, facts=found)
     first = [run] if environment is None else [run, environment]
     return "\n".join(warnings_of(run, [*first, record], [record], []))
+
+
+def test_a_round_that_is_not_deployed_takes_no_facts_of_those_before() -> None:
+    loaded = configuration()
+    scenario = make_scenario("bmp2bmp_host", loaded)
+    run = RunRecord(
+        identity=RunIdentity(tool="", git="", command="", started="", testbed=""),
+        preset=loaded.preset,
+        testbed=Testbed(),
+        settings={},
+        fingerprint="",
+    )
+    there = ScenarioFacts(scenario=scenario.id, facts={"vswitch": {"baseline": True}}, deploy_s=2.0)
+    failed = ScenarioFacts(scenario=scenario.id, error="the machine is held")
+    for order, error in (([there, failed], "the machine is held"), ([failed, there], "")):
+        records = [ScenarioRecord(scenario=scenario, facts=one) for one in order]
+        (found,) = derive([run, *records]).scenarios
+        assert found == there.model_copy(update={"error": error})
 
 
 def test_nothing_is_said_of_a_scenario_without_conditions() -> None:

@@ -297,6 +297,19 @@ def test_what_the_file_says_of_hosts_cables_and_the_external_dut_has_tokens(run:
     Testbed.model_validate_json(made[0].testbed.model_dump_json())  # type: ignore[union-attr]  # is one still
 
 
+def test_nodes_of_a_cluster_are_hosts_wherever_they_stand(run: Path) -> None:
+    records = read_log(run / LOG_NAME)
+    at = next(n for n, record in enumerate(records) if isinstance(record, ScenarioRecord))
+    there = records[at]
+    assert isinstance(there, ScenarioRecord)
+    network = {"cluster": {"nodes": ["qx5rack"]}, "pods": {"pod0": {"in": "node qx5rack"}}}
+    facts = there.facts.model_copy(update={"facts": {"vswitch": network}})
+    records[at] = there.model_copy(update={"facts": facts})
+    made = "".join(r.model_dump_json() for r in redaction.Redactor(records).redacted())
+    assert "qx5rack" not in made
+    assert '"in":"node host-' in made
+
+
 def test_known_options_of_the_kernel_are_those_that_the_facts_explain() -> None:
     assert set(kernel.BOOT_OPTIONS) <= redaction.KERNEL_OPTIONS
 

@@ -105,6 +105,20 @@ def test_pods_in_vms_are_not_held_against_those_beside_them() -> None:
     assert row.ratio is None
 
 
+def test_pods_of_a_cluster_have_its_own_baseline_and_not_this_machine_s() -> None:
+    run = results(host=(trip(20.0),), kubernetes=(trip(40.0),))
+    host, cluster = run.scenarios
+    there = cluster.model_copy(update={"facts": {"vswitch": {"cluster": {}, "baseline": False}}})
+    run = run.model_copy(update={"scenarios": (host, there)})
+    (row,) = [r for r in transfers.pod_transfers(run) if not r.is_baseline]
+    assert row.ratio is None
+    of_node = host.model_copy(update={"facts": {"vswitch": {"cluster": {}, "baseline": True}}})
+    run = run.model_copy(update={"scenarios": (of_node, there)})
+    (row,) = [r for r in transfers.pod_transfers(run) if not r.is_baseline]
+    assert row.ratio is not None
+    assert row.ratio[0] == pytest.approx(2.0)
+
+
 def test_rounds_give_an_interval() -> None:
     run = results(
         host=(trip(20.0), trip(20.2), trip(19.8)), vxlan=(trip(40.0), trip(40.8), trip(39.5))

@@ -806,6 +806,19 @@ def _anywhere(result: Result) -> tuple[str, str, int]:
     return without_testbed(result.scenario)[0], result.test, result.frame_size
 
 
+def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:
+    """Each scenario as it was deployed last; a later failure adds its error and takes no facts."""
+    found: dict[str, ScenarioRecord] = {}
+    for record in records:
+        name, error = record.facts.scenario, record.facts.error
+        if error and name in found:
+            facts = found[name].facts.model_copy(update={"error": error})
+            found[name] = found[name].model_copy(update={"facts": facts})
+        else:
+            found[name] = record
+    return found
+
+
 def _derive(records: Sequence[Record]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
@@ -820,7 +833,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
         planned=max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1),
     )
     merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
-    deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
+    deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
     ledger = [
         *ledger_of(run, [r.scenario for r in deployed.values()], results, tests),

@@ -51,6 +51,7 @@ from vnetperf.networks.base import (
     host_of,
     pod_count,
 )
+from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import missing_for_pods
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
@@ -91,24 +92,44 @@ def no_frames(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
-    if scenario.deployment.guests and (scenario.vnf_addresses or scenario.vnf_swaps):
-        return (
-            "a guest that is a pod passes frames on as they are, and mode "
-            f"{scenario.vnf_mode} changes their addresses; choose --vnf-mode io or bridge"
-        )
-    if scenario.deployment.guests and scenario.deployment.cables:
-        return "frames pass guests on a testbed of one host only, where hosts are namespaces"
+    if scenario.deployment.guests and (why := _no_frames_by_guests(scenario)):
+        return why
     if scenario.pod != "netns":
         return "frames of a tester are sent from no container; leave --pod out"
     network: type[Network] = registry.load("networks", scenario.vswitch)
     places = network.capabilities.frames
     if scenario.pod_hosts in places:
         return ""
+    if network.capabilities.elsewhere:
+        return (
+            f"pods of network {network.name} are a cluster's, between which a tester here sends no "
+            "frames; choose testcases/test_endpoints.py"
+        )
     return (
         f"pods on the {scenario.pod_hosts} host have no ports of their own on network "
         f"{network.name}, and frames need them; choose --hosts {places[0]}, or "
         "testcases/test_endpoints.py"
     )
+
+
+def _no_frames_by_guests(scenario: Scenario) -> str:
+    """Why frames do not pass pods that are in VMs; "" where they do."""
+    if scenario.vnf_addresses or scenario.vnf_swaps:
+        return (
+            "a guest that is a pod passes frames on as they are, and mode "
+            f"{scenario.vnf_mode} changes their addresses; choose --vnf-mode io or bridge"
+        )
+    if scenario.deployment.cables:
+        return "frames pass guests on a testbed of one host only, where hosts are namespaces"
+    return ""
+
+
+def network_of(scenario: Scenario) -> type[Network] | None:
+    """The container network of a scenario; None where it has no pods."""
+    if not scenario.deployment.pods:
+        return None
+    found: type[Network] = registry.load("networks", scenario.vswitch)
+    return found
 
 
 def require_frames(scenario: Scenario) -> None:
@@ -121,7 +142,8 @@ def require_frames(scenario: Scenario) -> None:
 def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
-    kind = can.port if can.port != "host" else "veth"
+    kind = "veth" if can.port == "host" or can.elsewhere else can.port
+    options = ("mtu",) if can.by_socket else () if can.elsewhere else ("mtu", "offloads")
     own = {
         "__doc__": network.__doc__,
         "network": network,
@@ -137,7 +159,7 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
             max_frame_size=can.max_frame_size,
             forwarding=("l2", "l3") if can.routed else ("l2",),
             modes=can.modes,
-            options=("mtu",) if can.by_socket else ("mtu", "offloads"),
+            options=options,
             addressing="port",
             nic_drivers=("kernel",),
         ),
@@ -157,7 +179,12 @@ class PodNetwork(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._network = self.network(machine, plan)
-        self._hosts = [PodHost(machine, number) for number in (0, 1)]
+        self._hosts = [
+            FarHost(machine, number, "")
+            if self.network.capabilities.elsewhere
+            else PodHost(machine, number)
+            for number in (0, 1)
+        ]
         self._far: PodPort | None = None
         if plan.scenario.deployment.cables:
             self._leave_to_others(plan.scenario.deployment)
@@ -271,6 +298,9 @@ class PodNetwork(VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """Hosts, pods and the path between them, for `--plan`, and what the network starts."""
         scenario = plan.scenario
+        if cls.network.capabilities.elsewhere:
+            place = "one node" if scenario.pod_hosts == "same" else "two nodes"
+            return {"pods": f"two of a cluster, on {place}", "network": cls.network.path}
         way = "routed" if scenario.routed else "switched"
         mtu = cls.network.pod_mtu(scenario)
         lines = {
@@ -521,8 +551,14 @@ class PodNetwork(VSwitch):
             ),
         )
 
+    def endpoints(self) -> EndpointPair | None:
+        """Pods that are not on this machine."""
+        return self._network.endpoints()
+
     def fragments(self) -> int | None:
         """Those that the hosts have made, of packets that they routed and of a tunnel's."""
+        if self.network.capabilities.elsewhere:
+            return None
         snmp = Path("/proc/thread-self/net/snmp")
         here = (host for host in self._hosts if not isinstance(host, FarHost))
         return sum(links.fragments_made(run_in(host.netns, snmp.read_text)) for host in here)
@@ -530,6 +566,8 @@ class PodNetwork(VSwitch):
     def check_alive(self) -> None:
         """Raise when a pod's interface is gone, or what the network runs has ended."""
         self._network.check_alive()
+        if self.network.capabilities.elsewhere:
+            return
         there = self.machine.link_statistics()
         gone = [
             f"the interface of pod{port.vnf} ({given.pod.netdev})"
@@ -548,7 +586,7 @@ class PodNetwork(VSwitch):
                 f"pod{port.vnf}": {
                     "host": given.host,
                     "interface": f"{given.kind} {given.pod.netdev or given.pod.socket}",
-                    "in": "a VM, by tc redirect to its tap" if port in self._taps else "the host",
+                    "in": "a VM, by tc redirect to its tap" if port in self._taps else given.place,
                     "address": given.pod.address,
                     "MAC": given.pod.mac,
                     "gateway": given.gateway or "none: frames carry the other pod's address",

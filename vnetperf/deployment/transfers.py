@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -491,6 +491,8 @@ def transfer_endpoints(
         raise CapabilityError(f"{inside.name} cannot be an endpoint", where="endpoints")
 
     def plug_in(ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
+        if (elsewhere := deployment.vswitch.endpoints()) is not None:
+            return nullcontext(elsewhere)
         # Addresses are those of the whole way, whatever of it is on this host.
         plan, guests = deployment.plan.for_tester, deployment.end_guests
         return in_place_of_tester(deployment.machine, plan, ends, inside, guests)
@@ -520,4 +522,5 @@ def _in_place_of_tester(
             own = [end.place for end in (ends.client, ends.server) if end.netdev != LOOPBACK]
             return of_network + sum(fragments_made(place.run(SHOW_IP)) for place in own)
 
-        return tuple(Exchange(ends, watch_all, MachineSampler(()), fragments).run(specs))
+        of_machine = None if deployment.vswitch.endpoints() is not None else MachineSampler(())
+        return tuple(Exchange(ends, watch_all, of_machine, fragments).run(specs))

@@ -90,6 +90,8 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     # Files outlive a reboot, and on some systems /run does too.
     "tree": ChangeKind("vnetperf.host.files:undo_tree", volatile=False),
     "directory": ChangeKind("vnetperf.host.files:undo_directory", volatile=False),
+    # A cluster knows nothing of this machine's reboot.
+    "pod": ChangeKind("vnetperf.host.cluster:undo_pod", volatile=False),
 }
 
 

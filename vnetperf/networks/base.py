@@ -24,6 +24,7 @@ from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import NicUse, Placement, Plan, PodHosts, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import POD_PROGRAMS
 
 #: Frames of an MTU of 9000, what virtual links have in common.
@@ -53,7 +54,7 @@ class NetworkCapabilities(Frozen):
     Attributes:
         port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
             vlan), a virtual function of its NIC, the host's own, or a socket for a DPDK application
-            (vhost-user, memif).
+            (vhost-user, memif); of a cluster that exists, what is not known here.
         link: What joins the hosts: a veth pair, or the cable between two NICs of the testbed. It is
             also what the tester is calibrated over.
         places: Where the second of two pods may be.
@@ -71,7 +72,9 @@ class NetworkCapabilities(Frozen):
             a testbed, with an agent each.
     """
 
-    port: Literal["veth", "macvlan", "ipvlan", "vlan", "vf", "host", "vhost-user", "memif"]
+    port: Literal[
+        "veth", "macvlan", "ipvlan", "vlan", "vf", "host", "vhost-user", "memif", "cluster"
+    ]
     link: Literal["veth", "nic"] = "veth"
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
@@ -88,6 +91,11 @@ class NetworkCapabilities(Frozen):
     def by_socket(self) -> bool:
         """True where pods have sockets for DPDK applications, and no interfaces of the kernel."""
         return self.port in ("vhost-user", "memif")
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether pods, and their hosts, are a cluster's, and nothing of them is made here."""
+        return self.port == "cluster"
 
 
 class Pod(Frozen):
@@ -128,6 +136,7 @@ class PodPort(Frozen):
         gateway: Address that frames to pods on other hosts carry; "" where they carry the pod's.
         far: The host's end of a veth pair, or the port of a switch that has the socket; "" for
             none.
+        place: What it is in, for the report.
     """
 
     pod: Pod
@@ -136,6 +145,7 @@ class PodPort(Frozen):
     mtu: int
     gateway: str = ""
     far: str = ""
+    place: str = "the host"
 
 
 def change(netns: Path, what: str, where: str, request: Callable[[Any], object]) -> None:
@@ -465,6 +475,19 @@ class Network(Backend):
         del nics, facts, scenario
         return ""
 
+    @classmethod
+    def tools(cls, facts: MachineFacts) -> tuple[str, ...] | None:
+        """Endpoint tools that its pods have, where these are not the machine's.
+
+        Args:
+            facts: The machine.
+
+        Returns:
+            Their names; None, by default, where programs are the machine's.
+        """
+        del facts
+        return None
+
     @property
     def has_ports(self) -> bool:
         """Whether pods have ports of their own."""
@@ -560,6 +583,14 @@ class Network(Backend):
         Raises:
             VnetperfError: When the kernel refuses.
         """
+
+    def endpoints(self) -> EndpointPair | None:
+        """The pods as ends of transfers, where they are not on this machine.
+
+        Returns:
+            None, by default, where endpoints take the pods' interfaces over.
+        """
+        return None
 
     def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
         """Frames that passed pods' ports since they were made, as the network sees them.

@@ -510,7 +510,7 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
             PodTransfer(
                 network=_network_name(scenario),
                 place=scenario.get("pod_hosts", ""),
-                link=_link_name(scenario),
+                link=_link_name(scenario, deployed.facts.get("vswitch", {})),
                 is_baseline=bool(deployed.facts.get("vswitch", {}).get("baseline")),
                 rounds=one.rounds_of(transfer),
             )
@@ -555,10 +555,12 @@ def _short_option(value: Any) -> str:
     return str(value.get("name", "")) if isinstance(value, Mapping) else Path(str(value)).name
 
 
-def _link_name(scenario: Mapping[str, Any]) -> str:
+def _link_name(scenario: Mapping[str, Any], network: Mapping[str, Any]) -> str:
     options = scenario.get("options") or {}
     of_link = ", ".join(f"{name} = {options.get(name)}" for name in _OF_LINK)
-    return ", ".join([of_link, f"pods by {scenario.get('pod', 'netns')}", *_in_vms(scenario)])
+    of_cluster = ["in a cluster"] if "cluster" in network else []
+    pods = f"pods by {scenario.get('pod', 'netns')}"
+    return ", ".join([of_link, pods, *_in_vms(scenario), *of_cluster])
 
 
 def _in_vms(scenario: Mapping[str, Any]) -> list[str]:

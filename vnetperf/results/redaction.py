@@ -25,6 +25,7 @@ from vnetperf.results.records import (
     RedactedRecord,
     RestoredRecord,
     RunRecord,
+    ScenarioRecord,
     TrialRecord,
 )
 
@@ -621,6 +622,9 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
         for facts in (record.facts, *(others.values() if isinstance(others, Mapping) else ())):
             host = str(facts.get("hostname", ""))
             yield "hosts", "" if host.startswith("unknown") else host
+    if isinstance(record, ScenarioRecord):
+        network = record.facts.facts.get("vswitch", {})
+        yield from (("hosts", str(node)) for node in network.get("cluster", {}).get("nodes", ()))
     if isinstance(record, RunRecord):
         testbed = record.testbed
         yield "texts", record.identity.notes

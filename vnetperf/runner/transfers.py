@@ -5,13 +5,14 @@ Users of a mobile core, and endpoints in place of the tester.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Protocol
 
 from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import why_no_endpoints
-from vnetperf.deployment.pods import switch_class
+from vnetperf.deployment.pods import network_of, switch_class
 from vnetperf.endpoints.base import EndpointTool
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
@@ -220,11 +221,13 @@ def endpoint_spec(
     in_vnf = settings.endpoint_server == "vnf" or deployed.ends_in_guests
     inside = deployed if in_vnf else None
     facts = run.facts()
+    network = network_of(deployed)
+    of_image = None if network is None else network.tools(facts)
     # Of several hosts those with an endpoint: where the tester would be, or one of two apart.
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}
     tools = {
-        choose_tool(spec, settings.endpoint_tool, there, inside)
+        choose_tool(spec, settings.endpoint_tool, there, inside, of_image)
         for there in [facts.hosts[host] for host in sorted(having)] or (facts,)
     }
     if len(tools) > 1:
@@ -238,15 +241,21 @@ def endpoint_spec(
 
 
 def choose_tool(
-    spec: TransferSpec, wanted: str, facts: MachineFacts, inside: Scenario | None = None
+    spec: TransferSpec,
+    wanted: str,
+    facts: MachineFacts,
+    inside: Scenario | None = None,
+    of_image: Sequence[str] | None = None,
 ) -> str:
-    """The tool for a transfer."""
+    """The tool for a transfer; `of_image` has those of pods that are not on a machine."""
     reasons = []
     for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
         tool: EndpointTool = registry.load("endpoints", name)()
         if wanted == AUTO and tool.alone is not spec.is_guest:
             continue
-        why = tool.cannot(spec) or tool.missing(facts)
+        why = tool.cannot(spec) or (tool.missing(facts) if of_image is None else "")
+        if of_image is not None and name not in of_image:
+            why = why or f"{name} is not among the tools of the pods' image"
         if not why and inside is not None:
             names = [program.name for program in tool.programs]
             vnf: type[Vnf] = registry.load_vnf(inside.vnf)
@@ -348,6 +357,10 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
         why = "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
     elif run.facts().hosts:
         why = "ranks run in pods on one machine; choose a testbed of one host"
+    elif (network := network_of(scenario)) and network.capabilities.elsewhere:
+        why = (
+            f"no ranks of MPI are launched in pods of a cluster; choose another than {network.name}"
+        )
     else:
         try:
             mpi_spec(run, scenario, kind, message_size)

@@ -32,6 +32,7 @@ from vnetperf.model.scenario import (
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.virt.endpoint import EndpointPair
 
 #: Frames of an MTU of 9000, what drivers have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -311,6 +312,14 @@ class VSwitch(Backend):
         Raises:
             DutError: When some are left.
         """
+
+    def endpoints(self) -> EndpointPair | None:
+        """The two ends of transfers, where it has them itself and not on this machine.
+
+        Returns:
+            None, by default, where endpoints are put into the tester's place.
+        """
+        return None
 
     def fragments(self) -> int | None:
         """IPv4 fragments that it has made of packets that were too long for their next link.

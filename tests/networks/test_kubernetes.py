@@ -1,0 +1,228 @@
+"""Pods of a cluster without one: what is asked for, what is refused, what is made of answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config
+from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.pods import no_frames
+from vnetperf.host.cluster import RUN_LABEL
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.outcomes import TransferSpec
+from vnetperf.model.scenario import Scenario
+from vnetperf.networks.kubernetes import (
+    KubernetesNetwork,
+    KubernetesSection,
+    manifest,
+    why_not_running,
+)
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.runner.transfers import choose_tool, endpoint_scenario
+
+SEEN = {"kubernetes": {"why": "", "tools": ["iperf3"]}}
+PROGRAMS = {**facts().programs, "kubectl": "/usr/bin/kubectl", "runc": "/usr/bin/runc"}
+MACHINE = facts().model_copy(update={"programs": PROGRAMS, "seen": SEEN})
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def scenario(**wishes: Any) -> Scenario:
+    configured = config.load({"preset": "smoke", **wishes}, environment={})
+    made = make_scenario("bmp2bmp_kubernetes", configured)
+    return endpoint_scenario(configured, made)
+
+
+def refusal(machine: Any = MACHINE, **wishes: Any) -> str:
+    with pytest.raises((CapabilityError, ConfigError)) as refused:
+        make_plan(scenario(**wishes), config.load({}, environment={}).testbed, machine)
+    return str(refused.value)
+
+
+def pod(number: int, *, same: bool = False, host: bool = False, **keys: Any) -> dict[str, Any]:
+    section = KubernetesSection(image="registry.test/tools:1", **keys)
+    return manifest(f"p{number}", "a-run", number, section, same=same, host_network=host)
+
+
+def test_a_pod_has_the_least_rights_and_an_end() -> None:
+    """What Kubernetes' profile "restricted" of pod security requires, without a token."""
+    made = pod(0, deadline_s=600)
+    spec, (container,) = made["spec"], made["spec"]["containers"]
+    assert spec["activeDeadlineSeconds"] == 600
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["hostNetwork"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert made["metadata"]["labels"][RUN_LABEL] == "a-run"
+    assert pod(0, host=True)["spec"]["hostNetwork"] is True
+
+
+@pytest.mark.parametrize(
+    ("number", "same", "nodes", "on", "kind"),
+    [
+        (0, False, (), None, None),
+        (0, False, ("a", "b"), ["a"], None),
+        (1, False, ("a", "b"), ["b"], "podAntiAffinity"),
+        (1, True, ("a", "b"), ["a"], "podAffinity"),
+        (1, False, ("a",), None, "podAntiAffinity"),
+        (1, True, (), None, "podAffinity"),
+    ],
+)
+def test_pods_are_placed_by_the_scheduler(
+    number: int, same: bool, nodes: tuple[str, ...], on: list[str] | None, kind: str | None
+) -> None:
+    affinity = pod(number, same=same, nodes=nodes)["spec"].get("affinity", {})
+    named = affinity.pop("nodeAffinity", None)
+    if on is None:
+        assert named is None
+    else:
+        (term,) = named[REQUIRED]["nodeSelectorTerms"]
+        assert term["matchFields"][0]["values"] == on
+    assert [*affinity] == ([kind] if kind else [])
+    if kind:
+        (first,) = affinity[kind][REQUIRED]
+        assert first["labelSelector"]["matchLabels"][RUN_LABEL] == "a-run"
+
+
+def test_labels_of_nodes_are_asked_for() -> None:
+    assert pod(1, node_selector={"zone": "x"})["spec"]["nodeSelector"] == {"zone": "x"}
+
+
+def status(phase: str, *states: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"status": {"phase": phase, "containerStatuses": [{"state": s} for s in states], **more}}
+
+
+UNSCHEDULABLE = {"status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+
+
+@pytest.mark.parametrize(
+    ("found", "says", "never"),
+    [
+        (status("Running", {"running": {}}), "", False),
+        (status("Pending"), "Pending", False),
+        (status("Running"), "Running", False),
+        (
+            status("Pending", {"waiting": {"reason": "ContainerCreating"}}),
+            "ContainerCreating",
+            False,
+        ),
+        (status("Pending", conditions=[UNSCHEDULABLE]), "Unschedulable: 0/1 nodes", False),
+        (
+            status("Pending", {"waiting": {"reason": "ErrImagePull", "message": "no"}}),
+            "ErrImagePull: no",
+            True,
+        ),
+        (
+            status("Failed", {"terminated": {"reason": "Error", "exitCode": 127}}),
+            "Error, exit code 127",
+            True,
+        ),
+        (status("Failed", reason="DeadlineExceeded"), "DeadlineExceeded", True),
+        (status("Failed"), "it has ended: Failed", True),
+        ({"status": {}}, "Pending", False),
+    ],
+)
+def test_why_a_pod_does_not_run_and_whether_it_ever_will(
+    found: dict[str, Any], says: str, never: bool
+) -> None:
+    why, hopeless = why_not_running(found)
+    assert (says in why, bool(why), hopeless) == (True, bool(says), never)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"kubeconfig": "config"}, "kubeconfig"),
+        ({"namespace": "Bench"}, "namespace"),
+        ({"namespace": "--all-namespaces"}, "namespace"),
+        ({"namespace": "a/../b"}, "namespace"),
+        ({"context": "-v=9"}, "context"),
+        ({"image": "my image"}, "image"),
+        ({"nodes": ["a", "a"]}, "the two nodes are one"),
+        ({"nodes": ["a", "b", "c"]}, "nodes"),
+        ({"deadline_s": 5}, "deadline_s"),
+        ({"pods": 2}, "pods"),
+    ],
+)
+def test_a_bad_table_is_refused_with_its_key(
+    keys: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    lines = [f"{key} = {value!r}" for key, value in keys.items()]
+    path.write_text("\n".join(["[kubernetes]", *lines, ""]))
+    with pytest.raises(ConfigError, match=says) as refused:
+        config.load({"testbed": str(path)}, environment={})
+    assert "mine.toml" in str(refused.value)
+
+
+def look(tmp_path: Path, **keys: Any) -> dict[str, Any] | None:
+    plain = config.load({}, environment={}).testbed
+    section = {"namespace": "bench", "image": "i", **keys}
+    return KubernetesNetwork.look(
+        plain.model_validate({**plain.model_dump(), "kubernetes": section})
+    )
+
+
+def test_what_keeps_a_cluster_from_being_used_is_told_by_the_plan(tmp_path: Path) -> None:
+    plain = config.load({}, environment={}).testbed
+    assert KubernetesNetwork.look(plain) is None
+    assert "no cluster is named; write kubeconfig" in refusal(
+        MACHINE.model_copy(update={"seen": {}})
+    )
+    found = look(tmp_path)
+    assert found is not None
+    assert found["why"] == "[kubernetes] has no kubeconfig"
+    file = tmp_path / "config"
+    for make, says in (
+        (lambda: None, "cannot be read: No such file"),
+        (file.mkdir, "is no file"),
+        (lambda: (file.rmdir(), file.touch(), file.chmod(0o660)), "written to by others than"),
+        (lambda: file.chmod(0o640), ""),
+    ):
+        make()
+        found = look(tmp_path, kubeconfig=str(file))
+        assert found is not None
+        assert says in found["why"]
+        assert bool(found["why"]) is bool(says)
+    seen = {"kubernetes": {"why": "it is closed", "tools": []}}
+    assert "it is closed" in refusal(MACHINE.model_copy(update={"seen": seen}))
+    bare = MACHINE.model_copy(update={"programs": facts().programs})
+    assert "kubernetes-client" in refusal(bare)
+
+
+def test_what_a_cluster_s_pods_cannot_do_is_refused() -> None:
+    assert "pods are the cluster's own; leave --pod out" in refusal(pod="runc")
+    assert "mtu" in refusal(set=("mtu=9000",))
+    assert "mode" in refusal(set=("mode=vepa",))
+    make_plan(scenario(set=("mode=host",)), config.load({}, environment={}).testbed, MACHINE)
+    configured = config.load({"preset": "smoke"}, environment={})
+    frames = make_scenario("bmp2bmp_kubernetes", configured)
+    assert "a tester here sends no frames; choose testcases/test_endpoints.py" in no_frames(frames)
+    in_vm = make_scenario("bmp2vmp_kubernetes", configured)
+    with pytest.raises(CapabilityError, match="a pod in a VM has a port of its own"):
+        make_plan(endpoint_scenario(configured, in_vm), configured.testbed, MACHINE)
+
+
+def test_the_plan_promises_no_address_of_a_test_network() -> None:
+    plan = make_plan(scenario(hosts="same"), config.load({}, environment={}).testbed, MACHINE)
+    lines = plan.commands
+    assert lines["pods"] == "two of a cluster, on one node"
+    assert "198.18" not in str(lines)
+
+
+def test_a_tool_is_the_image_s_and_not_the_machine_s() -> None:
+    bare = MACHINE.model_copy(update={"programs": {}})
+    stream = TransferSpec(kind="TCP_STREAM", message_size=64, duration_s=1)
+    assert choose_tool(stream, "auto", bare, of_image=("iperf3",)) == "iperf3"
+    with pytest.raises(CapabilityError, match="sockperf is not among the tools of the pods' image"):
+        choose_tool(
+            stream.model_copy(update={"kind": "UDP_RR"}), "auto", bare, of_image=("iperf3",)
+        )
