@@ -138,6 +138,11 @@ def place(netns: Path | None) -> str:
     return "the run" if netns == NETNS else netns.parent.name
 
 
+def representor(address: str, number: int) -> str:
+    """The interface that stands for a virtual function."""
+    return f"r{address[5:7]}.{number}"
+
+
 class Nics:
     """NICs of two hosts: what is done to them, in order."""
 
@@ -150,7 +155,7 @@ class Nics:
         for name, double in {
             "vfs.set_up_vf": self.set_up_vf,
             "switchdev.uplink_name": lambda address: f"up{address[5:7]}",
-            "switchdev.representor_name": lambda address, number: f"r{address[5:7]}.{number}",
+            "switchdev.representor_name": representor,
             "switchdev.wait_for_representors": lambda *_: (),
             "switchdev.eswitch.take_representor": lambda name, mtu: self.say(f"take {name}"),
             "flower.install_rule": self.install,
@@ -309,6 +314,11 @@ def test_in_switchdev_mode_rules_join_pods(monkeypatch: pytest.MonkeyPatch) -> N
     assert at == sorted(at)
     assert {rule.split()[0] for rule in nics.rules} == {"up21", "r21.0", "up41", "r41.0"}
     nics.seen()
+    network.check_alive()
+    monkeypatch.setattr("vnetperf.host.nic.switchdev.representor_name", lambda *_: "")
+    with pytest.raises(DutError, match=r"interface of vnf0\.0 on the NIC .* is gone"):
+        network.check_alive()
+    monkeypatch.setattr("vnetperf.host.nic.switchdev.representor_name", representor)
     network.detach(hosts[1], ports[1])
     assert {rule.split()[0] for rule in nics.rules} == {"up21", "r21.0"}
     assert nics.seen() == ["r41.0 down in the machine", "move p1 to host1"]

@@ -227,6 +227,11 @@ class SriovNetwork(Network):
             ),
         )
 
+    def check_alive(self) -> None:
+        """Raise when a representor is gone, and the mode with it; pods' interfaces others see."""
+        if self._switch is not None:
+            self._switch.representors()
+
     def facts(self) -> dict[str, Any]:
         """As of every network; NICs and their virtual functions, as they are."""
         found = super().facts()
