@@ -54,6 +54,8 @@ class OvsFlatNetwork(Network):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._switches: dict[int, PrivateOvs] = {}
+        #: Whether hosts are joined, which more pods change nothing of.
+        self._joined = False
 
     @property
     def userspace(self) -> bool:
@@ -126,8 +128,9 @@ class OvsFlatNetwork(Network):
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Add the hosts' link, or the tunnel over it, to the bridge of each host with pods."""
         del ports
-        if self.place == "same":
+        if self.place == "same" or self._joined:
             return
+        self._joined = True
         if self.tunnel and self.userspace:
             # All before the first neighbour: an address of a bridge is its link's.
             macs = {host.number: host.uplink_mac for host in hosts}
@@ -178,6 +181,7 @@ class OvsFlatNetwork(Network):
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """End the daemons, which takes bridges and tunnels along."""
+        self._joined = False
         while self._switches:
             number, switch = self._switches.popitem()
             switch.stop()
