@@ -179,7 +179,8 @@ def test_endpoints_at_a_way_over_two_hosts_have_the_addresses_of_the_whole(
     monkeypatch.setattr(
         transfers, "_in_place_of_tester", lambda _deployed, plug_in, *_: plug_in(())
     )
-    deployed = SimpleNamespace(plan=east, machine=None, vnfs=[], end_guests={})
+    here = SimpleNamespace(endpoints=lambda: None)
+    deployed = SimpleNamespace(plan=east, machine=None, vswitch=here, vnfs=[], end_guests={})
     transfers.transfer_endpoints(cast("LiveDeployment", deployed), [])
     assert east.scenario.deployment.vnf_count == 0  # what writes addresses anew is elsewhere
     (whole,) = (plan.scenario for plan in plans)

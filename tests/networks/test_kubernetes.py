@@ -109,6 +109,7 @@ UNSCHEDULABLE = {"status": "False", "reason": "Unschedulable", "message": "0/1 n
         (status("Running", {"running": {}}), "", False),
         (status("Pending"), "Pending", False),
         (status("Running"), "Running", False),
+        ({"status": {"phase": "Running", "containerStatuses": [{}]}}, "Running", False),
         (
             status("Pending", {"waiting": {"reason": "ContainerCreating"}}),
             "ContainerCreating",

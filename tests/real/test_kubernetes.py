@@ -127,7 +127,12 @@ def test_a_request_that_comes_late_leaves_no_pod(cluster: FakeCluster) -> None:
             "may not delete pods, create pods/exec",
             marks=pytest.mark.daily,
         ),
-        (set(), "elsewhere", "namespace elsewhere: the cluster has no such namespace, and none is"),
+        pytest.param(
+            set(),
+            "elsewhere",
+            "namespace elsewhere: the cluster has no such namespace, and none is",
+            marks=pytest.mark.daily,
+        ),
         # Who may not look may still have pods there.
         pytest.param({("get", "namespaces")}, NAMESPACE, "", marks=pytest.mark.daily),
     ],

@@ -43,6 +43,11 @@ def begin(start: Start, selected: str, *more: str) -> UserRun:
         pytest.param("host same 2", WHOLE, marks=pytest.mark.daily),
         pytest.param("host other 4", WHOLE, marks=pytest.mark.daily),
         pytest.param("vxlan_routed other 8", WHOLE, marks=pytest.mark.daily),
+        # Where hosts are joined by more than routes: once, whatever comes later.
+        *(
+            pytest.param(f"{network} other 3", BRIEF, marks=pytest.mark.daily)
+            for network in ("vxlan", "vxlan_routed", "ovs_flat", "ovs_vxlan")
+        ),
         pytest.param("ptp same 3", WHOLE, marks=pytest.mark.daily),
     ],
 )

@@ -112,6 +112,9 @@ def test_pods_of_a_cluster_have_its_own_baseline_and_not_this_machine_s() -> Non
     run = run.model_copy(update={"scenarios": (host, there)})
     (row,) = [r for r in transfers.pod_transfers(run) if not r.is_baseline]
     assert row.ratio is None
+    note = "Pods of a cluster: processor time is not measured"
+    assert note in markdown_report(run)
+    assert note not in markdown_report(results(host=(trip(20.0),)))
     of_node = host.model_copy(update={"facts": {"vswitch": {"cluster": {}, "baseline": True}}})
     run = run.model_copy(update={"scenarios": (of_node, there)})
     (row,) = [r for r in transfers.pod_transfers(run) if not r.is_baseline]

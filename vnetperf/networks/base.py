@@ -574,7 +574,7 @@ class Network(Backend):
 
     @abstractmethod
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Let pods of all hosts reach each other.
+        """Let pods of all hosts reach each other; called once more when others have come.
 
         Args:
             hosts: The two hosts, by number.

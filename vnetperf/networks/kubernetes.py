@@ -255,18 +255,18 @@ def why_not_running(found: Mapping[str, Any]) -> tuple[str, bool]:
     """Why a pod does not run yet, and whether it never will; "" when it runs."""
     status = found.get("status", {})
     phase = status.get("phase", "Pending")
-    containers = status.get("containerStatuses") or ()
-    waiting = [one["state"]["waiting"] for one in containers if "waiting" in one.get("state", {})]
+    containers = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
+    waiting = [state["waiting"] for state in containers if "waiting" in state]
     for one in waiting:
         reason, message = one.get("reason", ""), one.get("message", "")
         if reason in HOPELESS:
             return f"{reason}: {message}", True
-    ended = [one["state"]["terminated"] for one in containers if "terminated" in one["state"]]
+    ended = [state["terminated"] for state in containers if "terminated" in state]
     if phase in ("Failed", "Succeeded") or ended:
         told = [f"{one.get('reason', '')}, exit code {one.get('exitCode')}" for one in ended]
         said = [status.get("reason", ""), status.get("message", ""), *told]
         return f"it has ended: {', '.join(filter(None, said)) or phase}", True
-    if phase == "Running" and containers and all("running" in one["state"] for one in containers):
+    if phase == "Running" and containers and all("running" in state for state in containers):
         return "", False
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
@@ -424,6 +424,8 @@ class KubernetesNetwork(Network):
         rows = {row[0]: row[1:] for row in map(str.split, interfaces.splitlines()) if len(row) > 1}
         default = [r[0] for r in map(str.split, routes.splitlines()) if r[1:2] == ["00000000"]]
         netdev = next((n for n in (*default, *rows) if n in rows and n != "lo"), "lo")
+        if netdev not in rows:
+            raise self._no_pod(name, "no interface is found in its /sys/class/net")
         mtu, mac = rows[netdev][0], (*rows[netdev][1:], "")[0]
         node = found["spec"].get("nodeName", "")
         what = f"pod {name} of image {section.image} on node {node}"

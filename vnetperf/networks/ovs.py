@@ -56,6 +56,8 @@ class OvsFlatNetwork(Network):
         super().__init__(machine, plan)
         #: The Open vSwitch of each host with pods, by the host's number.
         self.switches: dict[int, PrivateOvs] = {}
+        #: Whether hosts are joined, which more pods change nothing of.
+        self._joined = False
 
     @property
     def userspace(self) -> bool:
@@ -137,8 +139,9 @@ class OvsFlatNetwork(Network):
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Add the hosts' link, or the tunnel over it, to the bridge of each host with pods."""
         del ports
-        if self.place == "same":
+        if self.place == "same" or self._joined:
             return
+        self._joined = True
         if self.tunnel and self.userspace:
             # All before the first neighbour: an address of a bridge is its link's.
             macs = {host.number: host.uplink_mac for host in hosts}
@@ -189,6 +192,7 @@ class OvsFlatNetwork(Network):
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """End the daemons, which takes bridges and tunnels along."""
+        self._joined = False
         while self.switches:
             number, switch = self.switches.popitem()
             switch.stop()

@@ -66,7 +66,7 @@ class VxlanNetwork(Network):
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Make the tunnel a port of the bridge of each host with pods."""
         for host in hosts:
-            if host.has(BRIDGE):
+            if host.has(BRIDGE) and not host.has(TUNNEL):
                 add_tunnel(self, host, hosts[1 - host.number])
                 host.add_port(BRIDGE, TUNNEL)
 
@@ -98,12 +98,14 @@ class VxlanRoutedNetwork(BridgeNetwork):
         """Make tunnels' ends, and route the other host's pods through them."""
         if not self.routes:
             return
-        for host in hosts:
+        new = [host for host in hosts if not host.has(TUNNEL)]
+        for host in new:
             add_tunnel(self, host, None, VTEP_MAC.format(host.number))
         for host, far in zip(hosts, hosts[::-1], strict=True):
             address, mac = VTEP_ADDRESS.format(far.number + 1), VTEP_MAC.format(far.number)
-            host.add_neighbour(TUNNEL, address, mac)
-            host.add_forwarding(TUNNEL, mac, far.address)
+            if host in new:
+                host.add_neighbour(TUNNEL, address, mac)
+                host.add_forwarding(TUNNEL, mac, far.address)
             for port in self.far_ports(host, ports):
                 host.add_route(port.pod.network, TUNNEL, address)
 

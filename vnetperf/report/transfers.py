@@ -555,10 +555,14 @@ def _short_option(value: Any) -> str:
     return str(value.get("name", "")) if isinstance(value, Mapping) else Path(str(value)).name
 
 
+#: What pods of a cluster have in common with their baseline, and with no others.
+IN_CLUSTER = "in a cluster"
+
+
 def _link_name(scenario: Mapping[str, Any], network: Mapping[str, Any]) -> str:
     options = scenario.get("options") or {}
     of_link = ", ".join(f"{name} = {options.get(name)}" for name in _OF_LINK)
-    of_cluster = ["in a cluster"] if "cluster" in network else []
+    of_cluster = [IN_CLUSTER] if "cluster" in network else []
     pods = f"pods by {scenario.get('pod', 'netns')}"
     return ", ".join([of_link, pods, *_in_vms(scenario), *of_cluster])
 
@@ -603,7 +607,7 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
 
 def networks_table(results: RunResults) -> Table:
     """Transfers between pods, each beside that of the hosts' own network."""
-    notes = (
+    notes: tuple[str, ...] = (
         "Of the host's: mean of the rounds over that of the hosts' own network in the same place; "
         "where rounds were repeated (--repeat), geometric means and the ratio's 95 % interval. A "
         "ratio of round trips above 1 is slower, one of rates faster.",
@@ -612,7 +616,14 @@ def networks_table(results: RunResults) -> Table:
         "processes at both ends, and of the whole machine, whatever else it did, with the part "
         "spent in interrupts, in which the kernel does most of its forwarding.",
     )
-    return Table.of(NETWORKS_TITLE, _NETWORKS, pod_transfers(results), notes)
+    rows = pod_transfers(results)
+    if any(IN_CLUSTER in row.link for row in rows):
+        notes += (
+            "Pods of a cluster: processor time is not measured, since nodes and what else runs on "
+            "them are the cluster's; they are held against its nodes' own network (mode = host), "
+            "where that was measured.",
+        )
+    return Table.of(NETWORKS_TITLE, _NETWORKS, rows, notes)
 
 
 PODS_TITLE = "Pods on container networks"
