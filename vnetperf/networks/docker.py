@@ -66,6 +66,8 @@ INTERFACE, NODE_BRIDGE = "eth0", "docker_gwbridge"
 VXLAN_PORT, MANAGER_PORT = 4789, 2377
 #: Longest wait for a daemon's first answer, and for every later one, seconds.
 READY_S, ANSWER_S = 30.0, 40.0
+#: Longest wait for interfaces to go with what they were joined to, seconds.
+GONE_S = 10.0
 LOG_LINES = 12
 #: Where a node has its folder in its own view, and what each program of it is found by.
 _OWN = Path("/mnt")
@@ -407,10 +409,15 @@ class DockerOverlayNetwork(Network):
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """End the daemons and their containers, whose interfaces end with them."""
-        for number in self._sandboxes:
-            self.machine.delete_link(self.netdev(number))
-        self._sandboxes = {}
         while self._nodes:
             number, node = self._nodes.popitem()
             node.stop()
             hosts[number].delete(NODE_BRIDGE)
+        ending = {self.netdev(number) for number in self._sandboxes}
+        self._sandboxes = {}
+        # The kernel takes them away a moment after the namespaces of their other ends.
+        wait_for(
+            lambda: not ending & set(self.machine.link_statistics()),
+            GONE_S,
+            "the end of pods' interfaces",
+        )
