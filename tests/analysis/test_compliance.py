@@ -40,9 +40,10 @@ from vnetperf.model.result import (
     GoalResult,
     LedgerEntry,
     Result,
+    ScenarioFacts,
 )
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import AgentConfig, Testbed
+from vnetperf.model.testbed import AgentConfig, CableConfig, HostConfig, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
     Latency,
@@ -58,6 +59,7 @@ from vnetperf.procedures.latency import over_trials
 from vnetperf.results.records import (
     ProcedureRecord,
     RunRecord,
+    ScenarioRecord,
     SearchEndRecord,
     SearchRecord,
     TrialRecord,
@@ -121,6 +123,30 @@ def test_tester_and_dut_are_apart_only_where_the_generator_runs_elsewhere() -> N
         assert ledger["section 6"][0] == status, (testbed, generator)
 
 
+@pytest.mark.parametrize(
+    ("transport", "parts", "status"),
+    [
+        ("ssh=", {"m1": "tester", "m2": "dut"}, "met"),
+        ("ssh=", {"m1": "tester and dut", "m2": "dut"}, "deviated"),
+        ("ssh=", {"m1": "dut", "m2": "dut"}, "deviated"),  # endpoints, and no tester
+        ("netns", {"m1": "tester", "m2": "dut"}, "deviated"),  # one machine has both
+    ],
+)
+def test_tester_and_dut_on_machines_of_their_own_are_apart(
+    transport: str, parts: dict[str, str], status: str
+) -> None:
+    hosts = {name: HostConfig(transport=transport + name * (transport == "ssh=")) for name in parts}
+    cable = CableConfig(ends=("m1:eth1", "m2:eth1"))
+    testbed = Testbed(hosts=hosts, cables=(cable,))
+    ledger = _setup(TrafficProfile(), testbed=testbed, hosts=parts)
+    assert ledger["section 6"][0] == status
+
+
+def deployed(scenario: Scenario, hosts: dict[str, str] | None = None) -> ScenarioRecord:
+    facts = {"hosts": {name: {"parts": parts} for name, parts in hosts.items()}} if hosts else {}
+    return ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id, facts=facts))
+
+
 def _setup(
     profile: TrafficProfile,
     *,
@@ -129,6 +155,7 @@ def _setup(
     forwarding: Literal["l2", "l3"] = "l2",
     generator: str = "loadgen",
     testbed: Testbed | None = None,
+    hosts: dict[str, str] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Clause of RFC 2544 -> its status, and what was done, of a run with one result."""
     scenario = Scenario(
@@ -151,7 +178,7 @@ def _setup(
     run = RunRecord.model_construct(testbed=testbed or Testbed(), preset=PRESET)
     return {
         entry.clause.removeprefix("RFC 2544 "): (entry.status, entry.value)
-        for entry in ledger_of(run, [scenario], [result], [])
+        for entry in ledger_of(run, [deployed(scenario, hosts)], [result], [])
     }
 
 
@@ -401,7 +428,7 @@ def ledger(
         deployment=make_deployment("pvp"), vswitch="x", traffic=profile or TrafficProfile()
     )
     run = RunRecord.model_construct(testbed=Testbed(), preset=preset)
-    return ledger_of(run, [scenario], results, log.tests)
+    return ledger_of(run, [deployed(scenario)], results, log.tests)
 
 
 def ledger_of_tests(

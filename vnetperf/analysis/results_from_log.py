@@ -836,7 +836,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
     ledger = [
-        *ledger_of(run, [r.scenario for r in deployed.values()], results, tests),
+        *ledger_of(run, [*deployed.values()], results, tests),
         *constant_load(
             [t for test in tests for t in test.trials], [r.facts for r in deployed.values()]
         ),

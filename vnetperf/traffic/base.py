@@ -359,7 +359,8 @@ class TrafficGenerator(Backend):
                 `window.lead_s` after this call of the method.
 
         Returns:
-            What was counted here.
+            What was counted here; where `window.two_clocks`, what this side knows of round trips
+            besides, or nothing: then there is no latency.
 
         Raises:
             GeneratorError: As of `run`; it is not made for it.

@@ -21,9 +21,8 @@ from vnetperf.analysis.compliance.clause import (
 from vnetperf.analysis.compliance.rfc2544 import rfc6815_isolation, setup
 from vnetperf.analysis.logged_tests import LoggedTest
 from vnetperf.model.result import LedgerEntry, Result
-from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import Verdict
-from vnetperf.results.records import RunRecord
+from vnetperf.results.records import RunRecord, ScenarioRecord
 
 Clauses = Callable[[ClauseContext], Iterator[LedgerEntry]]
 
@@ -48,7 +47,7 @@ CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
 
 def ledger_of(
     run: RunRecord,
-    scenarios: Sequence[Scenario],
+    deployed: Sequence[ScenarioRecord],
     results: Sequence[Result],
     tests: Sequence[LoggedTest],
 ) -> list[LedgerEntry]:
@@ -57,7 +56,7 @@ def ledger_of(
     logged = LoggedTrials(tests)
     trials = {result.case: logged.of(result) for result in measured}
     findings = inconsistent(results, tests)
-    entries = [*setup(scenarios, results, trials, run, findings), *rfc6815_isolation(run)]
+    entries = [*setup(deployed, results, trials, run, findings), *rfc6815_isolation(run)]
     if not any(r.verdicts.get(Verdict.VALID) for r in measured):
         nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
         found = {"value": f"nothing was measured; {findings}"} if findings else {}

@@ -22,10 +22,9 @@ from vnetperf.analysis.logged_tests import Case, is_valid
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST
 from vnetperf.model.result import GoalResult, LedgerEntry, Result, ScenarioFacts
-from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import RoundTrip, Verdict
 from vnetperf.model.units import frames, time_s
-from vnetperf.results.records import RunRecord, TrialRecord
+from vnetperf.results.records import RunRecord, ScenarioRecord, TrialRecord
 
 
 def rfc6815_isolation(run: RunRecord) -> list[LedgerEntry]:
@@ -80,14 +79,29 @@ def constant_load(
     ]
 
 
+def _apart(deployed: ScenarioRecord, run: RunRecord) -> bool:
+    """Whether no part of the DUT is on a machine that the generator runs on."""
+    if run.testbed.external_server(deployed.scenario.generator):
+        return True
+    testers, duts = set(), set()
+    for name, of_host in deployed.facts.facts.get("hosts", {}).items():
+        elsewhere = run.testbed.hosts[name].transport.startswith("ssh=")
+        machine = name if elsewhere else ""  # hosts that are namespaces have one
+        parts = of_host["parts"].split(" and ")
+        testers |= {machine} if "tester" in parts else set()
+        duts |= {machine} if "dut" in parts else set()
+    return bool(testers) and not testers & duts
+
+
 def setup(
-    scenarios: Sequence[Scenario],
+    deployed: Sequence[ScenarioRecord],
     results: Sequence[Result],
     trials: Mapping[Case, Sequence[TrialRecord]],
     run: RunRecord,
     findings: str = "",
 ) -> list[LedgerEntry]:
     """Hold a run against the clauses that every test of it has in common."""
+    scenarios = [one.scenario for one in deployed]
     measured = [r for r in results if r.status == "measured"]
     every = [trial for case in trials.values() for trial in case if is_valid(trial)]
     profiles = [scenario.traffic for scenario in scenarios]
@@ -99,8 +113,7 @@ def setup(
     reasons = [goal.uncollected for r in measured for goal in r.goals]
     counted_only = sorted({why["duplicated"] for why in reasons if "duplicated" in why})
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
-    # The agent's machine carries tester and DUT, wherever it is, unless a server is named.
-    elsewhere = bool(scenarios) and all(run.testbed.external_server(s.generator) for s in scenarios)
+    elsewhere = bool(deployed) and all(_apart(one, run) for one in deployed)
     return [
         entry(
             "RFC 2544 section 6",
