@@ -32,7 +32,7 @@ from vnetperf.results.transport import (
     ip_capacity,
     tcp_quality,
 )
-from vnetperf.statistics.difference import Measurand, difference
+from vnetperf.statistics.difference import FEW, Measurand, difference
 
 ATTACH_TITLE = "Attach phase"
 #: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
@@ -446,16 +446,18 @@ class HeldTransfer:
 
     @property
     def ratio(self) -> tuple[float, float | None, float | None] | None:
-        """Value over the baseline's, with its 95 % interval where rounds were repeated."""
+        """Value over the baseline's, with its 95 % interval where more than two rounds show one."""
         mine, base = values_of(self.rounds), values_of(self.baseline)
         if not mine or not base:
             return None
         sides = [[Measurand.exact(value) for value in side] for side in (base, mine)]
         # Not in pairs: a round that failed is in neither list, and which one it was is not known.
         found = difference(sides[0], sides[1], paired=False).ratio
-        if found is None or min(len(mine), len(base)) < 2:
+        if found is None:
             return (sum(mine) / len(mine)) / (sum(base) / len(base)), None, None
         value, low, high = found
+        if min(len(mine), len(base)) <= FEW:  # alike, or far apart, by chance
+            return 1 + value, None, None
         return 1 + value, 1 + low, 1 + high
 
     @property
@@ -609,8 +611,8 @@ def networks_table(results: RunResults) -> Table:
     """Transfers between pods, each beside that of the hosts' own network."""
     notes: tuple[str, ...] = (
         "Of the host's: mean of the rounds over that of the hosts' own network in the same place; "
-        "where rounds were repeated (--repeat), geometric means and the ratio's 95 % interval. A "
-        "ratio of round trips above 1 is slower, one of rates faster.",
+        "where rounds were repeated (--repeat), geometric means, and of three or more the ratio's "
+        "95 % interval. A ratio of round trips above 1 is slower, one of rates faster.",
         "IP fragments: made by pods and hosts of packets too long for a link, in the last round.",
         "CPU: processor time for each gigabit of payload, in the last round: of the tool's "
         "processes at both ends, and of the whole machine, whatever else it did, with the part "
