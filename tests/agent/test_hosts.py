@@ -453,7 +453,12 @@ OF_WEST = tuple((1_000, DAY_NS + 11_000 + held, held) for held in (1_000, 2_000,
 def test_between_two_clocks_the_round_trip_is_measured(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False))
     # One answer was lost on its way, and one came that nobody here had sent.
-    FakeHost.echoes = {"east": (*OF_EAST[:2], (0, 5, 10**9)), "west": OF_WEST}
+    # One was held until the other host began to send.
+    late = (1_000, DAY_NS + 7, 20_000_000)
+    FakeHost.echoes = {
+        "east": (*OF_EAST[:2], (0, 5, 10**9), (0, DAY_NS + 7, 21_000_000)),
+        "west": (*OF_WEST, late),
+    }
     result = hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
     assert all(window.two_clocks and not window.kept for _, window in FakeHost.windows[-2:])
     assert [d.latency for d in result.directions] == [None, None]

@@ -65,11 +65,18 @@ def _why_no_latency(
     return ""
 
 
+#: Longest time that a frame is held by the answering host of which a round trip is told, ns: two
+#: clocks that are not equally fast make the time wrong by a thousandth of it.
+HELD_AT_MOST_NS = 10_000_000
+
+
 def _round_trip(asks: PartResult, answers: PartResult) -> RoundTrip | None:
     """Times of frames that asked and whose answers came back, each by the clock of one host."""
     came = {left: at for _, left, at in asks.echoes}
     known = [
-        (came[left] - asked - held, held) for asked, left, held in answers.echoes if left in came
+        (came[left] - asked - held, held)
+        for asked, left, held in answers.echoes
+        if left in came and held <= HELD_AT_MOST_NS
     ]
     times = Counter(ns for ns, _ in known if ns >= 0)
     if not times:

@@ -294,7 +294,7 @@ class RoundTrip(Frozen):
 
     Attributes:
         latency: Of the frames whose answers came back.
-        asked: Frames that asked; for the others no answer was sent in time, or it was lost.
+        asked: Frames that asked; for the others no answer was sent within 10 ms, or it was lost.
         held_s: Longest time that port 1 held a frame of these, seconds.
     """
 
