@@ -9,7 +9,7 @@ import pytest
 
 from vnetperf.runner.bench import Bench
 
-MODES = [f"mode={mode}" for mode in ("iptables", "nft", "tc", "xdp")]
+MODES = [f"mode={mode}" for mode in ("iptables", "nft", "ipvs", "tc", "xdp")]
 SERVICES = [f"services={n}" for n in (1, 100, 1000, 5000)]
 
 pytestmark = [

@@ -91,6 +91,11 @@ _KERNEL_THREADS = (_SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD)
 _PF_KTHREAD = 0x00200000
 #: Numbers of all threads that kthreadd, which is process 2, has started, where the kernel lists it.
 _KTHREADS = "proc/2/task/2/children"
+#: What such a thread is called until it has its own name.
+_NAMELESS = "kthreadd"
+#: Those seen to have other names, by root: a thread keeps its name, and of all files that are read
+#: around a trial these were most. A number is looked at anew once it was gone.
+_OTHER_KTHREADS: dict[Path, frozenset[int]] = {}
 
 
 def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iterator[Thread]:
@@ -107,13 +112,18 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
     """
     own = {poller.pid for poller in pollers}
     numbers = {int(word) for word in _text(root / _KTHREADS).split()}
-    if not numbers:
+    others = _OTHER_KTHREADS.get(root, frozenset()) & numbers
+    listed = bool(numbers)
+    if not listed:
         with os.scandir(root / "proc") as entries:
             numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
-    for number in sorted(numbers - own):
+    seen: set[int] = set()
+    for number in sorted(numbers - own - others):
         # Names alone first: of all threads' files `stat` would take most of the time of watching.
         name = _text(f"{root}/proc/{number}/comm").rstrip("\n")
         if not name.startswith(_KERNEL_THREADS):
+            if name not in ("", _NAMELESS):
+                seen.add(number)
             continue
         # Fields of proc(5), behind the name in parentheses; flags are the 9th.
         fields = _text(f"{root}/proc/{number}/stat").rpartition(")")[2].split()
@@ -121,6 +131,8 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
             continue  # a program may have any name
         if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
             yield Thread(number, name, frozenset())
+    if listed:
+        _OTHER_KTHREADS[root] = others | seen
     for pid in sorted(own):
         yield from (one for one in list_threads(pid) if one.name.startswith(_VHOST_THREAD))
 

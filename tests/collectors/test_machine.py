@@ -189,8 +189,26 @@ def test_threads_of_the_kernel_are_those_that_work_for_frames_here(
         return [(one.tid, one.name) for one in kernel_threads(pollers, tmp_path)]
 
     assert found() == [(1, "ksoftirqd/1"), (3, "vhost-77"), (5, "napi/x-3")]
-    process(tmp_path, 2, "napi/x-9")  # a number that was another's
+    if listed:  # names are read once
+        write(tmp_path, "proc/2/task/2/children", "1 3 4 5 6 ")
+        assert found() == [(1, "ksoftirqd/1"), (3, "vhost-77"), (5, "napi/x-3")]
+        write(tmp_path, "proc/2/task/2/children", "1 2 3 4 5 6 ")
+    process(tmp_path, 2, "kthreadd")  # a number that was another's, and has no name yet
+    assert found() == [(1, "ksoftirqd/1"), (3, "vhost-77"), (5, "napi/x-3")]
+    process(tmp_path, 2, "napi/x-9")
     assert found() == [(1, "ksoftirqd/1"), (2, "napi/x-9"), (3, "vhost-77"), (5, "napi/x-3")]
+
+
+def test_names_of_the_kernels_other_threads_are_read_once(tmp_path: Path) -> None:
+    process(tmp_path, 1, "ksoftirqd/0")
+    process(tmp_path, 2, "kworker/0:1")
+    write(tmp_path, "proc/2/task/2/children", "1 2 ")
+    assert [one.tid for one in kernel_threads((), tmp_path)] == [1]
+    (tmp_path / "proc/2/comm").unlink()
+    (tmp_path / "proc/2/comm").mkdir()  # whoever reads it finds no name, and looks again
+    assert collectors._OTHER_KTHREADS[tmp_path] == {2}
+    assert [one.tid for one in kernel_threads((), tmp_path)] == [1]
+    assert collectors._OTHER_KTHREADS[tmp_path] == {2}
 
 
 @pytest.mark.parametrize(

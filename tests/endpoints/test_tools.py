@@ -324,3 +324,40 @@ def test_a_tool_of_an_older_contract_is_refused_when_it_is_written() -> None:
     for old in ({"package": "x"}, {"tells_machines_cpu": True}, {"programs": ("x",)}):
         with pytest.raises(TypeError, match=next(iter(old))):
             type("Old", (base,), old)
+
+
+def test_sysbench_tells_what_all_threads_did() -> None:
+    both = TransferSpec(kind="GUEST_CPU", duration_s=1, instances=2)
+    found = tool("sysbench").read(said("sysbench_1.0.20_cpu.txt"), both)
+    assert found.events_per_second == 2.53
+    assert found.octets_per_second is None
+    alone = TransferSpec(kind="GUEST_RANDOM_READ", duration_s=1)
+    found = tool("sysbench").read(said("sysbench_1.0.20_random_read.txt"), alone)
+    assert found.octets_per_second == pytest.approx(27.48 * 2**20)
+    assert found.events_per_second is None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("events per second:", "events:"), "lacks events per second"),
+        (("Number of threads: 2", "Number of threads: 1"), "1 threads, not 2"),
+        (("events per second:", "events per second: 0 #"), "not one unit of work"),
+    ],
+)
+def test_sysbench_without_work_is_no_result(change: tuple[str, str], why: str) -> None:
+    text = said("sysbench_1.0.20_cpu.txt").client.replace(*change)
+    spec = TransferSpec(kind="GUEST_CPU", duration_s=1, instances=2)
+    with pytest.raises(UnreadableError, match=why):
+        tool("sysbench").read(ToolOutput(text, "", "sysbench 1.0.20"), spec)
+
+
+def test_sysbench_measures_a_place_and_nothing_between_two() -> None:
+    one = tool("sysbench")
+    assert one.alone
+    assert [name for name in registry.names("endpoints") if tool(name).alone] == ["sysbench"]
+    for kind in one.kinds:
+        argv = one.client(AT, TransferSpec(kind=kind, duration_s=3, instances=4))
+        assert argv[:3] == ("sysbench", "--threads=4", "--time=3")
+        assert argv[-1] == "run"
+    assert "sysbench cannot do TCP_RR" in one.cannot(spec("TCP_RR"))

@@ -9,8 +9,9 @@ import pytest
 
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
-from vnetperf.host import xdp
+from vnetperf.host import kernel, xdp
 from vnetperf.testing.stage import whole_trial
+from vnetperf.vswitches.lb.ipvs import MODULES
 
 Unchanged = Callable[[], tuple[str, ...]]
 NO_BPF = "clang is not installed" if not program("clang") else xdp.why_no_bpf()
@@ -22,9 +23,12 @@ def needs(name: str) -> pytest.MarkDecorator:
 
 
 bpf = pytest.mark.skipif(bool(NO_BPF), reason=NO_BPF)
+NO_IPVS = next(filter(None, (kernel.module_problem(one) for one in MODULES)), "")
+ipvs = pytest.mark.skipif(bool(NO_IPVS), reason=NO_IPVS)
 MODES = (
     pytest.param("nft", marks=needs("nft")),
     pytest.param("iptables", marks=[pytest.mark.daily, needs("iptables-restore")]),
+    pytest.param("ipvs", marks=[pytest.mark.daily, needs("ipvsadm"), ipvs]),
     pytest.param("tc", marks=bpf),
     pytest.param("xdp", marks=bpf),
 )

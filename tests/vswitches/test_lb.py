@@ -21,6 +21,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.vswitches.lb.ipvs import ipvs_rules
 from vnetperf.vswitches.lb.rules import iptables_rules, nft_rules
 from vnetperf.vswitches.lb.switch import ServiceBalancer
 
@@ -143,6 +144,35 @@ def test_nft_finds_a_service_by_one_map() -> None:
     assert text.count("numgen random mod 2 vmap { 0 : goto endpoint-") == 3
     assert "dnat to 10.128.2.2:8080" in text
     assert "10.96.0.3 . tcp . 80 : goto service-00000002-" in text
+
+
+def test_ipvs_has_a_service_and_its_backends_and_nothing_else() -> None:
+    lines = list(ipvs_rules(Services(services=2, backends=2), "udp"))
+    assert lines == [
+        "-A -u 10.96.0.1:80 -s rr",
+        "-a -u 10.96.0.1:80 -r 10.128.0.1:8080 -m -w 1",
+        "-a -u 10.96.0.1:80 -r 10.128.0.2:8080 -m -w 1",
+        "-A -u 10.96.0.2:80 -s rr",
+        "-a -u 10.96.0.2:80 -r 10.128.1.1:8080 -m -w 1",
+        "-a -u 10.96.0.2:80 -r 10.128.1.2:8080 -m -w 1",
+    ]
+    assert next(ipvs_rules(Services(), "tcp")).startswith("-A -t ")
+
+
+@pytest.mark.parametrize(
+    ("have", "why"),
+    [
+        ({"programs": {**PROGRAMS}}, "install the package ipvsadm"),
+        ({"modules": {"ip_vs_rr": "it is not there"}}, "ip_vs_rr"),
+        ({"modules": {"ip_vs": "it is not there"}}, "ip_vs"),
+    ],
+)
+def test_ipvs_needs_its_modules_and_its_program(have: dict[str, Any], why: str) -> None:
+    machine = {"programs": {**PROGRAMS, "ipvsadm": "/x"}, **have}
+    assert why in ServiceBalancer.missing(facts(**machine), scenario(mode="ipvs"))
+    assert not ServiceBalancer.missing(
+        facts(programs={**PROGRAMS, "ipvsadm": "/x"}), scenario(mode="ipvs")
+    )
 
 
 def test_iptables_has_a_rule_for_each_service_and_a_chance_for_each_backend() -> None:

@@ -11,7 +11,6 @@ from typing import Protocol
 from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import why_no_endpoints
-from vnetperf.endpoints.base import EndpointTool
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.outcomes import (
@@ -239,7 +238,7 @@ def choose_tool(
     """The tool for a transfer."""
     reasons = []
     for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
-        tool: EndpointTool = registry.load("endpoints", name)()
+        tool = registry.load("endpoints", name)()
         if wanted == AUTO and tool.alone is not spec.is_guest:
             continue
         why = tool.cannot(spec) or tool.missing(facts)

@@ -122,6 +122,8 @@ class KernelNat(KernelSwitch, NatSwitch):
     Options: ClassVar[type[Frozen]] = KernelNatOptions
     programs: ClassVar[tuple[Program, ...]] = (NFT, IPTABLES)
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT)
+    #: What loads the rules, by mode; the first is the default.
+    rules_by: ClassVar[dict[str, Program]] = {"nft": NFT, "iptables": IPTABLES}
     #: Tables of iptables that it has rules in.
     tables: ClassVar[tuple[str, ...]] = ("nat",)
 
@@ -135,7 +137,7 @@ class KernelNat(KernelSwitch, NatSwitch):
         nat, options = scenario.nat or Nat(), scenario.options
         if options.own(KernelNatOptions).random_ports and nat.mapping != "learnt":
             return "with random_ports no mapping is known before; add --nat mapping=learnt"
-        program = IPTABLES if options.mode == "iptables" else NFT
+        program = cls.rules_by.get(options.mode) or next(iter(cls.rules_by.values()))
         return facts.missing_program(program) or super().missing(facts, scenario)
 
     @classmethod
@@ -230,12 +232,21 @@ class KernelNat(KernelSwitch, NatSwitch):
         """Replace the rules of the namespace."""
         file = self.machine.subdir(self.name) / f"{self.mode}.rules"
         file.write_text(rules)
-        program, options = (NFT, ["-f"]) if self.mode == "nft" else (IPTABLES, [])
+        program = self.rules_by[self.mode]
         path = self.machine.facts.programs.get(program.name) or program.name
         try:
-            self.machine.run([path, *options, str(file)], isolated=True, timeout=60)
+            self.machine.run(self.load_line(path, str(file)), isolated=True, timeout=60)
         except HostError as error:
             raise DutError(f"the kernel refuses the rules: {error}", where=self.name) from error
+
+    def load_line(self, program: str, file: str) -> list[str]:
+        """The command line that loads rules from a file."""
+        return [program, *(["-f"] if self.mode == "nft" else []), file]
+
+    def no_rules(self) -> str:
+        """What takes all rules away when it is loaded."""
+        empty = "".join(f"*{table}\nCOMMIT\n" for table in self.tables)
+        return "flush ruleset\n" if self.mode == "nft" else empty
 
     def networks(self) -> dict[Port, str]:
         """What is behind each port."""
@@ -269,6 +280,13 @@ class KernelNat(KernelSwitch, NatSwitch):
 
     def end_sessions(self) -> None:
         """Empty the table of connections of the run's namespace."""
+        self.flush_tracking()
+        what = "the table of connections to be empty"
+        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, what, poll_s=0.001):
+            raise DutError(f"{self.sessions()} sessions are left", where=self.name)
+
+    def flush_tracking(self) -> None:
+        """Begin to empty it."""
 
         def flush() -> None:
             from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s
@@ -281,13 +299,10 @@ class KernelNat(KernelSwitch, NatSwitch):
                 raise DutError(f"cannot end sessions: {error}", where=self.name) from error
 
         self.machine.in_netns(flush)
-        what = "the table of connections to be empty"
-        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, what, poll_s=0.001):
-            raise DutError(f"{self.sessions()} sessions are left", where=self.name)
 
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""
-        program = NFT if self.mode == "nft" else IPTABLES
+        program = self.rules_by[self.mode]
         found = self.machine.in_netns(
             lambda: {
                 name: kernel.read_text(SETTINGS / name)
@@ -318,8 +333,7 @@ class KernelNat(KernelSwitch, NatSwitch):
 
         if self.netdevs:
             self.machine.in_netns(clear)
-            empty = "".join(f"*{table}\nCOMMIT\n" for table in self.tables)
-            self._load("flush ruleset\n" if self.mode == "nft" else empty)
+            self._load(self.no_rules())
         self.netdevs = {}
 
 

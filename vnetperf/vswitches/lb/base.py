@@ -24,7 +24,7 @@ class BalancingSwitch(VSwitch):
         attachments=(),
         chains=False,
         max_frame_size=JUMBO_FRAME_SIZE,
-        modes=("nft", "iptables", "tc", "xdp"),
+        modes=("nft", "iptables", "ipvs", "tc", "xdp"),
         forwarding=("l3",),
         balances=True,
         options=("mtu", "napi"),

@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from vnetperf.vswitches.base import ModalSwitch
 from vnetperf.vswitches.lb.base import BalancingSwitch
+from vnetperf.vswitches.lb.ipvs import MODULES, IpvsBalancer
 from vnetperf.vswitches.lb.programs import ProgramBalancer
 from vnetperf.vswitches.lb.rules import RuleBalancer
 
 
 class ServiceBalancer(ModalSwitch, BalancingSwitch):
-    """Load balancing of services by the kernel: kube-proxy's rules of nftables or iptables, eBPF.
+    """Load balancing of services by the kernel: kube-proxy's rules, IPVS, eBPF.
 
     Clients and backends are where `BalancingSwitch` has them.
     """
@@ -19,7 +20,9 @@ class ServiceBalancer(ModalSwitch, BalancingSwitch):
     modes: ClassVar[dict[str, type[RuleBalancer | ProgramBalancer]]] = {
         "nft": RuleBalancer,
         "iptables": RuleBalancer,
+        "ipvs": IpvsBalancer,
         "tc": ProgramBalancer,
         "xdp": ProgramBalancer,
     }
+    kernel_modules = MODULES
     programs = tuple({p.name: p for mode in modes.values() for p in mode.programs}.values())

@@ -1,0 +1,107 @@
+"""The speed of guests in every report: beside the host's, and curves over threads and guests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.model.outcomes import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
+from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.report import guests, transfers
+from vnetperf.report.csv_files import transfers_csv
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.table import NONE
+from vnetperf.report.terminal import terminal_text
+from vnetperf.results.metrics import compared_metrics
+
+EMULATED = {"launcher": "VM", "acceleration": "none: /dev/kvm does not work"}
+WHY = "not measured: nobody counts them"
+
+
+def did(
+    kind: GuestKind,
+    rate: float,
+    host: float,
+    *,
+    threads: int = 1,
+    vnfs: int = 1,
+    misses: float | None = None,
+) -> Transfer:
+    field = "events_per_second" if kind == "GUEST_CPU" else "octets_per_second"
+    figures: dict[str, Any] = {field: rate, "tlb_misses_per_second": misses, "steal": 0.02}
+    each = Figures(**{**figures, field: rate / vnfs})
+    return Transfer(
+        spec=TransferSpec(kind=kind, tool="sysbench", duration_s=1, instances=threads),
+        **figures,
+        flows=tuple(Flow(way="forth", port=n, figures=each) for n in range(vnfs)),
+        version="sysbench 1.0.20",
+        on_host=Figures(**{field: host}),
+        events_why="" if misses else WHY,
+    )
+
+
+def results(*found: Transfer, facts: dict[str, str] | None = None) -> RunResults:
+    identity = RunIdentity(tool="vnetperf 1", git="g", command="c", started="2026-01-01T00:00:00")
+    every = [Transfers(scenario="pvp_bridge,endpoints", transfers=(one,)) for one in found]
+    deployed = ScenarioFacts(scenario="pvp_bridge,endpoints", facts={"vnfs": [facts or EMULATED]})
+    return RunResults(
+        run=identity, preset="quick", scenarios=(deployed,), transfers=merge_transfers(every)
+    )
+
+
+def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated() -> None:
+    run = results(did("GUEST_CPU", 500.0, 1500.0), did("GUEST_READ", 2.0**30, 2.0**31))
+    cpu, read = guests.guests_table(run).texts
+    assert cpu[:7] == (
+        *("pvp_bridge", "GUEST_CPU", "1 VM, emulated", "1"),
+        *("500.0 events/s", "1500 events/s", "0.33"),
+    )
+    assert read[4:7] == ("1024 MiB/s", "2048 MiB/s", "0.50")
+    assert cpu[7:9] == (NONE, NONE)
+    for text in (markdown_report(run), html_report(run), terminal_text(run)):
+        assert guests.GUESTS_TITLE in text
+        assert "nobody counts them" in text
+    assert "says nothing of virtual machines" in markdown_report(run)
+    assert "Traffic between sockets" not in markdown_report(run)
+    assert transfers.transfers_by_scenario(run) == []
+
+
+def test_a_real_guest_is_no_emulation_and_its_misses_are_counted() -> None:
+    run = results(did("GUEST_RANDOM_READ", 1e8, 2e8, misses=12_000.0), facts={"launcher": "VM"})
+    (row,) = guests.guests_table(run).texts
+    assert (row[2], row[7]) == ("1 VM", "12.00k/s")
+    assert "emulat" not in " ".join(guests.guest_sentences(run))
+    assert "TLB" not in " ".join(guests.guest_sentences(run))
+
+
+def test_repeated_rounds_give_the_ratio_an_interval() -> None:
+    rounds = [did("GUEST_CPU", rate, 1000.0 + n) for n, rate in enumerate((400.0, 410.0, 420.0))]
+    (row,) = guests.guests_table(results(*rounds)).texts
+    assert row[4] == "410.0 events/s"
+    assert row[6].startswith("0.41 (0.")
+    assert row[11] == "3"
+
+
+def test_curves_are_over_threads_and_over_guests() -> None:
+    many = [did("GUEST_CPU", 100.0 * n, 300.0 * n, threads=n) for n in (1, 2, 4)]
+    (plot,) = guests.guest_plots(results(*many))
+    assert plot.x.names == ["1", "2", "4"]
+    assert [one.name for one in plot.series] == ["in VNFs", "on the host"]
+    assert [point.y for point in plot.series[1].points] == [300.0, 600.0, 1200.0]
+    assert guests.GUESTS_TITLE in html_report(results(*many))
+    assert not list(guests.guest_plots(results(many[0])))
+
+
+def test_metrics_and_csv_have_work_ratio_and_misses() -> None:
+    run = results(did("GUEST_READ", 2.0**30, 2.0**31, misses=10.0))
+    found = {(m.label, m.unit, m.better, m.value) for m in compared_metrics(run)}
+    assert found == {
+        ("GUEST_READ", "octet/s", "more", 2.0**30),
+        ("GUEST_READ of the host's", "ratio", "more", 0.5),
+        ("GUEST_READ TLB misses", "1/s", "less", 10.0),
+    }
+    head, whole, each = (line.split(",") for line in transfers_csv(run).splitlines())
+    at = head.index("host_memory_octets_per_s")
+    assert float(whole[at + 1]) == 2.0**31  # the scenario's name has a comma
+    assert each[head.index("instance") + 1] == "1"

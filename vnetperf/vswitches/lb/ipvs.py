@@ -1,0 +1,142 @@
+"""Services by IPVS, the kernel's own load balancer, set up as kube-proxy's mode ipvs has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host.linux import PROC
+from vnetperf.host.wait import wait_at_most
+from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
+from vnetperf.vswitches.cgnat.kernel import NAT, TRACKING, write_settings
+from vnetperf.vswitches.lb.rules import RuleBalancer
+
+IPVSADM = Program(
+    name="ipvsadm",
+    package="ipvsadm",
+    version_args=("--version",),
+    software="ipvsadm",
+    by_make=True,
+    optional=True,
+)
+#: The balancer, its scheduler (kube-proxy's default), and what empties conntrack: nft brings it.
+MODULES = (
+    KernelModule(name="ip_vs", purpose="services by IPVS", symbol="ip_vs_conn_new", optional=True),
+    KernelModule(
+        name="ip_vs_rr", purpose="services by IPVS", symbol="ip_vs_rr_schedule", optional=True
+    ),
+    KernelModule(
+        name="nf_conntrack_netlink",
+        purpose="ending the sessions of IPVS",
+        symbol="ctnetlink_flush_conntrack",
+        optional=True,
+    ),
+)
+#: The link that has all virtual addresses: that of the run's namespace. kube-proxy makes one of
+#: kind dummy, whose module would have to stay loaded after the run.
+LINK = "lo"
+#: As kube-proxy sets them: connections stand in conntrack too, and end with their backend.
+SETTINGS = {"conntrack": 1, "expire_nodest_conn": 1, "expire_quiescent_template": 1}
+CONNECTIONS = PROC / "thread-self/net/ip_vs_conn"
+#: Longest wait for all connections to end after their backends are gone, seconds.
+EMPTY_S = 5.0
+
+
+def ipvs_rules(services: Services, protocol: str) -> Iterator[str]:
+    """Services and backends as ipvsadm restores them, in turn, by destination NAT."""
+    kind = {"udp": "-u", "tcp": "-t"}[protocol]
+    for number in range(services.services):
+        virtual = f"{services.virtual(number)}:{SERVICE_PORT}"
+        yield f"-A {kind} {virtual} -s rr"
+        for backend in services.backends_of(number):
+            yield f"-a {kind} {virtual} -r {backend}:{BACKEND_PORT} -m -w 1"
+
+
+class IpvsBalancer(RuleBalancer):
+    """IPVS: a hash of services, a hash of connections, and conntrack besides."""
+
+    programs: ClassVar[tuple[Program, ...]] = (IPVSADM,)
+    rules_by: ClassVar[dict[str, Program]] = {"ipvs": IPVSADM}
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT, *MODULES)
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the kernel from balancing by IPVS here."""
+        lacking = (facts.missing_module(module) for module in MODULES)
+        return super().missing(facts, scenario) or next(filter(None, lacking), "")
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The services, for `--plan`."""
+        del facts
+        return {"ipvs": f"IPVS in turn (rr) for {plan.scenario.services or Services()}"}
+
+    def rules(self) -> str:
+        """What ipvsadm reads."""
+        protocol = self.plan.scenario.traffic.headers[-1]
+        return "\n".join((*ipvs_rules(self.services, protocol), ""))
+
+    def no_rules(self) -> str:
+        """Services go with their backends, and by the settings their connections too."""
+        return "-C\n"
+
+    def load_line(self, program: str, file: str) -> list[str]:
+        """It reads commands from its input; what was there is taken away before."""
+        return ["sh", "-ec", '"$0" -C; exec "$0" --restore <"$1"', program, file]
+
+    def _route(self) -> None:
+        super()._route()
+        write_settings(PROC / "sys/net/ipv4/vs", SETTINGS)
+
+    def connect(self, streams: Any) -> None:
+        """Make the services' addresses the node's own, then its services."""
+        batch = self.machine.subdir(self.name) / "addresses"
+        numbers = range(self.services.services)
+        lines = (f"address replace {self.services.virtual(n)}/32 dev {LINK}\n" for n in numbers)
+        batch.write_text("".join((f"link set {LINK} up\n", *lines)))
+        self.machine.run(["ip", "-batch", str(batch)], isolated=True, timeout=60)
+        super().connect(streams)
+
+    def sessions(self) -> int | None:
+        """Connections that IPVS holds."""
+        return self.machine.in_netns(lambda: held(CONNECTIONS))
+
+    def end_sessions(self) -> None:
+        """Take backends and services away, which ends their connections, and bring them back."""
+        self._load(self.no_rules())
+        what = "the end of all connections"
+        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, what, poll_s=0.01):
+            raise DutError(
+                f"{self.sessions()} connections of IPVS are left",
+                where=self.name,
+                cure="a kernel of 5.9 or later ends them with their backends",
+            )
+        self.flush_tracking()
+        self._load(self.rules())
+
+    def facts(self) -> dict[str, Any]:
+        """Besides: how connections are distributed, and room of their hash."""
+        try:
+            hashed = Path("/sys/module/ip_vs/parameters/conn_tab_bits").read_text().strip()
+        except OSError:
+            hashed = "not told"
+        return {**super().facts(), "scheduler": "rr", "bits of IPVS's hash": hashed}
+
+    def stop(self) -> None:
+        """Take services and addresses away; interfaces stay."""
+        if self.netdevs:
+            super().stop()
+            flush = ["ip", "address", "flush", "dev", LINK, "scope", "global"]
+            self.machine.run(flush, isolated=True, timeout=60)
+
+
+def held(table: Path) -> int:
+    """Connections of IPVS in the namespace of this thread."""
+    try:
+        return max(0, table.read_bytes().count(b"\n") - 1)
+    except OSError as error:
+        raise HostError(f"IPVS does not tell its connections: {error}") from error
