@@ -23,16 +23,22 @@ IPVSADM = Program(
     by_make=True,
     optional=True,
 )
-#: The balancer, its scheduler (kube-proxy's default), and what holds the services' addresses.
+#: The balancer, its scheduler (kube-proxy's default), and what empties conntrack: nft brings it.
 MODULES = (
     KernelModule(name="ip_vs", purpose="services by IPVS", symbol="ip_vs_conn_new", optional=True),
     KernelModule(
         name="ip_vs_rr", purpose="services by IPVS", symbol="ip_vs_rr_schedule", optional=True
     ),
-    KernelModule(name="dummy", purpose="services' addresses", symbol="dummy_xmit", optional=True),
+    KernelModule(
+        name="nf_conntrack_netlink",
+        purpose="ending the sessions of IPVS",
+        symbol="ctnetlink_flush_conntrack",
+        optional=True,
+    ),
 )
-#: The link that has all virtual addresses, by kube-proxy's name for it.
-LINK = "kube-ipvs0"
+#: The link that has all virtual addresses: that of the run's namespace. kube-proxy makes one of
+#: kind dummy, whose module would have to stay loaded after the run.
+LINK = "lo"
 #: As kube-proxy sets them: connections stand in conntrack too, and end with their backend.
 SETTINGS = {"conntrack": 1, "expire_nodest_conn": 1, "expire_quiescent_template": 1}
 CONNECTIONS = PROC / "thread-self/net/ip_vs_conn"
@@ -90,16 +96,10 @@ class IpvsBalancer(RuleBalancer):
         """Make the services' addresses the node's own, then its services."""
         batch = self.machine.subdir(self.name) / "addresses"
         numbers = range(self.services.services)
-        lines = (f"address add {self.services.virtual(n)}/32 dev {LINK}\n" for n in numbers)
-        batch.write_text("".join((f"link add {LINK} type dummy\n", *lines)))
-        self._unlink()
+        lines = (f"address replace {self.services.virtual(n)}/32 dev {LINK}\n" for n in numbers)
+        batch.write_text("".join((f"link set {LINK} up\n", *lines)))
         self.machine.run(["ip", "-batch", str(batch)], isolated=True, timeout=60)
         super().connect(streams)
-
-    def _unlink(self) -> None:
-        links = self.machine.run(["ip", "-brief", "link"], isolated=True)
-        if any(line.split()[:1] == [LINK] for line in links.splitlines()):
-            self.machine.run(["ip", "link", "delete", LINK], isolated=True)
 
     def sessions(self) -> int | None:
         """Connections that IPVS holds."""
@@ -130,7 +130,8 @@ class IpvsBalancer(RuleBalancer):
         """Take services and addresses away; interfaces stay."""
         if self.netdevs:
             super().stop()
-            self._unlink()
+            flush = ["ip", "address", "flush", "dev", LINK, "scope", "global"]
+            self.machine.run(flush, isolated=True, timeout=60)
 
 
 def held(table: Path) -> int:
