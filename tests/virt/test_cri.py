@@ -69,7 +69,8 @@ def containerd(tmp_path: Path) -> Iterator[Containerd]:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(oci, "_groups", lambda name: [])
+    (tmp_path / "mounts").touch()
+    monkeypatch.setattr(oci, "PROC_MOUNTS", tmp_path / "mounts")
     program = tmp_path / "pause"
     program.write_bytes(b"waits")
     monkeypatch.setattr(cri, "compiled", lambda *_, **__: program)
