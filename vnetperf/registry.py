@@ -186,6 +186,8 @@ def _declared(attribute: str) -> dict[str, Any]:
                     where=attribute,
                     cure="let the later one import the declaration of the other, or uninstall it",
                 )
+            if first.optional and not one.optional:  # what one of them cannot do without
+                found[one.name] = one
     return found
 
 
