@@ -425,7 +425,7 @@ class PrivateOvs:
     def start_switch(
         self, ready: Callable[[], bool], what: str, cure: str, timeout_s: float = 60.0
     ) -> None:
-        """Start ovs-vswitchd in the run's network namespace and wait until it is ready."""
+        """Start ovs-vswitchd in its network namespace and wait until it is ready."""
         self.switch_process = self.machine.spawn(
             "ovs-vswitchd",
             self.switch_argv(),

@@ -27,7 +27,12 @@ def _add(name: str, *options: str) -> None:
     globals()[title] = pytest.mark.daily(made) if options or name in DAILY else made
 
 
-for _name in registry.names("networks"):
+#: Of pods without ports for frames there is nothing to try.
+CARRIERS = [
+    n for n in registry.names("networks") if registry.load("networks", n).capabilities.frames
+]
+
+for _name in CARRIERS:
     _add(_name)
     for _option in OPTIONS.get(_name, ()):
         _add(_name, _option)

@@ -65,6 +65,19 @@ def test_two_nodes_in_turn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("machine", "where", "pmd"),
+    [
+        (facts(cpus=cpus(8, smt=2, isolated=(3, 4, 5, 13))), "siblings", (5, 13)),
+        (facts(cpus=cpus(12, nodes=2, isolated=(3, 4, 5, 11))), "nodes", (5, 11)),
+    ],
+)
+def test_isolated_processors_come_first(
+    machine: MachineFacts, where: str, pmd: tuple[int, ...]
+) -> None:
+    assert placed(machine, where, 2).cores == {"tester": (3,), "vnf0": (4,), "pmd": pmd}
+
+
+@pytest.mark.parametrize(
     ("machine", "where", "threads", "words"),
     [
         (facts(cpus=cpus(8, smt=2)), "siblings", 1, "two poll-mode threads or more"),

@@ -231,7 +231,9 @@ def place_scenario(
         return place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
     mine = tuple(d for d in demands if d.group == "switch" and not d.role.endswith("tester"))
     others = tuple(demand for demand in demands if demand not in mine)
-    placed = place_with_vnfs(others, config, facts, near, scenario.vnf_placement)
+    home = place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
+    beside = near if home.shared else home.node  # a node with room for all
+    placed = place_with_vnfs(others, config, facts, beside, scenario.vnf_placement)
     wanted, pool = _wanted(mine), _pool_of_switch(where, placed, config, facts)
     if problem := _why_not(where, wanted, pool, placed):
         raise CapabilityError(
@@ -249,7 +251,8 @@ def place_scenario(
     }
     on = "both hardware threads of cores" if where == "siblings" else "NUMA nodes in turn"
     return _with_reason(
-        placed.model_copy(update=update), f"threads of the vSwitch on {on}, as requested"
+        placed.model_copy(update=update),
+        f"beside them the vSwitch's threads on {on}, as requested" + _far(near, {placed.node}),
     )
 
 
@@ -274,12 +277,16 @@ def _pool_of_switch(
     free = [cpu for cpu in allowed_cpus(config, facts) if cpu.core not in cores]
     if where == "siblings":
         return _pairs([cpu for cpu in free if cpu.node == placed.node])
-    return _in_turn(_physical(free), placed.node)
+    return _in_turn(_isolated_first(_physical(free)), placed.node)
+
+
+def _isolated_first(cpus: list[CpuFacts]) -> list[CpuFacts]:
+    return sorted(cpus, key=lambda cpu: (not cpu.isolated, cpu.core, cpu.cpu))
 
 
 def _pairs(free: list[CpuFacts]) -> list[CpuFacts]:
-    """Those that have a sibling, siblings beside each other."""
-    by_core = groupby(sorted(free, key=lambda c: (c.core, c.cpu)), key=lambda c: c.core)
+    """Those that have a sibling, siblings beside each other, isolated ones first."""
+    by_core = groupby(_isolated_first(free), key=lambda cpu: (cpu.isolated, cpu.core))
     several = [list(members) for _, members in by_core]
     return [cpu for members in several if len(members) > 1 for cpu in members]
 

@@ -50,6 +50,7 @@ from vnetperf.networks.base import (
     PodPort,
     host_of,
     pod_count,
+    port_of,
 )
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import missing_for_pods
@@ -200,7 +201,7 @@ class PodNetwork(VSwitch):
         """Of two hosts of a testbed this one makes its own part, with what the plan has of both."""
         ((near, _),), (cable,), (own,) = graph.beyond, graph.cables, graph.tester_vnf_ports
         (far,) = (port for port in cable if port != near)
-        other = _port_of(1 - own.vnf)
+        other = port_of(1 - own.vnf)
         mac = vnf_mac(other) if self.network.capabilities.shares_mac else dut_mac(far)
         self._hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
         pod = self._pod(other, "")
@@ -306,7 +307,7 @@ class PodNetwork(VSwitch):
         lines = {
             f"pod{port.vnf}": f"on host{host_of(scenario, port.vnf)}, address {_address(port)}, "
             f"MAC {vnf_mac(port)}, MTU {mtu}"
-            for port in map(_port_of, range(pod_count(scenario)))
+            for port in map(port_of, range(pod_count(scenario)))
             if port in scenario.deployment.ends or not scenario.deployment.cables
         }
         hosts = "one host" if scenario.pod_hosts == "same" else "two hosts"
@@ -393,7 +394,7 @@ class PodNetwork(VSwitch):
             socket=socket,
             mac=vnf_mac(port),
             address=_address(port),
-            gateway_mac=dut_mac(_port_of(port.vnf % 2)),  # one for all pods of a host
+            gateway_mac=dut_mac(port_of(port.vnf % 2)),  # one for all pods of a host
         )
 
     def add_vnf_port(self, attachment: Attachment) -> None:
@@ -489,7 +490,7 @@ class PodNetwork(VSwitch):
         if self._far is not None or self.network.capabilities.port == "host":
             return
         first = len(self._ports)
-        for port in map(_port_of, range(first, pod_count(self.plan.scenario))):
+        for port in map(port_of, range(first, pod_count(self.plan.scenario))):
             self._attach(self._host_of(port), self._pod(port, self._network.netdev(port.vnf)))
         if len(self._ports) > first:
             self._network.join(self._hosts, tuple(self._ports.values()))
@@ -499,7 +500,7 @@ class PodNetwork(VSwitch):
         """What each pod has, by number; on the hosts' own network pods of a host share a port."""
         numbers = range(pod_count(self.plan.scenario))
         shared = self.network.capabilities.port == "host"
-        return tuple(self._ports[_port_of(n % 2 if shared else n)] for n in numbers)
+        return tuple(self._ports[port_of(n % 2 if shared else n)] for n in numbers)
 
     def netns_of(self, pod: PodPort) -> Path:
         """Network namespace of a pod's host."""
@@ -658,10 +659,6 @@ def _arrives(frame: bytes, sender: str, receiver: str, limit_s: float) -> bool:
                     if len(found) == size and PROBE_MARK in found and origin[2] != OUTGOING:
                         return True
     return False
-
-
-def _port_of(number: int) -> VnfPort:
-    return VnfPort(vnf=number, index=0)
 
 
 def far_side(port: VnfPort) -> VnfPort:

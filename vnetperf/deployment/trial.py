@@ -354,7 +354,9 @@ def why_no_event(plan: Plan, what: str) -> str:
         at, here = event_place(plan, what)
         return f"no host has {what}" if at is None else why_no_event(at, here)
     if what == "vswitch" and plan.scenario.deployment.pods:
-        return f"network {plan.scenario.vswitch} is in the kernel: there is nothing to be restarted"
+        return (
+            f"network {plan.scenario.vswitch} of pods is not restarted in a trial by this version"
+        )
     if what == "vswitch":
         return ""
     if kind == "link":

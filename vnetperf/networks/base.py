@@ -103,7 +103,8 @@ class Pod(Frozen):
 
     Attributes:
         port: Its port in the deployment's graph; `port.vnf` is the number of the pod.
-        netdev: Name of its interface, in the run's network namespace; "" for a socket.
+        netdev: Name of its interface, in the run's network namespace; "" for a socket, and of a
+            pod of a cluster.
         socket: Path of the socket that its application listens at (vhost-user), or connects to
             (memif); "" for an interface.
         mac: Address of its interface.
@@ -177,6 +178,11 @@ def pod_count(scenario: Scenario) -> int:
 def host_of(scenario: Scenario, pod: int) -> int:
     """Number of the host that a pod is on, by the number of the pod."""
     return pod % 2 if scenario.pod_hosts == "other" else 0
+
+
+def port_of(pod: int) -> VnfPort:
+    """The port of a pod in the deployment's graph, by the number of the pod."""
+    return VnfPort(vnf=pod, index=0)
 
 
 class PodHost:
@@ -295,7 +301,7 @@ class PodHost:
 
 
 class FarHost(PodHost):
-    """The other host of pods where another agent has it: what is to be made there, that one makes.
+    """The other host of pods where another agent, or a cluster, has it: nothing of it is made here.
 
     Args:
         machine: The machine of this host.
@@ -356,8 +362,8 @@ class Network(Backend):
     """A container network of one deployment.
 
     After `stop` pods keep their interfaces and sockets, since programs in them have them open, but
-    of a network whose daemon ends them with itself; `prepare` begins anew, and `attach` plugs in
-    what is there.
+    of a network whose daemon ends them with itself, or whose pods are a cluster's; `prepare` begins
+    anew, and `attach` plugs in what is there.
 
     Attributes:
         capabilities: What it can do.
@@ -548,7 +554,7 @@ class Network(Backend):
 
     @abstractmethod
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
-        """Give a pod its interface, in the run's network namespace.
+        """Give a pod its interface, in the run's network namespace, or its socket.
 
         Args:
             host: Its host.

@@ -17,7 +17,7 @@ from vnetperf.host.nic.switchdev import SWITCHDEV, Switchdev, SwitchRule, nic_mo
 from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.host.wait import wait_for
 from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import PhyPort, Port, VnfPort, vnf_mac
+from vnetperf.model.deployment import PhyPort, Port, vnf_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import NicUse, Plan, Scenario
@@ -31,6 +31,7 @@ from vnetperf.networks.base import (
     PodPort,
     host_of,
     pod_count,
+    port_of,
 )
 
 #: Longest wait for pods' links, which rise with that of the NIC, seconds.
@@ -40,11 +41,6 @@ CARRIER_S = 20.0
 def pods_on(scenario: Scenario, host: int) -> list[int]:
     """Numbers of the pods on a host."""
     return [pod for pod in range(pod_count(scenario)) if host_of(scenario, pod) == host]
-
-
-def port_of(pod: int) -> VnfPort:
-    """The port of a pod."""
-    return VnfPort(vnf=pod, index=0)
 
 
 def pod_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:

@@ -24,6 +24,7 @@ from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
 from vnetperf.testing.memif import MemifPort
 from vnetperf.testing.vhost import VhostUserPort
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.devices import KERNEL_KINDS
 from vnetperf.traffic.frames import ETH_LEN, HEADER_LEN, IPV4_LEN, compile_header
 from vnetperf.traffic.layers import internet_checksum
 
@@ -130,7 +131,6 @@ BATCH = 16
 POLL_S = 0.001
 #: Longest wait for frames that are expected, and for strays after them, seconds.
 PATIENCE_S, QUIET_S = 2.0, 0.1
-NETDEV_KINDS = ("veth", "nic", "macvtap", "macvlan", "ipvlan", "vlan", "vf")
 
 
 class FramePort(Protocol):
@@ -156,7 +156,7 @@ class FrameTester(TrafficGenerator):
     name: ClassVar[str] = "frames"
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=("veth", "memif", "nic"),
-        attachments=(*NETDEV_KINDS, "memif", "vhost-user"),
+        attachments=(*KERNEL_KINDS, "memif", "vhost-user"),
         nic_drivers=("kernel",),
         max_frame_size=MAX_FRAME_SIZE,
         sessions=True,
@@ -226,12 +226,12 @@ class FrameTester(TrafficGenerator):
             return MemifPort(end.socket, identity, self.plan.tester_rx_queues)
         if end.kind == "vhost-user" and end.socket is not None and end.role == "server":
             return VhostUserPort(end.socket)
-        if end.kind in NETDEV_KINDS and end.netdev is not None:
+        if end.kind in KERNEL_KINDS and end.netdev is not None:
             return NetdevPort(self.machine, end.netdev)
         raise GeneratorError(
             f"cannot plug into {end.kind} {end.role or ''}".rstrip(),
             where=self.name,
-            accepted=f"{', '.join(NETDEV_KINDS)}, memif as client, vhost-user as server",
+            accepted=f"{', '.join(KERNEL_KINDS)}, memif as client, vhost-user as server",
         )
 
     def links_down(self) -> tuple[str, ...]:
