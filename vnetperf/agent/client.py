@@ -157,6 +157,8 @@ class AgentClient:
         self._read_only = read_only
         self.on_event = on_event or (lambda event: None)
         self.follow = False
+        #: Longest that sessions of what is deployed take to be set up before a trial, seconds.
+        self._set_up_s = 0.0
         self.given_up = False
         self.restored: list[dict[str, Any]] = []
         self.process: tuple[int, ...] = ()
@@ -396,7 +398,7 @@ class AgentClient:
                 return text
             except channel.TimeoutError:
                 if time.monotonic() > deadline:
-                    raise
+                    raise _AgentDiedError("it has not answered in time") from None
             stopped_s = stopped_s + LOOK_S if self._agent_is_stopped() else 0.0
             if stopped_s >= STOPPED_S:
                 raise _AgentDiedError(f"the agent (pid {self.process[0]}) {IS_STOPPED}")
@@ -451,6 +453,7 @@ class AgentClient:
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""
         length_s = 60 + self.testbed.lock_timeout_s
+        self._set_up_s = plan.scenario.set_up_s
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
         return ScenarioFacts.model_validate(answer)
 
@@ -458,7 +461,7 @@ class AgentClient:
         self, spec: TrialSpec, on_live: Event | None = None, *, elsewhere: bool = False
     ) -> TrialResult:
         """Run a trial of the deployed scenario; `elsewhere`: its event happens at another host."""
-        length = spec.duration_s + spec.drain_s + spec.learning_wait_s
+        length = self._set_up_s + spec.duration_s + spec.drain_s + spec.learning_wait_s
         sent = {"spec": spec.model_dump(mode="json"), "elsewhere": elsewhere}
         usual, follow = self.on_event, self.follow or on_live is not None
 

@@ -334,7 +334,8 @@ class HostsClient:
         tester = self.clients[plan.of_tester().host]
         watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
         with _at(plan.of_tester().host):
-            failed = tester.call("learn", length_s=30, spec=spec.model_dump(mode="json"))
+            length_s = 30 + plan.scenario.set_up_s
+            failed = tester.call("learn", length_s=length_s, spec=spec.model_dump(mode="json"))
         if failed:
             return TrialResult(directions=(), **failed)
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
@@ -417,8 +418,12 @@ class HostsClient:
         sent = spec.model_copy(update={"profile": False})
         asked = sent.model_dump(mode="json")
         began = time.monotonic()
+        most_s = 30 + plan.scenario.set_up_s
         learned = self._all(
-            {h: partial(self.clients[h].call, "learn", length_s=30, spec=asked) for h in testers}
+            {
+                host: partial(self.clients[host].call, "learn", length_s=most_s, spec=asked)
+                for host in testers
+            }
         )
         if failed := [{**one} for one in learned.values() if one]:
             return TrialResult(directions=(), **failed[0]), ""
