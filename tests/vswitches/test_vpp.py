@@ -140,6 +140,15 @@ def test_a_vpp_that_does_not_tell_its_messages_needs_their_definitions(tmp_path:
     assert Vpp.missing(old, scenario()) == ""
 
 
+def test_workers_that_leave_the_main_thread_no_processor_are_refused(tmp_path: Path) -> None:
+    there = machine(tmp_path)
+    as_many = scenario(options=SwitchOptions(workers=8))
+    assert "8 workers need 9, and there are 8" in Vpp.missing(there, as_many)
+    assert Vpp.missing(there, scenario(options=SwitchOptions(workers=7))) == ""
+    alone = there.model_copy(update={"cpus": cpus(1)})
+    assert Vpp.missing(alone, scenario(options=SwitchOptions(workers=1))) == ""
+
+
 def test_plugins_that_are_missing_are_told(tmp_path: Path) -> None:
     poor = machine(tmp_path, plugins=("memif",))
     assert Vpp.missing(poor, scenario(wire="memif")) == ""

@@ -66,6 +66,12 @@ def vpp_installation_problem(
     for plugin in (*plugins, *_required_plugins(scenario)):
         if not installation.has(plugin):
             return f"VPP's plugin {plugin} is not in {installation.plugin_dir}; {PLUGIN_CURE}"
+    workers, processors = scenario.options.workers or 1, len(facts.cpus)
+    if workers > 1 and processors == workers:  # of fewer the planner tells
+        return (
+            f"VPP's main thread takes a processor that no worker has, so that {workers} workers "
+            f"need {workers + 1}, and there are {processors}; set fewer with --set workers=N"
+        )
     return base.rxq_affinity_problem(scenario)
 
 
