@@ -29,6 +29,7 @@ from vnetperf.cli import main
 from vnetperf.config import files
 from vnetperf.config.settings import guest_options, mobile_core, read_testbed
 from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.host import trust
 from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.options import GuestOptions, SwitchOptions
@@ -280,14 +281,14 @@ def test_links_are_followed_and_sticky_folders_are_fine(tmp_path: Path) -> None:
     (theirs / "file").touch()
     link.symlink_to(theirs / "file")
     tmp_path.chmod(0o1777)
-    assert files.why_untrusted(link) == ""
-    assert "written to by others" in files.why_untrusted(tmp_path)
+    assert trust.why_untrusted(link) == ""
+    assert "written to by others" in trust.why_untrusted(tmp_path)
     os.chown(theirs, 65534, -1)
-    assert "belongs to user 65534" in files.why_untrusted(link)
-    assert "No such file" in files.why_untrusted(tmp_path / "none")
+    assert "belongs to user 65534" in trust.why_untrusted(link)
+    assert "No such file" in trust.why_untrusted(tmp_path / "none")
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    assert "symbolic links" in files.why_untrusted(loop)
+    assert "symbolic links" in trust.why_untrusted(loop)
 
 
 def test_the_caller_of_sudo_counts_as_oneself(
@@ -296,10 +297,10 @@ def test_the_caller_of_sudo_counts_as_oneself(
     if os.geteuid():
         pytest.skip("only root can give files to another user")
     os.chown(tmp_path, 4711, -1)
-    assert files.why_untrusted(tmp_path)
+    assert trust.why_untrusted(tmp_path)
     monkeypatch.setenv("SUDO_UID", "4711")
-    assert not files.why_untrusted(tmp_path)
-    assert files.why_untrusted(tmp_path, only_root=True)
+    assert not trust.why_untrusted(tmp_path)
+    assert trust.why_untrusted(tmp_path, only_root=True)
 
 
 # The launcher.
@@ -614,7 +615,7 @@ def test_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, target: str, proble
     for name in ("pipe", "socket"):
         (elsewhere / name).chmod(0o666)
     (site / "link.py").symlink_to(target.format(elsewhere))
-    found = files.why_untrusted_below(site)
+    found = trust.why_untrusted_below(site)
     assert problem in found
     assert bool(problem) == bool(found)
 
@@ -623,9 +624,9 @@ def test_a_file_that_vanishes_while_an_installation_is_looked_at_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "there.py").touch()
-    assert dict(files._entries(str(tmp_path / "gone"))) == {}
+    assert dict(trust._entries(str(tmp_path / "gone"))) == {}
     monkeypatch.setattr(os, "listdir", lambda _: ["gone.py", "there.py"])
-    assert [path for path, _ in files._entries(str(tmp_path))] == [str(tmp_path / "there.py")]
+    assert [path for path, _ in trust._entries(str(tmp_path))] == [str(tmp_path / "there.py")]
 
 
 SCRIPT = """

@@ -180,15 +180,24 @@ def test_pods_of_one_host_share_the_mac_address_of_ipvlan() -> None:
     [("l3s", "other", False), ("l3s", "same", True), ("l3", "other", True)],
 )
 def test_packets_that_pass_no_interface_are_not_looked_for(
-    mode: str, place: str, seen: bool
+    mode: str, place: str, seen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"hosts": place, "set": (f"mode={mode}",)}
     wishes = configured(**options)
     sockets = endpoint_scenario(wishes, scenario("ipvlan", **options))
     plan = make_plan(sockets, wishes.testbed, facts())
-    made = switch_class(plan.scenario.deployment, "ipvlan")(MagicMock(), plan)
+    machine = MagicMock()
+    machine.interface_name.side_effect = str
+    made = switch_class(plan.scenario.deployment, "ipvlan")(machine, plan)
     assert isinstance(made, PodNetwork)
-    assert made._network.passes_interfaces is seen
+    for name in ("attach", "detach", "join"):
+        monkeypatch.setattr(type(made._network), name, MagicMock())
+    monkeypatch.setattr(type(made._network), "is_there", lambda *_: False)
+    looked = MagicMock()
+    monkeypatch.setattr(made, "_see_packets_pass", looked)
+    for port in (FIRST, SECOND):
+        made.add_vnf_port(made.offer_vnf_port(port, "ipvlan"))
+    assert [call.args[0] for call in looked.call_args_list] == ([SECOND] if seen else [])
 
 
 def test_ipvlan_carries_packets_of_pods_own_addresses_only() -> None:
@@ -356,6 +365,7 @@ def test_endpoints_on_hosts_of_a_testbed_address_the_gateway_where_the_network_r
         ("cni", {}, "made by one agent for both hosts of pods; choose a testbed of one host"),
         ("ovs_vxlan", {}, "made by one agent for both hosts of pods"),
         ("vhost_user", {}, "made by one agent for both hosts of pods"),
+        ("kubernetes", {"sockets": True}, "are a cluster's; choose a testbed without hosts"),
     ],
 )
 def test_what_pods_on_hosts_of_a_testbed_cannot_is_one_message(

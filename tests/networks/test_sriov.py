@@ -24,6 +24,8 @@ from vnetperf.networks.sriov import SriovNetwork, pod_rules
 from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
 
 NETNS, WIRES = Path("/run/netns"), ("nic", "memif", "veth")
+#: Stands for the machine's own namespace, which has no path.
+MACHINE = Path("/")
 
 
 def planned(*, machine: MachineFacts | None = None, **wishes: Any) -> Plan:
@@ -138,6 +140,11 @@ def place(netns: Path | None) -> str:
     return "the run" if netns == NETNS else netns.parent.name
 
 
+def uplink(address: str) -> str:
+    """The interface of a NIC's wire."""
+    return f"up{address[5:7]}"
+
+
 def representor(address: str, number: int) -> str:
     """The interface that stands for a virtual function."""
     return f"r{address[5:7]}.{number}"
@@ -154,7 +161,7 @@ class Nics:
         self.there: dict[str, Path] = {}
         for name, double in {
             "vfs.set_up_vf": self.set_up_vf,
-            "switchdev.uplink_name": lambda address: f"up{address[5:7]}",
+            "switchdev.uplink_name": uplink,
             "switchdev.representor_name": representor,
             "switchdev.wait_for_representors": lambda *_: (),
             "switchdev.eswitch.take_representor": lambda name, mtu: self.say(f"take {name}"),
@@ -191,7 +198,7 @@ class Nics:
         return SimpleNamespace(carrier=self.carrier)
 
     def borrow_nic(self, address: str, *, netns: Path, name: str = "", **_: Any) -> str:
-        name = name or f"up{address[5:7]}"
+        name = name or uplink(address)
         self.there[name] = netns
         self.say(f"borrow {address} as {name} in {place(netns)}")
         return name
@@ -200,18 +207,26 @@ class Nics:
         self.say(f"functions {address} {count}")
         return tuple(f"{address[:-1]}{number + 1}" for number in range(count))
 
-    make_switchdev = make_vfs
+    def make_switchdev(self, address: str, count: int) -> tuple[str, ...]:
+        assert self.there[uplink(address)] != MACHINE, "it was not borrowed"
+        made = self.make_vfs(address, count)
+        self.there[uplink(address)] = MACHINE
+        self.there |= {representor(address, number): MACHINE for number in range(count)}
+        return made
 
     def take_uplink(self, name: str, **_: Any) -> None:
+        assert self.there[name] == MACHINE, "it is elsewhere"
         self.say(f"take {name}")
 
     def set_up_vf(
         self, name: str, number: int, netns: Path | None, *_: Any, **__: Any
     ) -> tuple[str, ...]:
+        assert self.there[name] == (netns or MACHINE), "it is elsewhere"
         self.say(f"set {number} of {name} in {place(netns)}")
         return ()
 
     def set_up(self, name: str, *, up: bool = True, netns: Path | None = None) -> None:
+        assert self.there[name] == (netns or MACHINE), "it is elsewhere"
         self.say(f"{name} {'up' if up else 'down'} in {place(netns)}")
 
     def move(self, name: str, target: Path, *, netns: Path) -> None:

@@ -154,6 +154,19 @@ def test_a_switch_without_virtio_1_is_refused(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_switch_that_comes_back_as_another_is_not_there(path: Path, switch: Switch) -> None:
+    port = opened(path, switch)
+    switch.hang_up.set()
+    switch.join(10)
+    Switch(path, features=1 << 15)
+    with pytest.raises(GeneratorError, match="offers features 0x8000"):
+        wait_for(lambda: port.connected, 10, "the switch")
+    assert not port.connected
+    assert port.receive() == []
+    assert not port.send(bytes(60))
+    port.close()
+
+
 def test_nobody_who_connects_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vhost, "TIMEOUT_S", 0.05)
     with pytest.raises(GeneratorError, match="no vhost-user client connects"):

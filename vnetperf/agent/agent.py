@@ -35,7 +35,6 @@ from vnetperf.agent.launcher import (
     refuse_scenario,
     refuse_testbed,
 )
-from vnetperf.config.files import why_untrusted
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
@@ -61,6 +60,7 @@ from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import RestoreReport, is_root, restore
 from vnetperf.host.snapshot import read_last
+from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec

@@ -17,9 +17,9 @@ from typing import Any
 
 from vnetperf import __version__, registry
 from vnetperf.backend import IS_STOPPED
-from vnetperf.config.files import why_untrusted
 from vnetperf.host.linux import ProcessId, is_stopped
 from vnetperf.host.log import replay_record
+from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts

@@ -19,10 +19,11 @@ from typing import Any
 from execnet import gateway_base
 
 from vnetperf import registry
-from vnetperf.config.files import SHIPPED, SYSTEM, load_model, why_untrusted, why_untrusted_below
+from vnetperf.config.files import SHIPPED, SYSTEM, load_model
 from vnetperf.config.settings import read_testbed
 from vnetperf.host.linux import CALLER
 from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.host.trust import why_untrusted, why_untrusted_below
 from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
 from vnetperf.model.scenario import Plan, Scenario

@@ -18,7 +18,16 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from vnetperf import registry
-from vnetperf.config.files import Model, check_trusted, find_file, load_model, read_toml, validate
+from vnetperf.config.files import (
+    SHIPPED,
+    SYSTEM,
+    Model,
+    find_file,
+    load_model,
+    read_toml,
+    validate,
+)
+from vnetperf.host.trust import why_untrusted
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
@@ -402,6 +411,21 @@ def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
         return _options(SwitchOptions, pairs, "--set", path, content)
     found = _options(registry.switch_options_model(), pairs, "--set", path, content)
     return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
+
+
+def check_trusted(path: Path, what: str) -> None:
+    """Refuse a file that names what is started as root, and that others could have written."""
+    if path.resolve().is_relative_to(SHIPPED.resolve()):
+        return  # as trustworthy as this code, which is beside it
+    if why := why_untrusted(path):
+        raise ConfigError(
+            f"{what} is started as root, and {why}",
+            where=str(path),
+            accepted="a file that, with all folders above it, belongs to you or root and that "
+            "nobody else may write to",
+            cure=f"look at what is in it, then give it to yourself (chown, chmod o-w), or put it "
+            f"into {SYSTEM}",
+        )
 
 
 def read_testbed(name: str) -> Testbed:

@@ -240,13 +240,9 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
             )
-        if scenario.deployment.cables and not can.agents:
-            return (
-                f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed "
-                "of one host, where each is a namespace"
-            )
         why = (
-            cls._why_no_programs(scenario)
+            cls._why_not_apart(scenario)
+            or cls._why_no_programs(scenario)
             or cls._why_no_guests(facts, scenario)
             or missing_for_pods(scenario.pod, facts)
         )
@@ -257,6 +253,22 @@ class PodNetwork(VSwitch):
             most = can.most_on_host
             return f"network {cls.name} has {most} pod on a host; choose --pods {most * hosts}"
         return cls.network.missing(facts, scenario)
+
+    @classmethod
+    def _why_not_apart(cls, scenario: Scenario) -> str:
+        """What keeps the hosts of pods from being those of a testbed; "" where they are not."""
+        can = cls.network.capabilities
+        if not scenario.deployment.cables or can.agents:
+            return ""
+        if can.elsewhere:
+            return (
+                f"pods of network {cls.name}, and their hosts, are a cluster's; choose a testbed "
+                "without hosts of its own"
+            )
+        return (
+            f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed of "
+            "one host, where each is a namespace"
+        )
 
     @classmethod
     def _why_no_programs(cls, scenario: Scenario) -> str:

@@ -19,7 +19,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from vnetperf.config.files import SHIPPED, SYSTEM, check_trusted, validate, why_untrusted
+from vnetperf.config.files import SHIPPED, SYSTEM, validate
+from vnetperf.config.settings import check_trusted
 from vnetperf.host import links
 from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
@@ -30,6 +31,7 @@ from vnetperf.host.linux import (
 )
 from vnetperf.host.machine import Machine
 from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean

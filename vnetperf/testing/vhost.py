@@ -156,6 +156,9 @@ class VhostUserPort:
         except OSError as error:
             self._forget()
             raise GeneratorError(f"the switch hung up: {error}", where=self._path) from error
+        except GeneratorError:
+            self._forget()
+            raise
         finally:
             os.close(region)
 
