@@ -50,9 +50,13 @@ DOCKERD = Program(
     debian=("docker.io", "docker-ce"),
     by_make=True,
 )
-#: Without it docker makes no bridge that keeps containers apart, and each node has one.
+#: Without it docker makes no bridge that keeps containers apart, and each node has one. Bridges of
+#: the machine's guests have nothing to do with that: their frames are to pass no iptables by it.
 NETFILTER_MODULE = KernelModule(
-    name="br_netfilter", purpose="docker's bridge of a node", symbol="br_nf_pre_routing"
+    name="br_netfilter",
+    purpose="docker's bridge of a node",
+    symbol="br_nf_pre_routing",
+    turns_on=tuple(f"net/bridge/bridge-nf-call-{of}tables" for of in ("ip", "ip6", "arp")),
 )
 MODULES = (BRIDGE_MODULE, VXLAN_MODULE, NETFILTER_MODULE)
 #: What pods' addresses are in (RFC 2544 appendix C.2.2), and where in it docker may choose
