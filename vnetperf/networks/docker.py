@@ -256,7 +256,9 @@ class DockerNode:
                 link = tarfile.TarInfo(str(place.relative_to("/")))
                 link.type, link.linkname = tarfile.SYMTYPE, str(place.readlink())
                 tar.addfile(link)
-        self.call("POST", "/images/create", packed.getvalue(), fromSrc="-", repo=IMAGE)
+        told = self.call("POST", "/images/create", packed.getvalue(), fromSrc="-", repo=IMAGE)
+        if "errorDetail" in str(told):  # the status was sent before
+            raise DutError(f"the pods' image was not made: {told}", where=self.name)
 
     def start_container(self, pod: Pod) -> Path:
         """Start a pod's container on the overlay, and return its network namespace."""
