@@ -37,7 +37,7 @@ from vnetperf.networks.bridge import BRIDGE_MODULE
 from vnetperf.networks.cni import IPTABLES, VETH_MODULE
 from vnetperf.networks.vxlan import VXLAN_MODULE
 from vnetperf.virt.cri import CONTAINERD
-from vnetperf.virt.oci import RUNC, journal_cgroups, shared_directories
+from vnetperf.virt.oci import OWN, RUNC, journal_cgroups, shared_directories
 
 log = logging.getLogger(__name__)
 
@@ -73,23 +73,27 @@ READY_S, ANSWER_S = 30.0, 40.0
 #: Longest wait for interfaces to go with what they were joined to, seconds.
 GONE_S = 10.0
 LOG_LINES = 12
-#: Where a node has its folder in its own view, and what each program of it is found by.
-_OWN = Path("/mnt")
-_PATH = f"{_OWN}/bin:{EXTRA_PATH}"
+#: What each program of a node is found by, in the node's own view.
+_PATH = f"{OWN}/bin:{EXTRA_PATH}"
 #: Folders that are the node's own, by their names in its folder.
 _WRITABLE = {"etc": "/etc", "run": "/run", "lib": "/var/lib", "tmp": "/tmp"}  # noqa: S108 - its own
 #: Makes that view: all is read-only but the node's own folders, settings of the network and what
 #: the kernel has in /dev and of cgroups; no profile of a security module is loaded. Then it starts
 #: the daemon, and ends it with its own standard input: what is first in a namespace of processes
 #: keeps signals to itself.
+#: Views of single pods (`OWN_VIEW` of virt/oci.py) leave all that pods do not see as it is: their
+#: engines have settings that name every place they write to, and docker has not.
 _VIEW = f"""set -e
 while read -r _ _ _ _ at _; do
-    case $at in /proc*|/sys*|/dev*) ;; *) mount -o remount,bind,ro "$at" 2>&3 || true ;; esac
+    case $at in
+    /proc*|/sys*|/dev*) ;;
+    *) mount -o remount,bind,ro "$at" 2>&3 || true ;;
+    esac
 done 3>/dev/null </proc/self/mountinfo
-mount --bind "$1" {_OWN}
-mount -o remount,bind,rw {_OWN}
+mount --bind "$1" {OWN}
+mount -o remount,bind,rw {OWN}
 for own in {" ".join(f"{name}:{place}" for name, place in _WRITABLE.items())}; do
-    mount --bind "{_OWN}/${{own%%:*}}" "${{own#*:}}"
+    mount --bind "{OWN}/${{own%%:*}}" "${{own#*:}}"
 done
 mount --bind /proc/sys /proc/sys
 mount --bind /proc/sys/net /proc/sys/net
@@ -147,7 +151,7 @@ class DockerNode:
         return [
             *("env", "-", f"PATH={_PATH}", f"{RUN_ID_VARIABLE}={self.machine.run_id}"),
             self.machine.facts.programs[DOCKERD.name],
-            *("--config-file", f"{_OWN}/daemon.json", "--data-root", f"{_OWN}/data"),
+            *("--config-file", f"{OWN}/daemon.json", "--data-root", f"{OWN}/data"),
             *("--exec-root", "/run/docker", "--pidfile", "/run/docker.pid"),
             *("--host", "unix:///run/docker.sock", "--group", "0", "--bridge", "none"),
             *("--storage-driver", "vfs", "--log-driver", "none"),
