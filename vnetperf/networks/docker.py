@@ -86,7 +86,7 @@ _WRITABLE = {"etc": "/etc", "run": "/run", "lib": "/var/lib", "tmp": "/tmp"}  # 
 _VIEW = f"""set -e
 while read -r _ _ _ _ at _; do
     case $at in
-    /proc*|/sys*|/dev*) ;;
+    /proc*|/sys/fs/cgroup*|/dev*) ;;
     *) mount -o remount,bind,ro "$at" 2>&3 || true ;;
     esac
 done 3>/dev/null </proc/self/mountinfo
@@ -173,7 +173,7 @@ class DockerNode:
         found = self.machine.facts.programs
         for program in (CONTAINERD, RUNC, IPTABLES):
             (self.directory / "bin" / program.name).symlink_to(found[program.name])
-        # Modules are loaded by the run, which unloads them.
+        # Modules are loaded by the run, which unloads them; the kernel loads those of rules itself.
         (self.directory / "bin/modprobe").symlink_to("/bin/true")
 
     def wait_ready(self) -> None:
