@@ -24,8 +24,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(
-    tmp_path: Path, apt: str, installed: str = "", can_be_had: str = ""
+    tmp_path: Path, apt: str, installed: str = "", can_be_had: str = "", units: str = ""
 ) -> subprocess.CompletedProcess[str]:
+    """Run it where systemd runs, with units whose names match a pattern of the shell."""
     tools = tmp_path / "bin"
     tools.mkdir(exist_ok=True)
     for name, text in {
@@ -33,7 +34,8 @@ def run(
         "apt-get": f"cat {tmp_path}/policy > {tmp_path}/seen; {apt}",
         # A name that other packages mention is known to `show`, whether or not it can be had.
         "apt-cache": f'case $1 in madison) printf "{can_be_had}" ;; esac',
-        "systemctl": "true",
+        "systemctl": f'echo "$@" >>{tmp_path}/systemctl\n'
+        f'case "$*" in "cat "{units or "none"}) ;; "cat "*) exit 1 ;; esac',
     }.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
@@ -41,6 +43,7 @@ def run(
     env = {
         "PATH": f"{tools}:/usr/sbin:/usr/bin:/sbin:/bin",
         "POLICY_RC_D": str(tmp_path / "policy"),
+        "SYSTEMD_RUNS": str(tmp_path),
         "TMPDIR": str(tmp_path / "tmp"),
     }
     return subprocess.run(
@@ -83,6 +86,17 @@ def test_a_docker_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     done = run(tmp_path, "true", can_be_had="one that can be had")
     assert "podman" in done.stdout
     assert "docker" not in done.stdout
+
+
+@pytest.mark.parametrize("units", ["", "docker.* | 'cat 'containerd.*"])
+def test_a_service_that_was_there_comes_up_at_the_next_boot(tmp_path: Path, units: str) -> None:
+    """Whatever the package is called that brought it."""
+    assert run(tmp_path, "true", units=units).returncode == 0
+    asked = (tmp_path / "systemctl").read_text().splitlines()
+    disabled = {line.split()[-1] for line in asked if line.startswith("disable ")}
+    of_docker = {"docker.service", "docker.socket", "containerd.service"}
+    others = {"openvswitch-switch.service", "chrony.service"}
+    assert disabled == (others if units else others | of_docker)
 
 
 def lab(tmp_path: Path, qemu: str, policy: str = "") -> list[str]:

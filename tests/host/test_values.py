@@ -21,6 +21,7 @@ from vnetperf.host.cpu import (
 from vnetperf.host.journal import Journal
 from vnetperf.host.kernel import read_value, undo_modules, undo_value, write_value
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import KernelModule
 
 
 def test_the_chosen_word_is_the_value(tmp_path: Path) -> None:
@@ -141,6 +142,7 @@ class Modules:
 
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, aliases: str | None) -> None:
         self.loaded, self.used, self.gone = top / "module", set[str](), list[str]()
+        self.setting = top / "setting"  # on as soon as a module is loaded
         self.loaded.mkdir()
         release = top / "lib" / os.uname().release
         release.mkdir(parents=True)
@@ -148,6 +150,10 @@ class Modules:
             (release / "modules.alias").write_text(aliases)
         monkeypatch.setattr(kernel, "SYS_MODULE", self.loaded)
         monkeypatch.setattr(kernel, "MODULES", top / "lib")
+        monkeypatch.setattr(kernel, "PROC_SYS", top)
+        monkeypatch.setattr(kernel, "PROC_MODULES", top)
+        monkeypatch.setattr(kernel.shutil, "which", lambda name, path: f"/sbin/{name}")
+        monkeypatch.setattr(kernel, "_modprobe", self.modprobe)
         monkeypatch.setattr(linux, "delete_module", self.delete)
         monkeypatch.setattr("vnetperf.host.kernel.time.sleep", lambda _: None)
 
@@ -155,6 +161,12 @@ class Modules:
         for name in names:
             (self.loaded / name).mkdir()
         return {"modules": names}
+
+    def modprobe(self, line: list[str], name: str) -> str:
+        if "--show-depends" not in line:
+            self.load(name)
+            self.setting.write_text("1\n")
+        return f"insmod /lib/modules/of/{name}.ko"
 
     def delete(self, name: str) -> None:
         if name in self.used:
@@ -175,6 +187,28 @@ alias net-pf-1 unix
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
     return Modules(tmp_path, monkeypatch, ALIASES)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_a_module_turns_on_for_all_is_off_once_a_run_has_loaded_it(
+    there: bool, modules: Modules, journal: Journal
+) -> None:
+    """What somebody else loaded has the values that somebody else wants."""
+    if there:
+        modules.modprobe([], "netty")
+    change = kernel.load_module(journal, KernelModule(name="netty", turns_on=("setting",)))
+    assert modules.setting.read_text() == ("1\n" if there else "0\n")
+    assert (change is None) is there
+    if change:
+        assert change.undo() == "unloaded netty"
+
+
+def test_a_module_whose_settings_cannot_be_turned_off_is_unloaded(
+    modules: Modules, journal: Journal
+) -> None:
+    with pytest.raises(HostError, match="no-such"):
+        kernel.load_module(journal, KernelModule(name="netty", turns_on=("no-such",)))
+    assert modules.gone == ["netty"]
 
 
 def test_modules_that_nobody_else_can_use_are_unloaded_users_first(modules: Modules) -> None:

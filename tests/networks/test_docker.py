@@ -116,6 +116,18 @@ def test_the_token_goes_from_node_to_node_alone(
     assert TOKEN not in str(told.value) + caplog.text
 
 
+@pytest.mark.parametrize("said", [{}, 'one\n{"errorDetail": {"message": "no space left"}}'])
+def test_an_image_that_docker_could_not_make_is_told(node: Any, said: Any) -> None:
+    """The status is 200 by then: it stands in what follows."""
+    node.daemon.answers["/images/create?fromSrc=-&repo=vnetperf-pod"] = 200, said
+    if said:
+        with pytest.raises(DutError, match=r"docker0: the pods' image(?s:.*)no space left"):
+            node.make_image()
+    else:
+        node.make_image()
+    assert [path for _, path, _ in node.daemon.asked] == list(node.daemon.answers)
+
+
 @pytest.mark.parametrize("field", ["IPAddress", "MacAddress"])
 def test_an_address_that_is_not_the_pods_is_refused(node: Any, field: str) -> None:
     pod = Pod(port=FIRST, netdev="p0", mac=vnf_mac(FIRST), address="198.18.0.1", gateway_mac="")

@@ -31,6 +31,11 @@ OF_DOCKER = [
     Path(place)
     for place in ("/run/docker", "/run/docker.sock", "/run/containerd", "/var/lib/docker")
 ]
+#: What its daemons of a run may write to, apart from settings of the network.
+OF_A_NODE = (
+    *("/etc", "/mnt", "/run", "/tmp", "/var/lib"),
+    *("/dev", "/sys/fs/cgroup", "/sys/kernel/security"),
+)
 
 pytestmark = [
     pytest.mark.daily,  # a swarm takes seconds to be made
@@ -67,6 +72,13 @@ def daemons(run_id: str) -> list[int]:
     return found
 
 
+def writable(pid: int) -> set[str]:
+    """What a process sees that could be written to, apart from what the kernel has in /proc."""
+    mounts = [line.split() for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+    found = {at for _, _, _, _, at, how, *_ in mounts if "rw" in how.split(",")}
+    return {at for at in found if not at.startswith("/proc")}
+
+
 def test_frames_pass_the_tunnel_that_docker_has_made(unchanged: Unchanged) -> None:
     before = contents()
     with deployed(SCENARIO, hosts="other") as deployment:
@@ -82,6 +94,9 @@ def test_frames_pass_the_tunnel_that_docker_has_made(unchanged: Unchanged) -> No
         assert states == {"192.0.2.1": "manager, ready", "192.0.2.2": "worker, ready"}
         assert facts["overlay"]["Driver"] == "overlay"
         assert "SWMTKN" not in str(facts)
+        for daemon in daemons(deployment.run.run_id):
+            others = {at for at in writable(daemon) if not at.startswith(OF_A_NODE)}
+            assert others == set()
     assert left_over(before) == []
     assert unchanged() == ()
 

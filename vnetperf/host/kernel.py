@@ -130,6 +130,7 @@ COMMON_MODULES = (
 _MODULE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 KALLSYMS = Path("/proc/kallsyms")
 MODULES = Path("/lib/modules")
+PROC_SYS = Path("/proc/sys")
 SYS_MODULE = Path("/sys/module")
 PROC_MODULES = Path("/proc/modules")
 #: Alias of a module that has a kind of link: `ip link add ... type KIND` loads it by that.
@@ -189,7 +190,11 @@ def _module_names(file: Path) -> frozenset[str]:
 
 
 def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
-    """Load a module and those it needs for this run; None when it is there or built in."""
+    """Load a module and those it needs for this run; None when it is there or built in.
+
+    What it turns on for everybody is turned off where the machine's own links are. Writing that
+    back would turn it on: the settings end with the module, or stay off with one that stays.
+    """
     known = _as_module(module)
     name = known.name
     if not _MODULE_NAME.fullmatch(name):  # modprobe takes a path to a file for a module too
@@ -215,14 +220,16 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
         _modprobe([modprobe, "--", name], name)
         if missing and not module_loaded(name):
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
+        for setting in known.turns_on:
+            _write_file(PROC_SYS / setting, "0", zero_first=False)
     return change
 
 
 def undo_modules(data: UndoData) -> str:
     """Unload the modules that the run loaded, as far as nobody else can have begun to use them.
 
-    Those that need others go first. What stays is no error: a loaded module changes nothing, and
-    unloading one takes links and devices of others away without a word.
+    Those that need others go first. What stays is no error: it has nothing turned on for the
+    machine, and unloading a module takes links and devices of others away without a word.
     """
     unloaded, left = [], []
     for module in reversed(data["modules"]):

@@ -63,12 +63,15 @@ class KernelModule(Frozen):
         symbol: A function of it, to find it in a kernel whose list of built-in modules is not
             installed.
         optional: True when only some scenarios need it: the backend's own `missing` looks.
+        turns_on: Settings below /proc/sys that are on in every network namespace as soon as it is
+            loaded. A run that loads it turns them off in the machine's own.
     """
 
     name: str
     purpose: str = ""
     symbol: str = ""
     optional: bool = False
+    turns_on: tuple[str, ...] = ()
 
 
 def _check_absolute(value: str) -> str:

@@ -37,7 +37,7 @@ from vnetperf.networks.bridge import BRIDGE_MODULE
 from vnetperf.networks.cni import IPTABLES, VETH_MODULE
 from vnetperf.networks.vxlan import VXLAN_MODULE
 from vnetperf.virt.cri import CONTAINERD
-from vnetperf.virt.oci import RUNC, journal_cgroups, shared_directories
+from vnetperf.virt.oci import OWN, RUNC, journal_cgroups, shared_directories
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,13 @@ DOCKERD = Program(
     debian=("docker.io", "docker-ce"),
     by_make=True,
 )
-#: Without it docker makes no bridge that keeps containers apart, and each node has one.
+#: Without it docker makes no bridge that keeps containers apart, and each node has one. Bridges of
+#: the machine's guests have nothing to do with that: their frames are to pass no iptables by it.
 NETFILTER_MODULE = KernelModule(
-    name="br_netfilter", purpose="docker's bridge of a node", symbol="br_nf_pre_routing"
+    name="br_netfilter",
+    purpose="docker's bridge of a node",
+    symbol="br_nf_pre_routing",
+    turns_on=tuple(f"net/bridge/bridge-nf-call-{of}tables" for of in ("ip", "ip6", "arp")),
 )
 MODULES = (BRIDGE_MODULE, VXLAN_MODULE, NETFILTER_MODULE)
 #: What pods' addresses are in (RFC 2544 appendix C.2.2), and where in it docker may choose
@@ -69,23 +73,27 @@ READY_S, ANSWER_S = 30.0, 40.0
 #: Longest wait for interfaces to go with what they were joined to, seconds.
 GONE_S = 10.0
 LOG_LINES = 12
-#: Where a node has its folder in its own view, and what each program of it is found by.
-_OWN = Path("/mnt")
-_PATH = f"{_OWN}/bin:{EXTRA_PATH}"
+#: What each program of a node is found by, in the node's own view.
+_PATH = f"{OWN}/bin:{EXTRA_PATH}"
 #: Folders that are the node's own, by their names in its folder.
 _WRITABLE = {"etc": "/etc", "run": "/run", "lib": "/var/lib", "tmp": "/tmp"}  # noqa: S108 - its own
 #: Makes that view: all is read-only but the node's own folders, settings of the network and what
 #: the kernel has in /dev and of cgroups; no profile of a security module is loaded. Then it starts
 #: the daemon, and ends it with its own standard input: what is first in a namespace of processes
 #: keeps signals to itself.
+#: Views of single pods (`OWN_VIEW` of virt/oci.py) leave all that pods do not see as it is: their
+#: engines have settings that name every place they write to, and docker has not.
 _VIEW = f"""set -e
 while read -r _ _ _ _ at _; do
-    case $at in /proc*|/sys*|/dev*) ;; *) mount -o remount,bind,ro "$at" 2>&3 || true ;; esac
+    case $at in
+    /proc*|/sys/fs/cgroup*|/dev*) ;;
+    *) mount -o remount,bind,ro "$at" 2>&3 || true ;;
+    esac
 done 3>/dev/null </proc/self/mountinfo
-mount --bind "$1" {_OWN}
-mount -o remount,bind,rw {_OWN}
+mount --bind "$1" {OWN}
+mount -o remount,bind,rw {OWN}
 for own in {" ".join(f"{name}:{place}" for name, place in _WRITABLE.items())}; do
-    mount --bind "{_OWN}/${{own%%:*}}" "${{own#*:}}"
+    mount --bind "{OWN}/${{own%%:*}}" "${{own#*:}}"
 done
 mount --bind /proc/sys /proc/sys
 mount --bind /proc/sys/net /proc/sys/net
@@ -143,7 +151,7 @@ class DockerNode:
         return [
             *("env", "-", f"PATH={_PATH}", f"{RUN_ID_VARIABLE}={self.machine.run_id}"),
             self.machine.facts.programs[DOCKERD.name],
-            *("--config-file", f"{_OWN}/daemon.json", "--data-root", f"{_OWN}/data"),
+            *("--config-file", f"{OWN}/daemon.json", "--data-root", f"{OWN}/data"),
             *("--exec-root", "/run/docker", "--pidfile", "/run/docker.pid"),
             *("--host", "unix:///run/docker.sock", "--group", "0", "--bridge", "none"),
             *("--storage-driver", "vfs", "--log-driver", "none"),
@@ -165,7 +173,7 @@ class DockerNode:
         found = self.machine.facts.programs
         for program in (CONTAINERD, RUNC, IPTABLES):
             (self.directory / "bin" / program.name).symlink_to(found[program.name])
-        # Modules are loaded by the run, which unloads them.
+        # Modules are loaded by the run, which unloads them; the kernel loads those of rules itself.
         (self.directory / "bin/modprobe").symlink_to("/bin/true")
 
     def wait_ready(self) -> None:
@@ -252,7 +260,9 @@ class DockerNode:
                 link = tarfile.TarInfo(str(place.relative_to("/")))
                 link.type, link.linkname = tarfile.SYMTYPE, str(place.readlink())
                 tar.addfile(link)
-        self.call("POST", "/images/create", packed.getvalue(), fromSrc="-", repo=IMAGE)
+        told = self.call("POST", "/images/create", packed.getvalue(), fromSrc="-", repo=IMAGE)
+        if "errorDetail" in str(told):  # the status was sent before
+            raise DutError(f"the pods' image was not made: {told}", where=self.name)
 
     def start_container(self, pod: Pod) -> Path:
         """Start a pod's container on the overlay, and return its network namespace."""
