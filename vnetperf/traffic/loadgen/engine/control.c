@@ -214,6 +214,10 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 		plan_release_tx();
 		return false;
 	}
+	if (!plan->learning && !echo_begin(&t->echo, plan->echo, plan->echo_every, ECHO_MAX_ROWS)) {
+		plan_release_tx();
+		return problem_set(why, "more memory", "no memory for round trips");
+	}
 	t->active = true;
 	if (!workers_order(PHASE_ARM))
 		return not_followed(why);
@@ -291,7 +295,9 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 			    .burst = spec->burst,
 			    .group = spec->group,
 			    .catch_up = spec->catch_up,
-			    .max_lag = cycles(spec->max_lag)};
+			    .max_lag = cycles(spec->max_lag),
+			    .echo = spec->echo,
+			    .echo_every = cycles(spec->every)};
 
 	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))
 		return false;
@@ -301,8 +307,6 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
 		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
 	plan.watch = watching_of(spec, longest(&plan, spec));
-	if (!echo_begin(&engine.trial.echo, spec->echo, cycles(spec->every), ECHO_MAX_ROWS))
-		return problem_set(why, "more memory", "no memory for round trips");
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
 	engine.trial.wall = program_clock(CLOCK_REALTIME);
