@@ -471,7 +471,7 @@ def test_between_two_clocks_the_round_trip_is_measured(hosts: HostsClient) -> No
     assert both_ways.latency.min_ns == both_ways.latency.max_ns == 30_000
     assert both_ways.latency.percentiles["50"] == 30_000
     assert both_ways.held_s == 2e-6
-    assert both_ways.uncertainty_s == pytest.approx(2e-9)
+    assert both_ways.uncertainty_s == pytest.approx(32e-9)  # a thousandth of 30 us, and of 2
 
 
 @pytest.mark.parametrize("echoes", [{"east": (), "west": OF_WEST}, {"east": OF_EAST, "west": ()}])

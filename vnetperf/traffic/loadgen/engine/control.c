@@ -7,6 +7,8 @@
 
 /* Time for all workers to take the order before the common start. */
 #define MIN_DELAY_S 0.0005
+/* A clock that is slewed faster is not followed: NTP corrects a crystal's rate by far less. */
+#define SLEWED_MOST 4e-4
 
 struct result result;
 
@@ -287,6 +289,17 @@ static bool any_away(const struct plan *plan)
 	return false;
 }
 
+/* The time of day, at the rate of the clock that is slewed with it and never set. */
+static struct wallclock wall_of_trial(void)
+{
+	struct wallclock steady = program_clock(CLOCK_MONOTONIC);
+	struct wallclock wall = program_clock(CLOCK_REALTIME);
+
+	wallclock_rate(&steady, &engine.steady, engine.hz, SLEWED_MOST);
+	wall.ns_per_cycle = steady.ns_per_cycle;
+	return wall;
+}
+
 bool control_start(const struct trial_spec *spec, struct problem *why)
 {
 	struct plan plan = {.retry = spec->retry,
@@ -309,8 +322,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	plan.watch = watching_of(spec, longest(&plan, spec));
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
-	engine.trial.wall = program_clock(CLOCK_REALTIME);
-	wallclock_rate(&engine.trial.wall, &engine.wall, engine.hz);
+	engine.trial.wall = wall_of_trial();
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
