@@ -262,7 +262,7 @@ def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> Non
     bench.measure("latency")
     results = bench.derived()
     (text,) = [w for w in results.warnings if "round trip" in w]
-    assert "is compared with no latency that is one way; it is wrong by 2 us at most" in text
+    assert "is compared with no latency that is one way; it is wrong by 2.09 us at most" in text
     found = {result.test: result for result in results.results}
     way = "phy0->phy1->phy0"
     assert [*found["throughput"].goals[0].latency] == [way]

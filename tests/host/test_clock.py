@@ -97,6 +97,17 @@ def test_chronys_bound_is_offset_dispersion_and_half_of_the_delay() -> None:
     assert found.bound_s == pytest.approx(4e-6 + 30e-6 + 100e-6)
 
 
+def test_ptp4l_is_not_asked_where_chrony_has_answered() -> None:
+    asked = []
+
+    def run(argv: Sequence[str]) -> str:
+        asked.append(argv[0])
+        return tracking()
+
+    assert read_sync(run).service == "chrony"
+    assert asked == ["chronyc"]
+
+
 def test_ptps_bound_is_offset_and_path_delay() -> None:
     found = sync(pmc=pmc())
     assert (found.service, found.reference) == ("ptp4l", "ae6c59.fffe.602785")

@@ -125,7 +125,10 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
     if why := _why_no_latency(directions, bound_s, parts):
         round_trip = _round_trip(*parts.values())
         instead = (
-            "the round trip is" if round_trip else "nor is the round trip: no answer came back"
+            "the round trip is"
+            if round_trip
+            else "nor is the round trip: no frame was answered within "
+            f"{HELD_AT_MOST_NS / 1e6:g} ms whose answer came back"
         )
         uncollected["latency"] = f"{why}; {instead}"
         directions = [d.model_copy(update={"latency": None}) for d in directions]

@@ -15,6 +15,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from vnetperf.host import ethtool
@@ -60,7 +61,8 @@ def read_sync(run: Run | None = None, read_phc: ReadPhc | None = None) -> ClockS
     """What this machine's services state of its clock now."""
     run, read_phc = run or _run, read_phc or phc_ahead_ns
     troubles = []
-    for found in (_by_chrony(run), _by_ptp(run, read_phc)):
+    for read in (_by_chrony, partial(_by_ptp, read_phc=read_phc)):
+        found = read(run)
         if found.bound_s is not None:
             return found
         troubles.append(found.why)

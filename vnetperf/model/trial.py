@@ -279,7 +279,9 @@ class Latency(Frozen):
     ipdv: dict[str, float] = Field(default_factory=dict)
 
 
-#: Largest difference of the rates of two clocks: the kernel slews one by 0.05 % at most.
+#: Largest difference of the rates by which two hosts stamp, and of one from that of true time. Each
+#: is within 0.04 % of its processors' counter: a time of day that is slewed faster is not followed.
+#: The counter's own rate is as the kernel states it, which is taken to be right to 0.01 %.
 RATES_APART = 1e-3
 
 
@@ -314,8 +316,11 @@ class RoundTrip(Frozen):
 
     @property
     def uncertainty_s(self) -> float:
-        """Most that a time is wrong by since two clocks are not equally fast, seconds."""
-        return self.held_s * RATES_APART
+        """Most that a time is wrong by since no clock is as fast as another, seconds.
+
+        The time that a frame was away is measured by one clock, with the hold in it; that by two.
+        """
+        return (self.held_s + self.latency.max_ns / 1e9) * RATES_APART
 
 
 class DirectionCounts(Frozen):

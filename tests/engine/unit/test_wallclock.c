@@ -5,6 +5,7 @@
 #define DAY_NS	 1790000000000000000ULL /* 2026 */
 #define RATE	 (1e9 / (double)HZ)
 #define FAR_AWAY (60 * HZ)
+#define MOST_OFF 1e-2
 
 /* A wall clock that is `ppm` faster than the counter, read at a moment of the counter. */
 static struct wallclock read_at(uint64_t tsc, double ppm, uint64_t width)
@@ -34,7 +35,7 @@ static void tells_both_ways(double ppm)
 	const struct wallclock earlier = read_at(10 * HZ, ppm, 100);
 	struct wallclock c = read_at(20 * HZ, ppm, 100), later;
 
-	wallclock_rate(&c, &earlier, HZ);
+	wallclock_rate(&c, &earlier, HZ, MOST_OFF);
 	for (uint64_t tsc = 20 * HZ; tsc < 20 * HZ + FAR_AWAY; tsc += 7 * HZ) {
 		const int64_t back = (int64_t)(wallclock_tsc(&c, wallclock_ns(&c, tsc)) - tsc);
 
@@ -50,19 +51,30 @@ static void error_is_told(void)
 	struct wallclock c = read_at(20 * HZ, 0, 100), later = read_at(21 * HZ, 0, 100);
 	struct wallclock soon = read_at(20 * HZ + HZ / 20, 900, 100);
 
-	wallclock_rate(&soon, &c, HZ); /* too close to tell a rate */
-	wallclock_rate(&c, &c, HZ);
+	wallclock_rate(&soon, &c, HZ, MOST_OFF); /* too close to tell a rate */
+	wallclock_rate(&c, &c, HZ, MOST_OFF);
 	CHECK(c.ns_per_cycle == RATE && soon.ns_per_cycle == RATE);
 	later.ns += 5000;
 	CHECK(wallclock_error(&c, &later) >= 5000);
 	CHECK(wallclock_error(&c, &later) <= 5000 + 100);
 	later.ns -= 12000;
 	CHECK(wallclock_error(&c, &later) >= 7000);
-	wallclock_rate(&later, &c, HZ);
+	wallclock_rate(&later, &c, HZ, MOST_OFF);
 	CHECK(later.ns_per_cycle != RATE);
 	later.ns += LG_NS_PER_S; /* set */
-	wallclock_rate(&later, &c, HZ);
+	wallclock_rate(&later, &c, HZ, MOST_OFF);
 	CHECK(later.ns_per_cycle == RATE);
+}
+
+/* A clock that is slewed faster than a tester's may be is not followed. */
+static void slewed_no_faster(double ppm, bool followed)
+{
+	const struct wallclock earlier = read_at(10 * HZ, ppm, 100);
+	struct wallclock c = read_at(20 * HZ, ppm, 100);
+
+	wallclock_rate(&c, &earlier, HZ, 4e-4);
+	CHECK((c.ns_per_cycle != RATE) == followed);
+	CHECK(fabs(c.ns_per_cycle / RATE - 1) < 4e-4);
 }
 
 void test_wallclock(void)
@@ -72,4 +84,8 @@ void test_wallclock(void)
 	tells_both_ways(120);
 	tells_both_ways(-2000); /* of the rate that DPDK has rounded */
 	error_is_told();
+	slewed_no_faster(390, true);
+	slewed_no_faster(410, false);
+	slewed_no_faster(-390, true);
+	slewed_no_faster(-5000, false);
 }

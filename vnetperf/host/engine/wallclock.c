@@ -1,9 +1,6 @@
 #include "wallclock.h"
 
-/* A clock that is slewed goes no farther from the counter's nominal rate, which DPDK rounds to
- * 10 MHz; one that was set does. */
-#define MOST_OFF 1e-2
-#define LEAST_S	 0.1
+#define LEAST_S 0.1
 
 void wallclock_note(struct wallclock *c, uint64_t before, uint64_t told, uint64_t after)
 {
@@ -14,14 +11,15 @@ void wallclock_note(struct wallclock *c, uint64_t before, uint64_t told, uint64_
 	c->width = after - before;
 }
 
-void wallclock_rate(struct wallclock *c, const struct wallclock *earlier, uint64_t hz)
+void wallclock_rate(struct wallclock *c, const struct wallclock *earlier, uint64_t hz,
+		    double most_off)
 {
 	const double nominal = (double)WALL_NS_PER_S / (double)hz;
 	const double cycles = (double)(int64_t)(c->tsc - earlier->tsc);
 	const double found = (double)(int64_t)(c->ns - earlier->ns) / cycles;
 	const bool known = earlier->ns && cycles >= LEAST_S * (double)hz;
 
-	c->ns_per_cycle = known && fabs(found / nominal - 1) < MOST_OFF ? found : nominal;
+	c->ns_per_cycle = known && fabs(found / nominal - 1) < most_off ? found : nominal;
 }
 
 uint64_t wallclock_error(const struct wallclock *c, const struct wallclock *later)

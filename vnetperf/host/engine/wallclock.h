@@ -19,8 +19,10 @@ struct wallclock {
 
 /* `told` was read between two readings of the TSC; of several readings the shortest is kept. */
 void wallclock_note(struct wallclock *c, uint64_t before, uint64_t told, uint64_t after);
-/* The rate since an earlier reading; by `hz` where that is too close, or the clock was set. */
-void wallclock_rate(struct wallclock *c, const struct wallclock *earlier, uint64_t hz);
+/* The rate since an earlier reading; by `hz` where that is too close, or the rate is off from it by
+ * `most_off` or more, a share: such a clock was set, or is being slewed. */
+void wallclock_rate(struct wallclock *c, const struct wallclock *earlier, uint64_t hz,
+		    double most_off);
 /* How far the clock has gone from what was told of it, as a later reading shows; ns, at most. */
 uint64_t wallclock_error(const struct wallclock *c, const struct wallclock *later);
 

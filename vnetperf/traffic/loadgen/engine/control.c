@@ -7,6 +7,8 @@
 
 /* Time for all workers to take the order before the common start. */
 #define MIN_DELAY_S 0.0005
+/* A clock that is slewed faster is not followed: NTP corrects a crystal's rate by far less. */
+#define SLEWED_MOST 4e-4
 
 struct result result;
 
@@ -214,6 +216,10 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 		plan_release_tx();
 		return false;
 	}
+	if (!plan->learning && !echo_begin(&t->echo, plan->echo, plan->echo_every, ECHO_MAX_ROWS)) {
+		plan_release_tx();
+		return problem_set(why, "more memory", "no memory for round trips");
+	}
 	t->active = true;
 	if (!workers_order(PHASE_ARM))
 		return not_followed(why);
@@ -283,6 +289,17 @@ static bool any_away(const struct plan *plan)
 	return false;
 }
 
+/* The time of day, at the rate of the clock that is slewed with it and never set. */
+static struct wallclock wall_of_trial(void)
+{
+	struct wallclock steady = program_clock(CLOCK_MONOTONIC);
+	struct wallclock wall = program_clock(CLOCK_REALTIME);
+
+	wallclock_rate(&steady, &engine.steady, engine.hz, SLEWED_MOST);
+	wall.ns_per_cycle = steady.ns_per_cycle;
+	return wall;
+}
+
 bool control_start(const struct trial_spec *spec, struct problem *why)
 {
 	struct plan plan = {.retry = spec->retry,
@@ -291,7 +308,9 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 			    .burst = spec->burst,
 			    .group = spec->group,
 			    .catch_up = spec->catch_up,
-			    .max_lag = cycles(spec->max_lag)};
+			    .max_lag = cycles(spec->max_lag),
+			    .echo = spec->echo,
+			    .echo_every = cycles(spec->every)};
 
 	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))
 		return false;
@@ -301,12 +320,9 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
 		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
 	plan.watch = watching_of(spec, longest(&plan, spec));
-	if (!echo_begin(&engine.trial.echo, spec->echo, cycles(spec->every), ECHO_MAX_ROWS))
-		return problem_set(why, "more memory", "no memory for round trips");
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
-	engine.trial.wall = program_clock(CLOCK_REALTIME);
-	wallclock_rate(&engine.trial.wall, &engine.wall, engine.hz);
+	engine.trial.wall = wall_of_trial();
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);

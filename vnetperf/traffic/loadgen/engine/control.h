@@ -89,6 +89,8 @@ struct plan {
 	bool max[LG_MAX_STREAMS];
 	const struct load_steps *steps; /* NULL: one load all the time */
 	struct watch watch;
+	enum echo_role echo;
+	uint64_t echo_every; /* cycles */
 };
 bool plan_check(const struct plan *plan, struct problem *why);
 bool plan_apply(const struct plan *plan, struct problem *why);

@@ -197,8 +197,8 @@ struct engine {
 	int time_offset; /* of the NIC's time, likewise; -1: no NIC gives one */
 	uint64_t time_flag;
 	uint64_t hz;
-	uint64_t ns_mult;      /* ns = cycles * ns_mult >> 32 */
-	struct wallclock wall; /* at the start: rates are taken from here */
+	uint64_t ns_mult;	 /* ns = cycles * ns_mult >> 32 */
+	struct wallclock steady; /* at the start: rates are taken from here */
 	struct port port[LG_MAX_PORTS];
 	struct worker *worker[LG_MAX_WORKERS];
 	struct stream_spec *stream[LG_MAX_STREAMS]; /* by id */
