@@ -7,6 +7,7 @@ programs that it starts, and whoever wrote it could become root by them otherwis
 from __future__ import annotations
 
 import json
+import os
 import pwd
 import re
 import stat
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import RUN_ID_VARIABLE
+from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import HostError
 
@@ -71,14 +73,7 @@ class Cluster:
 
     def line(self, run_id: str, *arguments: str) -> list[str]:
         """A command line of kubectl, as the owner of the kubeconfig; it dies with its parent."""
-        try:
-            owner = Path(self.kubeconfig).stat()
-        except OSError as error:
-            raise HostError(
-                f"cannot be read: {error.strerror}",
-                where=self.kubeconfig,
-                cure="name the kubeconfig that is there in the testbed file",
-            ) from error
+        owner = _status(self.kubeconfig)
         group, groups, home = owner.st_gid, "--clear-groups", "/"
         try:
             account = pwd.getpwuid(owner.st_uid)
@@ -243,19 +238,39 @@ def exec_arguments(pod: str, argv: Sequence[str]) -> list[str]:
 
 
 def why_not_used(kubeconfig: str) -> str:
-    """Why a kubeconfig is not used: it is not there, or others than its owner could change it."""
+    """Why a kubeconfig is not used; "" when it is."""
     try:
-        found = Path(kubeconfig).stat()
-    except OSError as error:
-        return f"{kubeconfig} cannot be read: {error.strerror}"
-    if not stat.S_ISREG(found.st_mode):
-        return f"{kubeconfig} is no file"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return (
-            f"{kubeconfig} may be written to by others than its owner, as whom kubectl runs; "
-            "chmod go-w it"
-        )
+        _status(kubeconfig)
+    except HostError as error:
+        return f"{kubeconfig} {error.what}; {error.cure}"
     return ""
+
+
+def _status(kubeconfig: str) -> os.stat_result:
+    """Status of a kubeconfig that nobody but root and its owner could replace.
+
+    kubectl opens it later, as the owner that is seen here: whoever could put another in its place
+    by then, or lead to another user's by a link, would have programs run as that user.
+    """
+    path = Path(kubeconfig)
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise HostError(
+            f"cannot be read: {error.strerror}",
+            where=kubeconfig,
+            cure="name the kubeconfig that is there in the testbed file",
+        ) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise HostError("is no file", where=kubeconfig, cure="name the file, not its folder")
+    if why := why_untrusted(path, only_root=True, also=(found.st_uid,)):
+        raise HostError(
+            f"is not used: {why}",
+            where=kubeconfig,
+            cure="only root and the file's owner, as whom kubectl runs, may own it, links to it "
+            "and the folders above it, and nobody else may write there (chown, chmod go-w)",
+        )
+    return found
 
 
 def create_pod(journal: Journal, cluster: Cluster, manifest: Mapping[str, Any]) -> Change:

@@ -6,23 +6,26 @@ import contextlib
 import functools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 #: Number of /dev/null (the kernel's Documentation/admin-guide/devices.txt).
 _NULL_DEVICE = os.makedev(1, 3)
 
 
-def why_untrusted(path: Path, *, only_root: bool = False, may_miss: bool = False) -> str:
+def why_untrusted(
+    path: Path, *, only_root: bool = False, also: Collection[int] = (), may_miss: bool = False
+) -> str:
     """How others could replace a file, or put something into a directory; "" when they cannot.
 
     The user, root and whoever called sudo count as oneself. Links are followed. A directory on the
     way that anybody may write to counts unless it is sticky (/tmp): there, nobody replaces another
     user's entries. `only_root` refuses what any other user than root owns or a group may write to;
-    `may_miss` trusts what does not exist as far as nobody else could make it.
+    `also` are users who are trusted besides; `may_miss` trusts what does not exist as far as nobody
+    else could make it.
     """
-    users = {0} if only_root else {0, os.geteuid(), *_caller_of_sudo()}
-    why = functools.partial(why_untrusted, only_root=only_root, may_miss=may_miss)
+    users = {0, *also} if only_root else {0, os.geteuid(), *_caller_of_sudo(), *also}
+    why = functools.partial(why_untrusted, only_root=only_root, also=also, may_miss=may_miss)
     end = path.absolute()
     try:
         with contextlib.suppress(*([FileNotFoundError] if may_miss else [])):
