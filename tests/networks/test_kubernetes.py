@@ -185,7 +185,7 @@ def test_what_keeps_a_cluster_from_being_used_is_told_by_the_plan(tmp_path: Path
     for make, says in (
         (lambda: None, "cannot be read: No such file"),
         (file.mkdir, "is no file"),
-        (lambda: (file.rmdir(), file.touch(), file.chmod(0o666)), "by others (mode 0666)")),
+        (lambda: (file.rmdir(), file.touch(), file.chmod(0o666)), "by others (mode 0666)"),
         (lambda: file.chmod(0o640), ""),
     ):
         make()
