@@ -80,8 +80,8 @@ def test_the_daemon_ends_with_its_shell_which_tells_of_its_end() -> None:
         daemon = ProcessId.of(int(shell.stdout.readline()))
         assert daemon is not None
         shell.terminate()
-        assert shell.wait(5) != 0
-        wait_for(lambda: not daemon.alive(), 5, "the daemon's end")
+        assert shell.wait(30) != 0
+        wait_for(lambda: not daemon.alive(), 30, "the daemon's end")
     finally:
         shell.kill()
     told = subprocess.run(["sh", "-c", IN_GUEST.format("sh -c 'exit 7'")], check=False)

@@ -315,7 +315,7 @@ def test_flows_are_scaled_to_a_million_in_each_direction(site: Site) -> None:
 
 @pytest.mark.slow
 def test_workers_are_scaled_as_far_as_there_are_processors(site: Site) -> None:
-    result, deployed = shipped(site, "test_core_scale.py")
+    result, deployed = shipped(site, "test_core_scale.py", "-k", "pvp_dpdk and test_core_scale")
     counts = [(one["options"]["workers"], one["options"]["rx_queues"]) for one in deployed]
     assert counts == [(n, n) for n in (1, 2, 3, 4, 6, 8, 12, 16)[: len(counts)]]
     assert counts
@@ -323,3 +323,13 @@ def test_workers_are_scaled_as_far_as_there_are_processors(site: Site) -> None:
     result.assert_outcomes(passed=len(counts), skipped=left)
     if left:
         result.stdout.fnmatch_lines(["*workers*processors*"])
+
+
+@pytest.mark.slow
+def test_workers_are_placed_as_far_as_there_are_siblings_and_nodes(site: Site) -> None:
+    result, deployed = shipped(site, "test_core_scale.py", "-k", "pvp_dpdk and test_core_placement")
+    assert [one["options"]["placement"] for one in deployed][:1] == [None]
+    result.assert_outcomes(passed=len(deployed), skipped=3 - len(deployed))
+    for where in ("siblings", "nodes"):
+        if where not in [one["options"]["placement"] for one in deployed]:
+            result.stdout.fnmatch_lines([f"*placement = {where}: *"])
