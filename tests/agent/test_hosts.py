@@ -167,6 +167,7 @@ class FakeHost:
     ) -> PartResult:
         self.calls.append((self.name, "run_part"))
         self.windows.append((self.name, window))
+        self.sent[self.name] = spec
         own, late_s = int(self.name == "west"), self.late_s.get(self.name, [])
         time.sleep(late_s.pop(0) if late_s else 0.0)
         on_event({"event": "receives"})
@@ -461,6 +462,7 @@ def test_between_two_clocks_the_round_trip_is_measured(hosts: HostsClient) -> No
     }
     result = hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
     assert all(window.two_clocks and not window.kept for _, window in FakeHost.windows[-2:])
+    assert not any(sent.ipdv for sent in FakeHost.sent.values())
     assert [d.latency for d in result.directions] == [None, None]
     assert [d.received for d in result.directions] == [100, 100]
     assert "by the clock of its own machine" in result.uncollected["latency"]
@@ -504,8 +506,9 @@ def test_without_an_answer_in_time_there_is_no_round_trip(
 def test_one_clock_tells_each_way_and_nobody_asks(hosts: HostsClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     FakeHost.echoes = {"east": OF_EAST, "west": OF_WEST}
-    result = hosts.run_trial(SPEC)
+    result = hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
     assert not FakeHost.windows[-1][1].two_clocks
+    assert all(sent.ipdv for sent in FakeHost.sent.values())
     assert result.round_trip is None
     assert all(d.latency is not None for d in result.directions)
 

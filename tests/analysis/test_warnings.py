@@ -244,6 +244,28 @@ def test_latency_by_two_clocks_stands_with_what_it_may_be_wrong_by(tmp_path: Pat
         assert "wrong by 25 us at most" in " ".join(report.split())
 
 
+def test_a_round_trip_in_place_of_one_way_is_told_of_the_trials_that_have_it(
+    tmp_path: Path,
+) -> None:
+    """Clocks that a service keeps, and in one trial not well enough."""
+    too_far = "not measured: too far apart; the round trip is"
+    timed = Latency(count=9, min_ns=3e4, mean_ns=4e4, max_ns=9e4)
+
+    def bounded(number: int, result: TrialResult) -> TrialResult:
+        update: dict[str, object] = {"clock_bound_s": 1e-5}
+        if number == 2:
+            both_ways = RoundTrip(latency=timed, asked=9, held_s=0.001)
+            update = {"round_trip": both_ways, "uncollected": {"latency": too_far}}
+        return result.model_copy(update=update)
+
+    bench = Bench(tmp_path, FakeAgent(spoil=bounded))
+    bench.throughput(64)
+    one, other = (w for w in bench.derived().warnings if "one way" in w)
+    assert "latency of 1 trial is the round trip" in one
+    assert "latencies of the other trials are one way and wrong by 10 us at most" in other
+    assert f"that was too much have the round trip, or none ({too_far})" in other
+
+
 def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> None:
     """It has the place of a third direction, and no number of it that of one way."""
     timed = Latency(count=900, min_ns=3e4, mean_ns=4e4, max_ns=9e4, percentiles={"50": 4e4})

@@ -114,6 +114,12 @@ def test_a_latency_is_tester_bound_where_the_gap_is_half_of_it_or_more() -> None
     assert gaps(40, 60, 900, 5000).bounds(LATENCY) == ("50", "99", "99.9", "max")
 
 
+def test_both_ends_have_waited_in_a_round_trip() -> None:
+    waits = gaps(3, 13, 250, 999)
+    assert waits.bounds(LATENCY, "phy0->phy1") == ()
+    assert waits.bounds(LATENCY, "phy0->phy1->phy0") == ("50", "99", "99.9")
+
+
 def test_levels_that_are_not_known_are_not_bound() -> None:
     short = LATENCY.model_copy(update={"percentiles": {}})
     assert gaps(40, 60, 900, 5000).bounds(short) == ("max",)

@@ -415,7 +415,9 @@ class HostsClient:
     def _parts(self, plan: Plan, spec: TrialSpec) -> tuple[TrialResult, str]:
         """One try, and why it counts too little; "" when it does not."""
         testers, every = [t.host for t in plan.testers], [part.host for part in plan.hosts]
-        sent = spec.model_copy(update={"profile": False})
+        # Frames are paced otherwise where the delays of successive ones are wanted.
+        one_way = plan.clock_bound_s is not None
+        sent = spec.model_copy(update={"profile": False, "ipdv": spec.ipdv and one_way})
         asked = sent.model_dump(mode="json")
         began = time.monotonic()
         most_s = 30 + plan.scenario.set_up_s

@@ -302,7 +302,7 @@ def _uncertain_latencies(tests: Sequence[LoggedTest]) -> list[str]:
     """Where a latency is from one host to another, or of both ways: how wrong it may be."""
     bounds: dict[str, float] = {}
     omitted: dict[str, dict[str, None]] = {}
-    held: dict[str, float] = {}
+    held: dict[str, list[float]] = {}
     for test in tests:
         for result in (trial.result for trial in test.trials):
             name = test.begin.scenario
@@ -311,19 +311,29 @@ def _uncertain_latencies(tests: Sequence[LoggedTest]) -> list[str]:
             if why := result.uncollected.get("latency", ""):
                 omitted.setdefault(name, {})[why] = None
             if (both_ways := result.round_trip) is not None:
-                held[name] = max(both_ways.uncertainty_s, held.get(name, 0.0))
-    return [
-        f"{name}: latency is the round trip, both ways through the DUT, and is compared with no "
-        f"latency that is one way; it is wrong by {error_s * 1e6:.3g} us at most, since the clocks "
-        "of the tester's two hosts are not equally fast"
-        for name, error_s in held.items()
-    ] + [
-        f"{name}: latencies are one way and wrong by {bound_s * 1e6:.3g} us at most: the clocks of "
-        "the tester's two hosts were so far apart, as their services stated after each trial"
-        + (f"; trials in which that was too much have none ({'; '.join(omitted[name])})")
-        * (name in omitted)
-        for name, bound_s in bounds.items()
-    ]
+                held.setdefault(name, []).append(both_ways.uncertainty_s)
+    found = []
+    for name, errors_s in held.items():
+        trials = "1 trial" if len(errors_s) == 1 else f"{len(errors_s)} trials"
+        whose = f"latency of {trials}" if name in bounds else "latency"
+        found.append(
+            f"{name}: {whose} is the round trip, both ways through the DUT, and is compared with "
+            f"no latency that is one way; it is wrong by {max(errors_s) * 1e6:.3g} us at most, "
+            "since the clocks of the tester's two hosts are not equally fast"
+        )
+    for name, bound_s in bounds.items():
+        whose = "latencies of the other trials" if name in held else "latencies"
+        instead = "the round trip, or none" if name in held else "none"
+        found.append(
+            f"{name}: {whose} are one way and wrong by {bound_s * 1e6:.3g} us at most: the clocks "
+            "of the tester's two hosts were so far apart, as their services stated after each trial"
+            + (
+                f"; trials in which that was too much have {instead} ({'; '.join(omitted[name])})"
+                if name in omitted
+                else ""
+            )
+        )
+    return found
 
 
 #: What a stall of each kind overflows.

@@ -796,14 +796,23 @@ class TrialGaps(Frozen):
             waited, below = waited + (level - below) / 100 * gap_s, level
         return waited / 2
 
-    def bounds(self, latency: Latency) -> tuple[str, ...]:
-        """Values ("50", "99", "max" ...) of a latency that the tester's own wait may explain."""
+    def bounds(self, latency: Latency, way: str = "") -> tuple[str, ...]:
+        """Values ("50", "99", "max" ...) of a latency that the tester's own wait may explain.
+
+        Args:
+            latency: The latency.
+            way: Its name in results. In that of a round trip both ends have waited.
+
+        Returns:
+            Percentiles, and "max".
+        """
+        ends = 2 if RoundTrip.is_name(way) else 1
         values = {**latency.percentiles, "max": latency.max_ns}
         waits = {**self.poll.percentiles, "max": self.poll.max_s}
         return tuple(
             level
             for level, wait_s in waits.items()
-            if level in values and wait_s * 1e9 >= TESTER_BOUND * values[level] > 0
+            if level in values and ends * wait_s * 1e9 >= TESTER_BOUND * values[level] > 0
         )
 
 

@@ -329,7 +329,7 @@ def _largest_cell(row: RateRow) -> Cell:
 
 def _bound_by_tester(row: RateRow, level: str, cell: Cell) -> Cell:
     gaps = row.goal.gaps
-    if gaps is None or row.latency is None or level not in gaps.bounds(row.latency):
+    if gaps is None or row.latency is None or level not in gaps.bounds(row.latency, row.direction):
         return cell
     return replace(cell, mark=(TESTER_BOUND, "warn"), why=f"poll gaps: {gaps_text(gaps)}")
 
@@ -370,11 +370,11 @@ def _gap(gap_s: float) -> str:
     return units.nanoseconds(gap_s * 1e9)
 
 
-def tester_bound_text(gaps: TrialGaps | None, latency: Latency | None) -> str:
+def tester_bound_text(gaps: TrialGaps | None, latency: Latency | None, way: str) -> str:
     """The values of a latency that the tester's own wait may explain; "" for none."""
     if gaps is None or latency is None:
         return ""
-    return ", ".join(x if x == "max" else f"p{x}" for x in gaps.bounds(latency))
+    return ", ".join(x if x == "max" else f"p{x}" for x in gaps.bounds(latency, way))
 
 
 def untimed_text(latency: Latency) -> str:
@@ -766,7 +766,7 @@ def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
     for direction, latency in goal.latency.items():
         if RoundTrip.is_name(direction):
             yield f"{about} {direction}: the latency is that of the round trip, both ways"
-        if bound := tester_bound_text(goal.gaps, latency):
+        if bound := tester_bound_text(goal.gaps, latency, direction):
             yield (
                 f"{about} {direction}: latency {TESTER_BOUND} at {bound}: the tester's own gaps of "
                 f"polling are {gaps_text(goal.gaps)}"

@@ -85,7 +85,7 @@ def _load_text(entry: _Direction) -> str:
         return "not measured"
     lost = "carried" if at.loss_ratio <= 0 else f"not carried: {percent(at.loss_ratio, 3)} lost"
     bad = f"; irregular: {at.discarded} trials discarded" if at.is_selection else ""
-    bound = goal_text.tester_bound_text(at.gaps, entry.latency)
+    bound = goal_text.tester_bound_text(at.gaps, entry.latency, entry.name)
     return f"{lost}{bad}" + (f"; {goal_text.TESTER_BOUND} at {bound}" if bound else "")
 
 
@@ -197,7 +197,7 @@ def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
     )
     for d in every:
         about = f"{d.result.size_name} at {d.at.of}, {d.name}"
-        if bound := goal_text.tester_bound_text(d.at.gaps, d.latency):
+        if bound := goal_text.tester_bound_text(d.at.gaps, d.latency, d.name):
             gaps = goal_text.gaps_text(d.at.gaps)
             yield f"{about}: {goal_text.TESTER_BOUND} at {bound}: the tester's gaps are {gaps}."
         if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):

@@ -468,7 +468,7 @@ def _of_direction(
     if found is None:
         return
     compared = _CURVE_PERCENTILES if curve else _PERCENTILES
-    bound = at.gaps.bounds(found) if curve and at.gaps is not None else ()
+    bound = at.gaps.bounds(found, direction) if curve and at.gaps is not None else ()
     yield make("latency_min", "ns", found.min_ns, *of)
     for level, value in found.percentiles.items():
         label = f"p{level} {there}" if level in compared else ""
