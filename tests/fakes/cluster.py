@@ -87,6 +87,8 @@ class FakeCluster:
 
     Attributes:
         denied: What its user may not do: ("create", "pods/exec").
+        beside: Name of a container that it puts before each pod's own, as a webhook of a service
+            mesh does; "" for none. No program is run there.
         lacks: Programs that the image has not.
         never: Why containers do not begin: a reason of kubelet's; "" where they do.
         mtu: MTU of each node's pods.
@@ -98,7 +100,7 @@ class FakeCluster:
         self.folder, self.nodes, self._secure = folder, NODES, secure
         self.denied: set[tuple[str, str]] = set()
         self.lacks: set[str] = set()
-        self.never = ""
+        self.beside = self.never = ""
         self.mtu = dict.fromkeys(NODES, 1450)
         self.on_create: Callable[[str], None] = lambda name: None
         self.asked: list[tuple[str, str]] = []
@@ -194,6 +196,8 @@ class FakeCluster:
             number = self._number
             content["metadata"]["uid"] = str(uuid.uuid4())
             content["metadata"]["namespace"] = NAMESPACE
+            if self.beside:
+                content["spec"]["containers"].insert(0, {"name": self.beside})
             pod = self.pods[name] = FakePod(content)
             self.seen.append(json.loads(json.dumps(content)))
             node = self._schedule(content)
@@ -214,6 +218,7 @@ class FakeCluster:
             running = {"startedAt": "2026-01-01T00:00:00Z"}
             status["containerStatuses"] = [
                 {"state": {"running": running}, "imageID": f"{IMAGE}@sha256:0123"}
+                for _ in content["spec"]["containers"]
             ]
             return content
 
@@ -290,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(text) if text else {}
         try:
             if url.path.endswith("/exec"):
-                self._exec(verb, url.path, parse_qs(url.query)["command"])
+                self._exec(verb, url.path, parse_qs(url.query))
                 return
             found = self._result(verb, url.path, body)
             code = 200
@@ -360,9 +365,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusedError(404, "NotFound", f'pods "{name}" not found')
         return self.cluster.pods[name]
 
-    def _exec(self, verb: str, path: str, argv: list[str]) -> None:
+    def _exec(self, verb: str, path: str, asked: dict[str, list[str]]) -> None:
         self._allow(verb, "pods/exec")
         pod = self._pod(path.split("/")[-2])
+        if asked["container"] != ["tools"]:
+            raise RefusedError(400, "BadRequest", f"no program is run in {asked['container']}")
         key = self.headers["Sec-WebSocket-Key"] + _GUID
         accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()  # noqa: S324
         self.send_response(101)
@@ -372,7 +379,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Sec-WebSocket-Protocol", _PROTOCOL)
         self.end_headers()
         self.close_connection = True
-        line = self.cluster.line(pod, argv)
+        line = self.cluster.line(pod, asked["command"])
         process = subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )

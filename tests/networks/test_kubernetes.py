@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,6 +18,8 @@ from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.outcomes import TransferSpec
 from vnetperf.model.scenario import Scenario
 from vnetperf.networks.kubernetes import (
+    KILL,
+    ClusterProgram,
     KubernetesNetwork,
     KubernetesSection,
     manifest,
@@ -227,3 +231,24 @@ def test_a_tool_is_the_image_s_and_not_the_machine_s() -> None:
         choose_tool(
             stream.model_copy(update={"kind": "UDP_RR"}), "auto", bare, of_image=("iperf3",)
         )
+
+
+WARNING = "Warning: Use tokens from the TokenRequest API\n"
+
+
+@pytest.mark.parametrize("before", ["", WARNING, f"1\n{WARNING}"])
+def test_a_program_is_ended_by_its_number_whatever_kubectl_says_before(before: str) -> None:
+    place, process = MagicMock(), MagicMock(returncode=143)
+    process.alive.return_value = True
+    process.log_text.return_value = f"{before}vnetperf-pid 4711\nsockperf: 1\nvnetperf-pid 1\n"
+    place.run.side_effect = lambda _: setattr(process.alive, "return_value", False)
+    program = ClusterProgram(place, process)
+    assert program.output() == "sockperf: 1\nvnetperf-pid 1\n"
+    program.end(signal.SIGTERM)
+    place.run.assert_called_once_with(["sh", "-c", KILL, "15", "4711"])
+
+
+def test_what_kubectl_says_of_a_program_that_has_not_begun_is_its_output() -> None:
+    process = MagicMock(returncode=1)
+    process.log_text.return_value = "error: the server is gone\n"
+    assert ClusterProgram(MagicMock(), process).output() == "error: the server is gone\n"

@@ -199,6 +199,15 @@ def starts_as_owner(cluster: FakeCluster, tmp_path: Path) -> None:
     assert not names & {"PYTHONPATH", "LD_PRELOAD", "PYTEST_CURRENT_TEST"}
 
 
+@EXEC
+def test_programs_run_in_the_pod_s_own_container(cluster: FakeCluster) -> None:
+    """Beside one that the cluster has put first, into which kubectl would go by itself."""
+    cluster.beside = "mesh"
+    mine = client(cluster)
+    mine.request(RUN, "create", mine.pods, body())
+    assert mine.execute(RUN, "p", ["sh", "-c", "echo here"]) == "here\n"
+
+
 def pods_start(start: Start, testbed: Path, *options: str, kind: str = "UDP_RR") -> UserRun:
     return start(
         *("-k", f"bmp2bmp_kubernetes and {kind}", "--message-sizes=64"),
@@ -214,6 +223,7 @@ def pods_start(start: Start, testbed: Path, *options: str, kind: str = "UDP_RR")
 def test_pods_of_a_cluster_talk_and_are_gone(
     place: str, cluster: FakeCluster, start: Start, unchanged: Unchanged
 ) -> None:
+    cluster.beside = "mesh" if place == "other" else ""
     run = pods_start(start, cluster.testbed(nodes=[*NODES]), "--hosts", place)
     assert run.finish() == 0, run.output
     (found,) = run.json()["transfers"]

@@ -26,6 +26,8 @@ from vnetperf.model.errors import HostError
 
 #: Label of every pod that is made here, and of no other: the run's id.
 RUN_LABEL = "vnetperf-run"
+#: Name of its container, where programs are run; a cluster may put others beside it.
+CONTAINER = "tools"
 #: What a run needs to be allowed, by resource; exec is a GET by WebSocket, and a POST by SPDY.
 NEEDED_VERBS = {"pods": ("create", "get", "delete"), "pods/exec": ("create", "get")}
 #: Longest wait for an answer of the API server, for kubectl with it, for the end of a pod, and for
@@ -234,7 +236,7 @@ class Cluster:
 
 def exec_arguments(pod: str, argv: Sequence[str]) -> list[str]:
     """Arguments of kubectl that run a program in a pod."""
-    return ["exec", pod, "--", *argv]
+    return ["exec", "--container", CONTAINER, pod, "--", *argv]
 
 
 def why_not_used(kubeconfig: str) -> str:

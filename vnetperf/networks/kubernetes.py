@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 
 from vnetperf.host import links
 from vnetperf.host.cluster import (
+    CONTAINER,
     LOOK_S,
     RUN_LABEL,
     Cluster,
@@ -54,8 +55,8 @@ Word = Annotated[str, Field(pattern=r"^([A-Za-z0-9][^\s]*)?$")]
 START_S = 180.0
 #: Time between two looks at whether pods run, seconds: each is a process and a request.
 ALIVE_EVERY_S = 2.0
-#: Label of a pod that tells the two of a run apart, and the name of its container.
-POD_LABEL, CONTAINER = "vnetperf-pod", "tools"
+#: Label of a pod that tells the two of a run apart.
+POD_LABEL = "vnetperf-pod"
 NODE_LABEL = "kubernetes.io/hostname"
 #: User of the programs, without rights at the node: nobody.
 USER = 65534
@@ -70,7 +71,9 @@ SHOW_LINKS = (
     "echo; cat /proc/net/route"
 )
 #: Starts a program and tells its number first; ends it. `kill` is the shell's own.
-START, KILL = 'echo "$$"; exec "$@"', 'kill -"$0" "$1"'
+START, KILL = 'echo "vnetperf-pid $$"; exec "$@"', 'kill -"$0" "$1"'
+#: What the start of a program, and kubectl with warnings before it, add to its output.
+_PROLOGUE = re.compile(r"\A(?:.*\n)*?vnetperf-pid (\d+)\n")
 #: What kubectl adds to the output of a program that has failed.
 _EPILOGUE = re.compile(r"command terminated with exit code \d+\n?\Z")
 
@@ -171,17 +174,17 @@ class ClusterProgram(EndpointProgram):
 
     def output(self) -> str:
         """What it has written, without what its start and kubectl add."""
-        return _EPILOGUE.sub("", self._process.log_text().partition("\n")[2])
+        return _EPILOGUE.sub("", _PROLOGUE.sub("", self._process.log_text()))
 
     def end(self, by: signal.Signals) -> None:
         """End it in the pod, then kubectl, which would leave it there."""
-        number = self._process.log_text().partition("\n")[0]
+        begun = _PROLOGUE.match(self._process.log_text())
         for sent in (by, signal.SIGKILL):
             if self.ended() is not None:
                 return
-            if number.isdecimal():
+            if begun:
                 with suppress(ClusterError):  # it may have ended since
-                    self._place.run(["sh", "-c", KILL, str(int(sent)), number])
+                    self._place.run(["sh", "-c", KILL, str(int(sent)), begun[1]])
             what = "the end of a program in a pod"
             wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=LOOK_S)
         self._process.stop()
