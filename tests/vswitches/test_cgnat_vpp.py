@@ -83,7 +83,7 @@ def test_other_modes_need_no_vpp(tmp_path: Path, mode: str) -> None:
     assert Cgnat.missing(with_nats(tmp_path), scenario(mode)) == ""
 
 
-SMALL = Nat(subscribers=64, ports=1000, pool="198.18.0.0/32")  # type: ignore[arg-type]
+SMALL = Nat(subscribers=64, ports=1000, pool="198.18.0.5/32")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ SMALL = Nat(subscribers=64, ports=1000, pool="198.18.0.0/32")  # type: ignore[ar
         ("vpp-det44", Nat(subscribers=2, ports=1001), {}, "room for 1000 sessions of a"),
         ("vpp-det44", Nat(), {"max_sessions": 9}, "mode=vpp-nat44"),
         ("vpp-det44", SMALL, {}, "needs 2 for blocks of 1000 ports"),
-        ("vpp-nat44", SMALL, {}, "get 5 public addresses: pool 198.18.0.0/32 has 1"),
+        ("vpp-nat44", SMALL, {}, "get 5 public addresses: pool 198.18.0.5/32 has 1"),
         (
             "vpp-nat44",
             Nat(),

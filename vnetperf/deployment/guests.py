@@ -20,7 +20,7 @@ from vnetperf.deployment.transfers import POLL_S, sum_figures
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.threads import list_threads
-from vnetperf.host.wait import patient, wait_at_most, wait_for
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.scenario import Pollers
@@ -122,7 +122,8 @@ def _measure(
         raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
     if spec.warmup_s:
         before = spec.model_copy(update={"duration_s": spec.warmup_s})
-        _together(tool, before, inside, watch)
+        for seats in (inside, outside):
+            _together(tool, before, seats, watch)
     found = _together(tool, spec, inside, watch)
     host = _together(tool, spec, outside, watch)
     versions = dict.fromkeys((found.version, host.version))
@@ -159,7 +160,7 @@ def _together(
         pairs = tuple(zip(seats, programs, strict=True))
         collectors = CollectorSession(tuple(seat.pollers(one) for seat, one in pairs))
         collectors.start()
-        limit_s = spec.duration_s + patient(GRACE_S)
+        limit_s = spec.duration_s + GRACE_S
         running = list(pairs)
 
         def all_ended() -> bool:

@@ -812,7 +812,7 @@ class TransferSpec(Frozen):
     @property
     def length_s(self) -> float:
         """How long it takes, without what starts and ends; seconds. GUEST_ has a second run."""
-        return (2 if self.is_guest else 1) * self.duration_s + self.warmup_s
+        return (2 if self.is_guest else 1) * (self.duration_s + self.warmup_s)
 
 
 class SubInterval(Frozen):

@@ -794,8 +794,10 @@ def _of_guest(make: _Make, transfer: Transfer) -> Iterator[Metric]:
     yield make(kind, unit, "more", value, main=True)
     if value is not None and beside:
         yield make(f"{kind} of the host's", "ratio", "more", value / beside)
-    if transfer.tlb_misses_per_second is not None:
-        yield make(f"{kind} TLB misses", "1/s", "less", transfer.tlb_misses_per_second)
+    if transfer.tlb_misses_per_second is not None and value:
+        work, per = ("event", 1) if of_cpu else ("MiB", 1 << 20)
+        misses = transfer.tlb_misses_per_second / value * per
+        yield make(f"{kind} TLB misses per {work}", "", "less", misses)
 
 
 def _of_mpi(make: _Make, transfer: Transfer) -> Iterator[Metric]:

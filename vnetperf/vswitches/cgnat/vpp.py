@@ -190,7 +190,8 @@ class Det44Map(Frozen):
         outside = inside + sharing.bit_length() - 1
         first, pool = nat.inside.network_address, nat.pool.network_address
         return cls(
-            inside=IPv4Network((int(first), inside)), outside=IPv4Network((int(pool), outside))
+            inside=IPv4Network((int(first), inside), strict=False),
+            outside=IPv4Network((int(pool), outside), strict=False),
         )
 
     @property
