@@ -68,9 +68,9 @@ def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated() -> None:
 
 
 def test_a_real_guest_is_no_emulation_and_its_misses_are_counted() -> None:
-    run = results(did("GUEST_RANDOM_READ", 1e8, 2e8, misses=12_000.0), facts={"launcher": "VM"})
+    run = results(did("GUEST_RANDOM_READ", 2.0**27, 2.0**28, misses=12_800.0), facts={"launcher": "VM"})
     (row,) = guests.guests_table(run).texts
-    assert (row[2], row[7]) == ("1 VM", "12.00k/s")
+    assert (row[2], row[7]) == ("1 VM", "100.0 a MiB")
     assert "emulat" not in " ".join(guests.guest_sentences(run))
     assert "TLB" not in " ".join(guests.guest_sentences(run))
 
@@ -99,7 +99,7 @@ def test_metrics_and_csv_have_work_ratio_and_misses() -> None:
     assert found == {
         ("GUEST_READ", "octet/s", "more", 2.0**30),
         ("GUEST_READ of the host's", "ratio", "more", 0.5),
-        ("GUEST_READ TLB misses", "1/s", "less", 10.0),
+        ("GUEST_READ TLB misses per MiB", "", "less", 10.0 / 1024),
     }
     head, whole, each = (line.split(",") for line in transfers_csv(run).splitlines())
     at = head.index("host_memory_octets_per_s")
