@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from vnetperf.host import snapshot
+from vnetperf.host.paths import HostRoots
 from vnetperf.model.trial import DirectionCounts, TrialResult
+from vnetperf.testing import stage
 from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, whole_trial
 
 
@@ -48,3 +53,13 @@ def test_the_first_whole_trial_is_the_result() -> None:
     seen = iter([result(lost=1, lag_s=0.02), result(lost=2, lag_s=0.0001), result(), result()])
     assert whole_trial(lambda: next(seen)).directions[0].received == 100
     assert len(list(seen)) == 1
+
+
+def test_a_mount_of_another_test_process_is_none_of_a_deployments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = {"/tmp/pytest-of-root/pytest-1/space (42)": "nsfs rw", "/run/x (43)": "nsfs rw"}
+    taken = snapshot.Snapshot({"mounts": mounts})
+    monkeypatch.setattr(snapshot, "take_snapshot", lambda _: taken)
+    monkeypatch.setattr(stage, "HostRoots", lambda: HostRoots(state=tmp_path, run=tmp_path))
+    assert list(stage._machine().areas["mounts"]) == ["/run/x (43)"]

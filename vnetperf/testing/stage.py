@@ -337,6 +337,9 @@ def _machine() -> snapshot.Snapshot:
         for path, size in areas.get("files", {}).items()
         if not path.startswith(str(roots.locks))
     }
+    # Other test processes have mounts below their temporary directories, with no lock held.
+    mounts = areas.get("mounts", {}).items()
+    areas["mounts"] = {place: what for place, what in mounts if "/pytest-of-" not in place}
     areas["processes"] = run_processes()
     return snapshot.Snapshot(areas)
 
