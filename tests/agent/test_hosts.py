@@ -338,6 +338,21 @@ def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other
     assert called() == [("west", "teardown"), ("east", "teardown")]
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_facts_tell_which_hosts_are_one_machine(
+    hosts: HostsClient, monkeypatch: pytest.MonkeyPatch, *, same: bool
+) -> None:
+    seen = FakeHost.inventory
+    monkeypatch.setattr(
+        FakeHost,
+        "inventory",
+        lambda self: seen(self).model_copy(update={"boot": "one" if same else self.name}),
+    )
+    found = hosts.deploy(plan(hosts)).facts["hosts"]
+    machines = {name: host["machine of"] for name, host in found.items()}
+    assert machines == {"east": "east", "west": "east" if same else "west"}
+
+
 def test_nics_of_cables_are_plugged_on_all_machines_before_anything_starts(
     hosts: HostsClient,
 ) -> None:

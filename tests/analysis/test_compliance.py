@@ -142,8 +142,26 @@ def test_tester_and_dut_on_machines_of_their_own_are_apart(
     assert ledger["section 6"][0] == status
 
 
-def deployed(scenario: Scenario, hosts: dict[str, str] | None = None) -> ScenarioRecord:
-    facts = {"hosts": {name: {"parts": parts} for name, parts in hosts.items()}} if hosts else {}
+def test_two_names_of_one_machine_are_not_apart() -> None:
+    hosts = {name: HostConfig(transport=f"ssh={name}") for name in ("m1", "m2")}
+    testbed = Testbed(hosts=hosts, cables=(CableConfig(ends=("m1:eth1", "m2:eth1")),))
+    parts = {"m1": "tester", "m2": "dut"}
+    for machines, status in (({"m2": "m2"}, "met"), ({"m2": "m1"}, "deviated")):
+        ledger = _setup(TrafficProfile(), testbed=testbed, hosts=parts, machines=machines)
+        assert ledger["section 6"][0] == status
+
+
+def deployed(
+    scenario: Scenario,
+    hosts: dict[str, str] | None = None,
+    machines: dict[str, str] | None = None,
+) -> ScenarioRecord:
+    machines = machines or {}
+    of_host = {
+        name: {"parts": parts, "machine of": machines.get(name, name)}
+        for name, parts in (hosts or {}).items()
+    }
+    facts = {"hosts": of_host} if hosts else {}
     return ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id, facts=facts))
 
 
@@ -156,6 +174,7 @@ def _setup(
     generator: str = "loadgen",
     testbed: Testbed | None = None,
     hosts: dict[str, str] | None = None,
+    machines: dict[str, str] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Clause of RFC 2544 -> its status, and what was done, of a run with one result."""
     scenario = Scenario(
@@ -178,7 +197,7 @@ def _setup(
     run = RunRecord.model_construct(testbed=testbed or Testbed(), preset=PRESET)
     return {
         entry.clause.removeprefix("RFC 2544 "): (entry.status, entry.value)
-        for entry in ledger_of(run, [deployed(scenario, hosts)], [result], [])
+        for entry in ledger_of(run, [deployed(scenario, hosts, machines)], [result], [])
     }
 
 

@@ -268,7 +268,8 @@ def test_a_round_trip_in_place_of_one_way_is_told_of_the_trials_that_have_it(
 
 def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> None:
     """It has the place of a third direction, and no number of it that of one way."""
-    timed = Latency(count=900, min_ns=3e4, mean_ns=4e4, max_ns=9e4, percentiles={"50": 4e4})
+    levels = {"50": 4e4, "99.9": 8e4}
+    timed = Latency(count=900, min_ns=3e4, mean_ns=4e4, max_ns=9e4, percentiles=levels)
 
     def both_ways(number: int, result: TrialResult) -> TrialResult:
         directions = [d.model_copy(update={"latency": None}) for d in result.directions]
@@ -293,6 +294,11 @@ def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> Non
     assert at.mean_ns[way].mean == 4e4
     (stated,) = [e for e in results.ledger if "definition of latency" in e.requirement]
     assert (stated.status, "of the round trip" in str(stated.value)) == ("deviated", True)
+    varied = [e for e in results.ledger if "delay variation" in e.clause]
+    assert len(varied) == 2
+    for entry in varied:
+        assert entry.status == "deviated"
+        assert "of the round trip" in entry.reason
     for metric in metrics_of(found["latency"]):
         if metric.name.startswith("latency_") and metric.unit == "ns":
             assert metric.direction == way

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.outcomes import Spread
+from vnetperf.model.outcomes import LatencyAt, Spread
 from vnetperf.model.result import TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report.goal_text import account_losses
@@ -29,7 +29,9 @@ from vnetperf.report.plots import (
     bounds_so_far,
     by_size_plot,
     hop_css,
+    latencies_plot,
     latency_curve,
+    latency_load_plot,
     loss_plot,
     service_plot,
     spread_plot,
@@ -281,3 +283,28 @@ def test_steps_of_a_service_stand_against_their_limits(every):
 def test_lines_of_fourteen_networks_differ() -> None:
     assert len({series_css(index) for index in range(14)}) == 14
     assert [series_css(index) for index in (0, 6, 7)] == ["s0", "s6", "s0 second"]
+
+
+def test_one_way_and_the_round_trip_are_never_in_one_plot(every):
+    """A scenario whose trials have the one or the other, beside one that has one way alone."""
+    curve = next(r for r in every.results if r.test == "latency_load" and r.latency_at)
+
+    def also_both_ways(at: LatencyAt) -> LatencyAt:
+        timed = next(iter(at.latency.values()), None)
+        if timed is None:
+            return at
+        longer = {level: 10 * value for level, value in timed.percentiles.items()}
+        both_ways = timed.model_copy(update={"percentiles": longer})
+        return at.model_copy(update={"latency": {**at.latency, "a->b->a": both_ways}})
+
+    loads = tuple(map(also_both_ways, curve.latency_at))
+    mixed = curve.model_copy(update={"scenario": "other", "latency_at": loads})
+    assert latency_load_plot(curve, both_ways=True) is None
+    one_way = latency_load_plot(mixed, both_ways=False)
+    assert one_way.series == latency_load_plot(curve, both_ways=False).series
+    both = latency_load_plot(mixed, both_ways=True)
+    assert both.title.startswith("Round trip against load")
+    assert all("a->b->a" in p.hover for one in both.series[1:] for p in one.points)
+    assert latencies_plot([curve, mixed], "99", both_ways=True) is None
+    beside = latencies_plot([curve, mixed], "99", both_ways=False)
+    assert not any("a->b->a" in p.hover for one in beside.series for p in one.points)

@@ -269,7 +269,7 @@ class HostsClient:
         return ScenarioFacts(
             scenario=plan.scenario.id,
             plan=plan.model_dump(mode="json"),
-            facts=_facts_of_all(plan, of_host),
+            facts=_facts_of_all(plan, of_host, self._boots),
             path_check=path_check,
         )
 
@@ -750,7 +750,9 @@ def _event_at(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
     return at.host, local
 
 
-def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _facts_of_all(
+    plan: Plan, of_host: Mapping[str, dict[str, Any]], boots: Mapping[str, str]
+) -> dict[str, Any]:
     """Facts of a deployment over hosts, as those of one host, with each host's beside them."""
     duts = [part.host for part in plan.hosts if part.has_dut]
     main = plan.of_tester().host or duts[0]
@@ -763,8 +765,11 @@ def _facts_of_all(plan: Plan, of_host: Mapping[str, dict[str, Any]]) -> dict[str
     found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     if len(plan.testers) > 1:
         found["ports of the tester"] = plan.tester_text
+    # Two entries of a testbed may lead to one machine: the first of them stands for it.
+    first_of: dict[str, str] = {}
     found["hosts"] = {
         part.host: {
+            "machine of": first_of.setdefault(boots.get(part.host) or part.host, part.host),
             "parts": " and ".join(part.parts),
             "cables": [str(use) for use in part.cables],
             **of_host[part.host],

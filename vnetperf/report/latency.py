@@ -253,13 +253,12 @@ def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
     if not clean:
         return "not measured", "no load was carried without loss"
     at = clean[-1]
-    worst = [
-        max((each.percentiles.get(level, 0.0) for each in at.latency.values()), default=0.0)
-        for level in ("50", "99")
-    ]
+    # Where trials at one load have the one or the other, one way is the answer.
+    both_ways = all(map(RoundTrip.is_name, at.latency))
+    mine = [each for name, each in at.latency.items() if RoundTrip.is_name(name) is both_ways]
+    worst = [max(each.percentiles.get(level, 0.0) for each in mine) for level in ("50", "99")]
     what = f"median {nanoseconds(worst[0])}, at {at.of}"
-    both_ways = ", round trip" if any(map(RoundTrip.is_name, at.latency)) else ""
-    return f"99 %: {nanoseconds(worst[1])}", what + both_ways
+    return f"99 %: {nanoseconds(worst[1])}", what + ", round trip" * both_ways
 
 
 def headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:

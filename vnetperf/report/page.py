@@ -207,7 +207,14 @@ def _latency_strips(group: Group) -> Strips:
     if not every:
         return
     if group.test == latency.LATENCY_LOAD:
-        yield _strip("Latency against load", [plots.latency_load_plot(r) for r in group.measured])
+        yield _strip(
+            "Latency against load",
+            [
+                plots.latency_load_plot(r, both_ways=both_ways)
+                for r in group.measured
+                for both_ways in (False, True)
+            ],
+        )
         return
     names = tuple(dict.fromkeys(at.of for _, at in every))
     directions = tuple(dict.fromkeys(d for _, at in every for d in (*at.latency, *at.mean_ns)))
@@ -449,8 +456,9 @@ def _latency_plots(found: Sequence[Group]) -> Iterator[Plot]:
     curves = [r for g in found if g.test == latency.LATENCY_LOAD for r in g.measured]
     for size in sorted({r.frame_size for r in curves}):
         mine = [r for r in curves if r.frame_size == size]
-        for level in ("50", "99") if len(mine) > 1 else ():
-            if plot := plots.latencies_plot(mine, level):
+        kinds = [(x, both) for both in (False, True) for x in ("50", "99")]
+        for level, both_ways in kinds if len(mine) > 1 else ():
+            if plot := plots.latencies_plot(mine, level, both_ways=both_ways):
                 yield plot
 
 

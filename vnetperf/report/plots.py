@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import Curve, LatencyAt, Soak, Spread
+from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import MACHINE, GoalResult, Result, TrialPoint
-from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.trial import Latency, RoundTrip, Verdict
 from vnetperf.report import goal_text, text
 from vnetperf.report.outcomes import (
     service_verdict,
@@ -617,25 +617,23 @@ _LOAD_PER_INTERFACE = "load per sending interface, frames/s"
 _CURVE_LEVELS = ("50", "99", "99.9")
 
 
-def _worst(at: LatencyAt, level: str) -> float | None:
-    """A percentile of the worse direction."""
-    return max(
-        (each.percentiles[level] for each in at.latency.values() if level in each.percentiles),
-        default=None,
-    )
+def _level_points(
+    result: Result, level: str, about: str = "", *, both_ways: bool
+) -> Iterator[Point]:
+    """A percentile of the worse direction at each load, or of the round trip.
 
-
-def _level_points(result: Result, level: str, about: str = "") -> Iterator[Point]:
-    """A percentile of the worse direction at each load; hollow where frames were lost."""
+    Hollow where frames were lost.
+    """
     for at in result.latency_at:
-        value = _worst(at, level)
-        if value is None:
-            continue
-        each = ", ".join(
-            f"{name} {units.nanoseconds(held.percentiles[level])}"
+        values = {
+            name: held.percentiles[level]
             for name, held in at.latency.items()
-            if level in held.percentiles
-        )
+            if level in held.percentiles and RoundTrip.is_name(name) is both_ways
+        }
+        if not values:
+            continue
+        value = max(values.values())
+        each = ", ".join(f"{name} {units.nanoseconds(v)}" for name, v in values.items())
         lost = f"{units.percent(at.loss_ratio)} lost" if at.loss_ratio > 0 else "no loss"
         hover = f"{about}p{level} at {at.of}: {each}\n{lost}"
         if at.gaps is not None:
@@ -666,18 +664,28 @@ def _poll_gap_series(result: Result) -> Series:
     )
 
 
-def latency_load_plot(result: Result) -> Plot | None:
-    """Percentiles of latency against absolute load, worse direction."""
+#: What a plot of latency is called, and its note, of one way and of the round trip.
+_LATENCY_KINDS = {False: ("Latency", "worse direction"), True: ("Round trip", "round trip")}
+
+
+def latency_load_plot(result: Result, *, both_ways: bool) -> Plot | None:
+    """Percentiles of latency against absolute load: the worse direction, or the round trip."""
+    what, note = _LATENCY_KINDS[both_ways]
     series = [
-        Series(f"p{level}", tuple(_level_points(result, level)), css=f"s{index}", line=True)
+        Series(
+            f"p{level}",
+            tuple(_level_points(result, level, both_ways=both_ways)),
+            css=f"s{index}",
+            line=True,
+        )
         for index, level in enumerate(_CURVE_LEVELS)
     ]
     if not any(one.points for one in series):
         return None
     return Plot(
-        title=f"Latency against load, {result.scenario}, {result.size_text}",
+        title=f"{what} against load, {result.scenario}, {result.size_text}",
         caption=result.size_text,
-        note=f"worse direction; hollow: frames were lost{_missing_loads(result)}",
+        note=f"{note}; hollow: frames were lost{_missing_loads(result)}",
         x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
         y=Axis.of("latency", "ns", scale="log"),
         series=(_poll_gap_series(result), *series),
@@ -686,12 +694,13 @@ def latency_load_plot(result: Result) -> Plot | None:
     )
 
 
-def latencies_plot(results: Sequence[Result], level: str) -> Plot | None:
-    """One percentile of several scenarios at the same loads, worse direction."""
+def latencies_plot(results: Sequence[Result], level: str, *, both_ways: bool) -> Plot | None:
+    """One percentile of several scenarios at the same loads: of one way, or of both."""
+    what, note = _LATENCY_KINDS[both_ways]
     series = [
         Series(
             result.scenario,
-            tuple(_level_points(result, level, f"{result.scenario}, ")),
+            tuple(_level_points(result, level, f"{result.scenario}, ", both_ways=both_ways)),
             css=series_css(index),
             line=True,
         )
@@ -701,9 +710,9 @@ def latencies_plot(results: Sequence[Result], level: str) -> Plot | None:
         return None
     size = results[0].size_text
     return Plot(
-        title=f"Latency p{level} against load across scenarios, {size}",
-        caption=f"Latency p{level} against load at {size}",
-        note="worse direction; hollow: frames were lost",
+        title=f"{what} p{level} against load across scenarios, {size}",
+        caption=f"{what} p{level} against load at {size}",
+        note=f"{note}; hollow: frames were lost",
         x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
         y=Axis.of("latency", "ns", scale="log"),
         series=series,

@@ -15,6 +15,8 @@ from vnetperf.results.transport import ip_capacity, tcp_quality
 
 #: Sections 7.2 and 7.3.1: trials, seconds of a stream, seconds before frames count, frames.
 _TRIALS, _STREAM_S, _TAG_S, _FRAMES = 20, 120.0, 60.0, 500
+#: Why variation of one-way delays is not there.
+_BOTH_WAYS = "of the round trip: the tester's ends have clocks of their own"
 #: Section 7.3.1: seconds that delay variation is taken over.
 _VARIATION_S = 60.0
 
@@ -65,15 +67,20 @@ def soak(looked: ClauseContext) -> Iterator[LedgerEntry]:
 def _variation(
     looked: ClauseContext, found: Sequence[DelayVariation], trials: Sequence[TrialRecord]
 ) -> Iterator[LedgerEntry]:
+    both_ways = any(trial.result.round_trip is not None for trial in trials)
     known = bool(found) and all(one.pdv_ns is not None for one in found)
     # It is that of single trials: however many follow, each has its own smallest delay.
     seconds = min((t.spec.duration_s - t.spec.tag_at_s for t in trials), default=0.0)
     yield entry(
         "RFC 5481, packet delay variation",
         "delay beyond the smallest, its 99.9th percentile over at least 60 s (RFC 8219)",
-        known and seconds >= _VARIATION_S,
-        f"over {seconds:g} s of each trial" if known else "not measured",
-        looked.because if known else "the generator tells no percentiles",
+        known and not both_ways and seconds >= _VARIATION_S,
+        f"over {seconds:g} s of each trial" + ", of the round trip" * both_ways
+        if known
+        else "not measured",
+        (_BOTH_WAYS if both_ways else looked.because)
+        if known
+        else "the generator tells no percentiles",
     )
     successive = bool(found) and all(one.ipdv_median_ns is not None for one in found)
     yield entry(
@@ -81,7 +88,9 @@ def _variation(
         "smallest, median and largest difference of successive delays",
         successive,
         "reported" if successive else "not measured",
-        next((one.why for one in found if one.why), "nothing was timed"),
+        _BOTH_WAYS
+        if both_ways
+        else next((one.why for one in found if one.why), "nothing was timed"),
     )
 
 
