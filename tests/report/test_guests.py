@@ -68,7 +68,9 @@ def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated() -> None:
 
 
 def test_a_real_guest_is_no_emulation_and_its_misses_are_counted() -> None:
-    run = results(did("GUEST_RANDOM_READ", 2.0**27, 2.0**28, misses=12_800.0), facts={"launcher": "VM"})
+    run = results(
+        did("GUEST_RANDOM_READ", 2.0**27, 2.0**28, misses=12_800.0), facts={"launcher": "VM"}
+    )
     (row,) = guests.guests_table(run).texts
     assert (row[2], row[7]) == ("1 VM", "100.0 a MiB")
     assert "emulat" not in " ".join(guests.guest_sentences(run))
