@@ -88,6 +88,27 @@ def test_a_docker_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     assert "docker" not in done.stdout
 
 
+def test_a_kubectl_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubectl").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/kubectl").chmod(0o755)
+    done = run(tmp_path, "true", can_be_had="one that can be had")
+    assert "podman" in done.stdout
+    assert "kubernetes-client" not in done.stdout
+
+
+def test_an_optional_package_that_cannot_be_installed_is_left_out(tmp_path: Path) -> None:
+    """It may be in the way of another one, which only the package manager knows."""
+    done = run(
+        tmp_path,
+        'case "$*" in *podman*) echo in the way; exit 1 ;; esac',
+        can_be_had="one that can be had",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "left out, apt-get cannot install it here: podman" in done.stderr
+    assert "hpcc" not in done.stderr
+
+
 @pytest.mark.parametrize("units", ["", "docker.* | 'cat 'containerd.*"])
 def test_a_service_that_was_there_comes_up_at_the_next_boot(tmp_path: Path, units: str) -> None:
     """Whatever the package is called that brought it."""
