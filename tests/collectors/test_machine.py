@@ -199,16 +199,24 @@ def test_threads_of_the_kernel_are_those_that_work_for_frames_here(
     assert found() == [(1, "ksoftirqd/1"), (2, "napi/x-9"), (3, "vhost-77"), (5, "napi/x-3")]
 
 
-def test_names_of_the_kernels_other_threads_are_read_once(tmp_path: Path) -> None:
+def test_names_of_the_kernels_other_threads_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process(tmp_path, 1, "ksoftirqd/0")
     process(tmp_path, 2, "kworker/0:1")
     write(tmp_path, "proc/2/task/2/children", "1 2 ")
-    assert [one.tid for one in kernel_threads((), tmp_path)] == [1]
-    (tmp_path / "proc/2/comm").unlink()
-    (tmp_path / "proc/2/comm").mkdir()  # whoever reads it finds no name, and looks again
-    assert collectors._OTHER_KTHREADS[tmp_path] == {2}
-    assert [one.tid for one in kernel_threads((), tmp_path)] == [1]
-    assert collectors._OTHER_KTHREADS[tmp_path] == {2}
+    read: list[str] = []
+    original = collectors._text
+
+    def text(path: Path | str) -> str:
+        read.append(str(path))
+        return original(path)
+
+    monkeypatch.setattr(collectors, "_text", text)
+    for _ in range(2):
+        assert [one.tid for one in kernel_threads((), tmp_path)] == [1]
+    assert sum(path.endswith("/proc/2/comm") for path in read) == 1
+    assert sum(path.endswith("/proc/1/comm") for path in read) == 2
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ class _Handler(BaseHTTPRequestHandler):
         if asked["container"] != ["tools"]:
             raise RefusedError(400, "BadRequest", f"no program is run in {asked['container']}")
         key = self.headers["Sec-WebSocket-Key"] + _GUID
-        accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()  # noqa: S324
+        accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()  # noqa: S324 - RFC 6455
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")

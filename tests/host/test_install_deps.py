@@ -79,22 +79,18 @@ def test_the_policy_of_somebody_else_stays(tmp_path: Path) -> None:
     assert (tmp_path / "policy").read_text() == "#!/bin/sh\nexit 0\n"
 
 
-def test_a_docker_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "package"), [("dockerd", "docker"), ("kubectl", "kubernetes-client")]
+)
+def test_a_program_of_somebody_else_is_not_replaced(
+    tmp_path: Path, program: str, package: str
+) -> None:
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/dockerd").write_text("#!/bin/sh\n")
-    (tmp_path / "bin/dockerd").chmod(0o755)
+    (tmp_path / "bin" / program).write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / program).chmod(0o755)
     done = run(tmp_path, "true", can_be_had="one that can be had")
     assert "podman" in done.stdout
-    assert "docker" not in done.stdout
-
-
-def test_a_kubectl_that_is_there_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/kubectl").write_text("#!/bin/sh\n")
-    (tmp_path / "bin/kubectl").chmod(0o755)
-    done = run(tmp_path, "true", can_be_had="one that can be had")
-    assert "podman" in done.stdout
-    assert "kubernetes-client" not in done.stdout
+    assert package not in done.stdout
 
 
 def test_an_optional_package_that_cannot_be_installed_is_left_out(tmp_path: Path) -> None:

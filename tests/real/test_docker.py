@@ -53,7 +53,7 @@ def left_over(before: dict[Path, list[str]]) -> list[str]:
 
 def contents() -> dict[Path, list[str]]:
     return {
-        at: sorted(os.listdir(at)) if at.is_dir() else ["."] * at.exists()  # noqa: PTH208
+        at: sorted(os.listdir(at)) if at.is_dir() else ["."] * at.exists()  # noqa: PTH208 - names alone
         for at in (*OF_DOCKER, Path("/etc/docker"))
     }
 
