@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -25,6 +26,11 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 pytest_plugins = ["pytester"]
+
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    # Below nohup: pytest outlives its terminal as before, but what it starts does not inherit a
+    # signal that is ignored, as a handler is the default again in another program.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 Programs = Callable[[dict[str, str]], Path]
 #: Settings of the machine; not those of processes, control groups and network namespaces.
