@@ -34,6 +34,12 @@ USE_HUGEPAGES = MEMORY_KB > 12 * GIB_KB and any(
 )
 
 
+def kills(count: int, *, of_each_merge: int) -> list[Any]:
+    """Numbers of random moments: some for every merge, all of them daily."""
+    rest = range(of_each_merge, int(os.environ.get("TEST_GUARDIAN_KILLS", count)))
+    return [*range(of_each_merge), *(pytest.param(n, marks=pytest.mark.daily) for n in rest)]
+
+
 class Agents:
     def __init__(self) -> None:
         self._server = subprocess.Popen(
@@ -103,7 +109,7 @@ class Witness:
         return problems + [f"process {pid} lives" for pid in find_processes(self._run_id)]
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_GUARDIAN_KILLS", "30"))))
+@pytest.mark.parametrize("seed", kills(30, of_each_merge=12))
 def test_an_agent_killed_at_any_moment(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:
@@ -128,7 +134,7 @@ def test_an_agent_killed_at_any_moment(
     assert not roots.run.exists()
 
 
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", kills(8, of_each_merge=3))
 def test_agent_and_guardian_killed_then_restored(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:

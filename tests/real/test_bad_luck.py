@@ -67,7 +67,12 @@ def agents(parent: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(KILLS))
-@pytest.mark.parametrize("how", [interrupt, terminate, kill, kill_agent], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "how",
+    # An agent dies in every merge with its guardian, below; SIGTERM is handled as Ctrl-C is.
+    [interrupt, kill, *(pytest.param(f, marks=pytest.mark.daily) for f in (terminate, kill_agent))],
+    ids=lambda f: f.__name__,
+)
 def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
 ) -> None:
@@ -120,14 +125,14 @@ def test_a_second_run_says_who_holds_the_testbed(
 
 
 def test_resume_goes_on_where_a_killed_run_stopped(start: Start, unchanged: Unchanged) -> None:
-    first = start("-k", "pvp_dpdk", "--frame-sizes=64,1518")
+    first = start("-k", "phy2phy_testpmd", "--frame-sizes=64,1518")
     first.wait_for(lambda records: any(r["type"] == "search-end" for r in records))
     first.wait_for(lambda records: records[-1]["type"] == "trial")
     first.process.kill()
     first.finish()
     done = trials(first.records())
     folder = (first.results / "latest").resolve()
-    second = start("-k", "pvp_dpdk", "--frame-sizes=64,1518", f"--resume={folder}")
+    second = start("-k", "phy2phy_testpmd", "--frame-sizes=64,1518", f"--resume={folder}")
     assert second.finish() == 0, second.output
     records = first.records()
     numbers = [r["number"] for r in records if r["type"] == "trial"]

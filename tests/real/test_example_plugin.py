@@ -94,7 +94,11 @@ def test_it_is_measured(installed: Path, tmp_path: Path, unchanged: Unchanged) -
     ("options", "words"),
     [
         ({"tc": "/no/such/tc"}, ["tc cannot be used", "/no/such/tc is not there"]),
-        ({"key": "show_filter"}, ["tcswitch.show_filter", "did you mean 'show_filters'"]),
+        pytest.param(
+            {"key": "show_filter"},
+            ["tcswitch.show_filter", "did you mean 'show_filters'"],
+            marks=pytest.mark.daily,  # sections and options of plugins have fast tests
+        ),
     ],
 )
 def test_what_is_wrong_with_its_own_is_told(
@@ -105,11 +109,13 @@ def test_what_is_wrong_with_its_own_is_told(
     assert all(word in done.stdout + done.stderr for word in words), done.stdout + done.stderr
 
 
+@pytest.mark.daily
 def test_a_misspelt_option_of_its_own_is_refused(installed: Path) -> None:
     done = pytest_run(installed, "testcases", "-k", "phy2phy_tcswitch", "--set=tc_priorty=5")
     assert "did you mean 'tc_priority'" in done.stdout + done.stderr
 
 
+@pytest.mark.daily
 def test_other_vswitches_do_not_take_its_option(installed: Path) -> None:
     arguments = ("testcases", "-k", "phy2phy_bridge", "--plan", "--set=tc_priority=5", "-rs")
     done = pytest_run(installed, *arguments)

@@ -53,6 +53,10 @@ FAULTS = {
     "agent stopped": Fault(AGENT, signal.SIGSTOP, "the agent (pid {}) is stopped"),
 }
 
+CASES = dict(zip(FAULTS, SIZES, strict=False))
+#: What dies and what is stopped, of the DUT, the tester and the agent once each.
+EACH_MERGE = ("vswitch killed", "engine stopped", "agent stopped")
+
 
 @dataclass
 class Struck:
@@ -96,22 +100,31 @@ class Struck:
 
 
 @pytest.fixture(scope="module")
-def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
+def struck(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Struck]:
+    """One run with the faults of the tests that were selected."""
+    selected = {item.name for item in request.session.items}
     folder = tmp_path_factory.mktemp("struck")
     before = machine()
     with starting_in(folder) as start:
-        sizes = ",".join(map(str, SIZES))
+        chosen = [n for n in CASES if any(f"[{n}]" in name for name in selected)]
+        faults = {n: CASES[n] for n in chosen or EACH_MERGE[:1]}
+        sizes = ",".join(map(str, (*faults.values(), SIZES[-1])))
         found = Struck(start("-k", "pvp_dpdk", f"--frame-sizes={sizes}"))
-        for name, size in zip(FAULTS, SIZES, strict=False):
+        for name, size in faults.items():
             found.strike(name, size)
         assert found.run.finish() == 1, found.run.output
         found.run.left = differences(before)
         yield found
 
 
-@pytest.mark.parametrize(("name", "size"), list(zip(FAULTS, SIZES, strict=False)), ids=FAULTS)
-def test_a_fault_in_a_trial_is_named_and_is_no_number(name: str, size: int, struck: Struck) -> None:
-    fault = FAULTS[name]
+@pytest.mark.parametrize(
+    "name",
+    [n if n in EACH_MERGE else pytest.param(n, marks=pytest.mark.daily) for n in FAULTS],
+)
+def test_a_fault_in_a_trial_is_named_and_is_no_number(name: str, struck: Struck) -> None:
+    fault, size = FAULTS[name], CASES[name]
     words = fault.words.format(struck.pids[name])
     (result,) = [r for r in struck.run.json()["results"] if r["frame_size"] == size]
     assert result["status"] == "not measured", struck.run.output

@@ -228,6 +228,7 @@ VXLAN = pytest.mark.skipif(
 )
 
 
+@pytest.mark.daily  # two vSwitches with a cable are in every merge, and VXLAN between hosts of pods
 @VXLAN
 def test_a_tunnel_between_the_vswitches_of_two_hosts(start: Start, unchanged: Unchanged) -> None:
     run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS, "--tunnel=vxlan")
@@ -274,8 +275,8 @@ def test_what_is_reset_is_reset_at_its_host(
 
 @pytest.mark.parametrize(
     "victim",
-    # The first host of the run with DPDK is killed in every merge.
-    [pytest.param("east", marks=pytest.mark.daily), "west", "controller"],
+    # In every merge the first host is killed with DPDK, the other one while sockets talk.
+    [*(pytest.param(host, marks=pytest.mark.daily) for host in HOSTS), "controller"],
 )
 def test_whoever_is_killed_leaves_nothing_on_either_host(
     victim: str, start: Start, unchanged: Unchanged
@@ -377,6 +378,7 @@ def test_sockets_over_a_tunnel_between_the_vswitches(sockets: Sockets) -> None:
     assert "vxlan tunnel between the vSwitches" in sockets.output
 
 
+@pytest.mark.daily  # each merge has sockets on two hosts, and pollers on two
 @iperf3
 @pytest.mark.skipif(
     not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"

@@ -134,13 +134,17 @@ def look(agent: int, run_id: str, folder: Path, before: set[Listener]) -> set[Li
 
 
 KINDS = [
-    pytest.param("phy2phy_bridge", {}, "", id="bridge"),
+    pytest.param("phy2phy_bridge", {}, "", id="bridge", marks=pytest.mark.daily),
     pytest.param("pvp_dpdk", {}, "ovs-vswitchd-dpdk", id="OVS-DPDK, memif, vhost-user"),
-    pytest.param("phy2phy_testpmd", {}, "dpdk-testpmd", id="testpmd"),
+    pytest.param("phy2phy_testpmd", {}, "dpdk-testpmd", id="testpmd", marks=pytest.mark.daily),
     pytest.param("pvp_vpp", {}, "vpp", id="VPP", marks=pytest.mark.daily),
     pytest.param("pvp_bridge", {"vnf": "vloop:container"}, "", id="container"),
     pytest.param("bmp2bmp_vxlan", {}, "", id="pods"),
-    pytest.param("pvp_macvtap", {"vnf": "vloop:container"}, "", id="macvtap"),
+    pytest.param(
+        *("pvp_macvtap", {"vnf": "vloop:container"}, ""),
+        id="macvtap",
+        marks=pytest.mark.daily,
+    ),
     pytest.param("vepc_bridge", {}, "osmo-ggsn", id="mobile core", marks=pytest.mark.daily),
     pytest.param(
         *("pvp_dpdk", {"vnf": "vloop:vm"}, "qemu-system-x86_64"),

@@ -126,6 +126,7 @@ def _works(pid: int) -> bool:
     return int(fields[11]) + int(fields[12]) >= 0.15 * os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.daily  # ranks that are killed with the run are in every merge
 def test_a_lost_rank_is_one_message_and_the_other_case_runs(
     start: Start, unchanged: Unchanged
 ) -> None:

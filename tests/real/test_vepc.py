@@ -95,6 +95,7 @@ def test_a_session_that_is_refused_is_one_message(tmp_path: Path, unchanged: Unc
     assert unchanged() == ()
 
 
+@pytest.mark.daily  # one that dies in a trial is in every merge
 def test_a_core_that_dies_on_attach_is_told_with_its_last_words(
     tmp_path: Path, unchanged: Unchanged
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_core_that_dies_on_attach_is_told_with_its_last_words(
     assert unchanged() == ()
 
 
+@pytest.mark.daily  # sockets are in every merge (test_hosts.py)
 def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) -> None:
     specs = tuple(
         TransferSpec(kind=kind, way=way, duration_s=1, rate_bps=rate)
