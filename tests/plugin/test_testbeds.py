@@ -131,6 +131,7 @@ def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
     ]
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_a_scenario_is_resumed_where_it_was_finished(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -155,6 +156,7 @@ def refused(labs: Site, *options: str) -> str:
     return text
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
     select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
@@ -176,7 +178,7 @@ def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost_after", [0, 3])
+@pytest.mark.parametrize("lost_after", [pytest.param(0, marks=pytest.mark.daily), 3])
 def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     labs: Site, monkeypatch: pytest.MonkeyPatch, lost_after: int
 ) -> None:
@@ -196,6 +198,7 @@ def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_what_one_testbed_cannot_carry_another_does(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -209,6 +212,7 @@ def test_what_one_testbed_cannot_carry_another_does(
     assert "lab1.toml: " in result.stdout.str()
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_testbeds_that_are_all_lost_fail_each_case(
     labs: Site, monkeypatch: pytest.MonkeyPatch

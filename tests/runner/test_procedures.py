@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import EXAMPLES
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
 from vnetperf.analysis import logged_tests
@@ -473,7 +474,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=max(5, EXAMPLES // 10), deadline=None)
 @given(data=st.data())
 def test_a_run_killed_after_any_trials_ends_as_if_it_had_not_been(
     whole: Whole, data: st.DataObject
