@@ -54,7 +54,7 @@ def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated() -> None:
     run = results(did("GUEST_CPU", 500.0, 1500.0), did("GUEST_READ", 2.0**30, 2.0**31))
     cpu, read = guests.guests_table(run).texts
     assert cpu[:7] == (
-        *("pvp_bridge", "GUEST_CPU", "1 VM, emulated", "1"),
+        *("pvp_bridge", "GUEST_CPU", "1 x VM, emulated", "1"),
         *("500.0 events/s", "1500 events/s", "0.33"),
     )
     assert read[4:7] == ("1024 MiB/s", "2048 MiB/s", "0.50")
@@ -72,7 +72,7 @@ def test_a_real_guest_is_no_emulation_and_its_misses_are_counted() -> None:
         did("GUEST_RANDOM_READ", 2.0**27, 2.0**28, misses=12_800.0), facts={"launcher": "VM"}
     )
     (row,) = guests.guests_table(run).texts
-    assert (row[2], row[7]) == ("1 VM", "100.0 a MiB")
+    assert (row[2], row[7]) == ("1 x VM", "100.0 a MiB")
     assert "emulat" not in " ".join(guests.guest_sentences(run))
     assert "TLB" not in " ".join(guests.guest_sentences(run))
 

@@ -104,7 +104,8 @@ def test_programs_at_wires_are_no_tester() -> None:
     graph = make_deployment("phy2phy").model_dump(mode="json")
     scenario = {"deployment": graph, "vswitch": "dpdk", "variant": "endpoints"}
     found = drawn("phy2phy", scenario=scenario)
-    assert found.parts[0].name == "endpoints, in the tester's place"
+    assert found.parts[0].name == "endpoints"
+    assert found.parts[0].lines == ("in the tester's place, core 1",)
 
 
 def test_the_version_of_a_vswitch_has_room() -> None:

@@ -95,7 +95,7 @@ def _host(row: _Row) -> Figures:
 _GUESTS: tuple[Column[_Row], ...] = (
     Column("scenario", lambda row: row.scenario, words=True),
     Column("work", lambda row: row.transfer.spec.kind, words=True),
-    Column("VNFs", lambda row: " ".join(filter(None, (str(row.count), row.vnfs))), words=True),
+    Column("VNFs", lambda row: " x ".join(filter(None, (str(row.count), row.vnfs))), words=True),
     Column("threads in each", lambda row: str(row.transfer.spec.instances)),
     Column("in VNFs", lambda row: row.text, bold=True),
     Column("on the host", _host_text),
@@ -133,7 +133,7 @@ def guest_sentences(results: RunResults) -> list[str]:
     for scenario, work, vnfs, threads, value, host, ratio, *rest in table.texts:
         beside = f", host {host}: {ratio} of it" if ratio != NONE else ""
         steal = f", {rest[2]} stolen" if rest[2] not in (NONE, "0 %") else ""
-        found.append(f"{scenario}: {work}, {vnfs}, threads {threads}: {value}{beside}{steal}")
+        found.append(f"{scenario}: {work}, {vnfs}, threads in each {threads}: {value}{beside}{steal}")
     whys = {row.transfer.events_why for row in _rows(results)}
     return found + [f"TLB misses: {why}" for why in sorted(whys) if why]
 

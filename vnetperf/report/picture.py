@@ -221,7 +221,7 @@ def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[
     if how not in (ENDPOINTS_VARIANT, MPI_VARIANT):
         return f"tester: {scenario.get('generator', '')}", ()
     if not graph.pods:
-        return "endpoints, in the tester's place", ()
+        return "endpoints", ("in the tester's place",)
     pod = scenario.get("pod", "netns")
     kind = ("network namespaces" if pod == "netns" else f"containers of {pod}",)
     if graph.guests:
