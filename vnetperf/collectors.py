@@ -93,9 +93,10 @@ _PF_KTHREAD = 0x00200000
 _KTHREADS = "proc/2/task/2/children"
 #: What such a thread is called until it has its own name.
 _NAMELESS = "kthreadd"
-#: Those seen to have other names, by root: a thread keeps its name, and of all files that are read
-#: around a trial these were most. A number is looked at anew once it was gone.
-_OTHER_KTHREADS: dict[Path, frozenset[int]] = {}
+#: Those seen to have other names, by root, with the inodes of their folders: a thread keeps its
+#: name, and of all files that are read around a trial these were most. The next thread that has the
+#: number has another inode, which takes a third of the time of a name.
+_OTHER_KTHREADS: dict[Path, dict[int, int]] = {}
 
 
 def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iterator[Thread]:
@@ -112,18 +113,22 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
     """
     own = {poller.pid for poller in pollers}
     numbers = {int(word) for word in _text(root / _KTHREADS).split()}
-    others = _OTHER_KTHREADS.get(root, frozenset()) & numbers
+    others = _OTHER_KTHREADS.get(root, {})
     listed = bool(numbers)
     if not listed:
         with os.scandir(root / "proc") as entries:
             numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
-    seen: set[int] = set()
-    for number in sorted(numbers - own - others):
+    seen: dict[int, int] = {}
+    for number in sorted(numbers - own):
+        inode = _inode(f"{root}/proc/{number}") if listed else None
+        if inode is not None and others.get(number) == inode:
+            seen[number] = inode
+            continue
         # Names alone first: of all threads' files `stat` would take most of the time of watching.
         name = _text(f"{root}/proc/{number}/comm").rstrip("\n")
         if not name.startswith(_KERNEL_THREADS):
-            if name not in ("", _NAMELESS):
-                seen.add(number)
+            if inode is not None and name not in ("", _NAMELESS):
+                seen[number] = inode
             continue
         # Fields of proc(5), behind the name in parentheses; flags are the 9th.
         fields = _text(f"{root}/proc/{number}/stat").rpartition(")")[2].split()
@@ -132,7 +137,7 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
         if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
             yield Thread(number, name, frozenset())
     if listed:
-        _OTHER_KTHREADS[root] = others | seen
+        _OTHER_KTHREADS[root] = seen
     for pid in sorted(own):
         yield from (one for one in list_threads(pid) if one.name.startswith(_VHOST_THREAD))
 
@@ -158,6 +163,14 @@ def _text(path: Path | str) -> str:
 
 
 _READ_OCTETS = 1 << 16
+
+
+def _inode(path: str) -> int | None:
+    """The inode of a folder; None where it is gone."""
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - Path takes as long again, of each thread
+    except OSError:
+        return None
 
 
 @cache
