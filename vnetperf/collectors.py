@@ -93,46 +93,44 @@ _PF_KTHREAD = 0x00200000
 _KTHREADS = "proc/2/task/2/children"
 #: What such a thread is called until it has its own name.
 _NAMELESS = "kthreadd"
-#: Those seen to have other names, by root: a thread keeps its name, and of all files that are read
-#: around a trial these were most. A number is looked at anew once it was gone.
-_OTHER_KTHREADS: dict[Path, frozenset[int]] = {}
+#: Those seen to have other names, by root, with the inodes of their folders: a thread keeps its
+#: name, and of all files that are read around a trial these were most. The next thread that has the
+#: number has another inode, which takes a third of the time of a name.
+_OTHER_KTHREADS: dict[Path, dict[int, int]] = {}
 
 
 def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iterator[Thread]:
     """Find the kernel's threads that do its work for frames, but for those that are pollers.
 
-    Args:
-        pollers: Where the deployment's busy threads are: of vhost threads only its own count. Up to
-            Linux 6.3 they are processes that have the number of the guest's in their names, then
-            threads of it.
-        root: Where /proc is.
-
-    Yields:
-        The threads.
+    Of vhost threads only the deployment's own count. Up to Linux 6.3 they are processes that have
+    the number of the guest's in their names, then threads of it.
     """
     own = {poller.pid for poller in pollers}
     numbers = {int(word) for word in _text(root / _KTHREADS).split()}
-    others = _OTHER_KTHREADS.get(root, frozenset()) & numbers
+    others = _OTHER_KTHREADS.get(root, {})
     listed = bool(numbers)
     if not listed:
         with os.scandir(root / "proc") as entries:
             numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
-    seen: set[int] = set()
-    for number in sorted(numbers - own - others):
+    seen: dict[int, int] = {}
+    for number in sorted(numbers - own):
+        inode = _inode(f"{root}/proc/{number}") if listed else None
+        if inode is not None and others.get(number) == inode:
+            seen[number] = inode
+            continue
         # Names alone first: of all threads' files `stat` would take most of the time of watching.
         name = _text(f"{root}/proc/{number}/comm").rstrip("\n")
         if not name.startswith(_KERNEL_THREADS):
-            if name not in ("", _NAMELESS):
-                seen.add(number)
+            if inode is not None and name not in ("", _NAMELESS):
+                seen[number] = inode
             continue
-        # Fields of proc(5), behind the name in parentheses; flags are the 9th.
-        fields = _text(f"{root}/proc/{number}/stat").rpartition(")")[2].split()
+        fields = _stat(f"{root}/proc/{number}")
         if len(fields) <= _STAT_FLAGS or not int(fields[_STAT_FLAGS]) & _PF_KTHREAD:
             continue  # a program may have any name
         if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
             yield Thread(number, name, frozenset())
     if listed:
-        _OTHER_KTHREADS[root] = others | seen
+        _OTHER_KTHREADS[root] = seen
     for pid in sorted(own):
         yield from (one for one in list_threads(pid) if one.name.startswith(_VHOST_THREAD))
 
@@ -140,6 +138,11 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
 #: Places in /proc/TID/stat, proc(5), among the fields after the parenthesised name.
 _STAT_FLAGS, _STAT_USER, _STAT_SYSTEM, _STAT_STARTED = 6, 11, 12, 19
 _STAT_CPU, _STAT_GUEST = 36, 40
+
+
+def _stat(folder: str) -> list[str]:
+    """Those fields of a thread."""
+    return _text(f"{folder}/stat").rpartition(")")[2].split()
 
 
 def _text(path: Path | str) -> str:
@@ -158,6 +161,14 @@ def _text(path: Path | str) -> str:
 
 
 _READ_OCTETS = 1 << 16
+
+
+def _inode(path: str) -> int | None:
+    """The inode of a folder; None where it is gone."""
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - Path takes as long again, of each thread
+    except OSError:
+        return None
 
 
 @cache
@@ -253,14 +264,7 @@ _READ_UP_TO_DATE = (5, 16)
 
 
 def tickless_processors(root: Path = Path("/")) -> frozenset[int]:
-    """Find the processors without a timer tick while one thread runs.
-
-    Args:
-        root: Where /sys is.
-
-    Returns:
-        Their numbers, of the kernel's option nohz_full.
-    """
+    """Find the processors without a timer tick while one thread runs (nohz_full)."""
     text = _text(root / "sys/devices/system/cpu/nohz_full").strip()
     return frozenset(parse_cpus(text)) if text[:1].isdecimal() else frozenset()
 
@@ -280,7 +284,7 @@ def _ran_ns(before: _Sample, now: _Sample, tickless: frozenset[int]) -> int | No
 
 
 def _sample(task: str, name: str, role: str) -> _Sample:
-    fields = _text(f"{task}/stat").rpartition(")")[2].split()
+    fields = _stat(task)
     status = _text(f"{task}/status")
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
     # Nanoseconds that it ran and that it waited for a processor.
@@ -300,12 +304,7 @@ def _sample(task: str, name: str, role: str) -> _Sample:
 
 
 class MachineSampler:
-    """The machine as a whole, from one moment to another: what disturbs every thread.
-
-    Args:
-        pollers: Where the deployment's busy threads are.
-        root: Where /proc and /sys are.
-    """
+    """The machine as a whole, from one moment to another: what disturbs every thread."""
 
     def __init__(self, pollers: tuple[Pollers, ...], root: Path = Path("/")) -> None:
         self._pollers = pollers
@@ -327,11 +326,7 @@ class MachineSampler:
         self._began = time.monotonic()
 
     def stop(self) -> MachineLoad:
-        """Take the second sample.
-
-        Returns:
-            What was between the samples.
-        """
+        """Take the second sample."""
         wall = max(time.monotonic() - self._began, 1e-9)
         now, before, mhz = self._counters(), self._before, self._frequency()
         ticks = wall * os.sysconf("SC_CLK_TCK")
@@ -439,11 +434,7 @@ def _backlogs(text: str, online: list[int]) -> dict[int, tuple[int, ...]]:
 def interrupts_apart(root: Path = Path("/")) -> bool | None:
     """Whether the kernel keeps the time of interrupts apart from that of the threads they hit.
 
-    Args:
-        root: Where /proc, /boot and /lib/modules are.
-
-    Returns:
-        By the kernel's configuration; None where that cannot be read.
+    By its configuration; None where that cannot be read.
     """
     release = os.uname().release
     try:
@@ -484,8 +475,7 @@ def _processor_load(
 def _last_processor(pid: int, tid: int) -> int:
     """The processor that a thread last ran on; -1 when it has ended."""
     try:
-        stat = _text(f"/proc/{pid}/task/{tid}/stat")
-        return int(stat.rpartition(")")[2].split()[_STAT_CPU])
+        return int(_stat(f"/proc/{pid}/task/{tid}")[_STAT_CPU])
     except (ValueError, IndexError):
         return -1
 
@@ -712,15 +702,7 @@ _FRAME = re.compile(r"^\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \((?P<obje
 
 
 class StackSampler:
-    """Call stacks of threads by `perf`, from `start` to `stop`; `why` is set where it has none.
-
-    Args:
-        machine: Where they run.
-        pollers: The threads.
-
-    Attributes:
-        why: "not measured: " and the reason; "".
-    """
+    """Call stacks of threads by `perf`, from `start` to `stop`; `why` is set where it has none."""
 
     def __init__(self, machine: Machine, pollers: tuple[Pollers, ...]) -> None:
         self.why = ""
@@ -745,11 +727,7 @@ class StackSampler:
             self.why = f"not measured: {error.what}"
 
     def stop(self) -> dict[str, int]:
-        """End sampling.
-
-        Returns:
-            Call stack -> samples.
-        """
+        """End sampling; samples by call stack."""
         process, self._process = self._process, None
         if process is None:
             return {}
@@ -777,14 +755,10 @@ _SCRIPT_S = 90.0
 
 
 def fold_stacks(text: str) -> dict[str, int]:
-    """Call stacks from the text of `perf script`: thread, outermost to innermost -> samples.
+    """Samples by call stack, its names joined by ";", of `perf script`: thread, then frames.
 
-    Args:
-        text: With fields comm, tid, ip, sym and dso: a line for each sample, then one for each
-            frame from the innermost on.
-
-    Returns:
-        Names joined by ";"; what has no symbol has its file's name in brackets.
+    The text has fields comm, tid, ip, sym and dso: a line for each sample, then one for each frame
+    from the innermost on. What has no symbol has its file's name in brackets.
     """
     found: Counter[str] = Counter()
     for block in re.split(r"\n\s*\n", text.strip("\n")):

@@ -219,6 +219,15 @@ def test_names_of_the_kernels_other_threads_are_read_once(
     assert sum(path.endswith("/proc/1/comm") for path in read) == 2
 
 
+def test_a_number_that_another_thread_has_by_now_is_looked_at_anew(tmp_path: Path) -> None:
+    process(tmp_path, 3, "kworker/0:1")
+    write(tmp_path, "proc/2/task/2/children", "3 ")
+    assert not [*kernel_threads((), tmp_path)]
+    (tmp_path / "proc/3").rename(tmp_path / "ended")
+    process(tmp_path, 3, "napi/x-9")
+    assert [one.tid for one in kernel_threads((), tmp_path)] == [3]
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [("3-5,7\n", {3, 4, 5, 7}), ("  (null)\n", set()), ("\n", set()), (None, set())],

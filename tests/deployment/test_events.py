@@ -387,7 +387,7 @@ def test_links_of_the_dut_that_went_down_between_two_looks_are_named() -> None:
         check_alive=lambda: None,
         counters=dict,
         _dut_ends=[SimpleNamespace(netdev="d0", wire=0)],
-        _tester_ends=[SimpleNamespace(netdev="t0"), SimpleNamespace(netdev="t1")],
+        tester_ends=[SimpleNamespace(netdev="t0"), SimpleNamespace(netdev="t1")],
         _attachments=[SimpleNamespace(netdev="v0a", port=VnfPort(vnf=0, index=0))],
     )
     deployed.carrier_changes = lambda: LiveDeployment.carrier_changes(

@@ -64,6 +64,6 @@ def test_a_switch_that_died_is_named_rather_than_the_tester_that_missed_it() -> 
     )
     deployment.generator = cast("Any", SimpleNamespace(connect=refuse))
     deployment.vswitch = cast("Any", SimpleNamespace(check_alive=dead))
-    deployment._tester_ends = ()
+    deployment.tester_ends = ()
     with pytest.raises(DutError, match="SIGSEGV"):
         deployment._connect_tester()

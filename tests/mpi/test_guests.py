@@ -72,8 +72,9 @@ def test_the_daemon_of_a_guest_is_started_when_the_launcher_asks(tmp_path: Path)
     assert daemon.end() == ""  # nothing was started for the next run
 
 
-def test_the_daemon_ends_with_its_shell_which_tells_of_its_end() -> None:
-    line = IN_GUEST.format("X=3; export X; sh -c 'echo $$; exec sleep 60'")
+@pytest.mark.parametrize("held_up", ["", " & wait $!; :"])  # once it has started the daemon
+def test_the_daemon_ends_with_its_shell_which_tells_of_its_end(held_up: str) -> None:
+    line = IN_GUEST.format(f"X=3; export X; sh -c 'echo $$; exec sleep 60'{held_up}")
     shell = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True)
     try:
         assert shell.stdout is not None

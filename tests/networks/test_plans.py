@@ -512,12 +512,6 @@ def test_pods_of_other_kinds_are_not_compared(run_of: Any) -> None:
     assert comparability(run_of(ranked("macvlan")), name)["pods by"] == "netns"
 
 
-@pytest.fixture
-def guests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has all that guests need."""
-    monkeypatch.setattr(registry.load_vnf("vloop:vm"), "missing", lambda *_: "")
-
-
 @pytest.mark.usefixtures("guests")
 @pytest.mark.parametrize(
     ("name", "inside", "mtu"),

@@ -21,6 +21,7 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.networks.base import Pod, PodHost
 from vnetperf.networks.sriov import SriovNetwork, pod_rules
+from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
 
 NETNS, WIRES = Path("/run/netns"), ("nic", "memif", "veth")
@@ -67,6 +68,17 @@ def test_without_nics_the_lab_is_the_cure() -> None:
     with pytest.raises(CapabilityError, match=f"{TESTER0} has no SR-IOV; turn it on"):
         planned(machine=plain)
     assert planned(machine=plain, hosts="same")  # whose pods are on the other
+
+
+@pytest.mark.usefixtures("guests")
+@pytest.mark.parametrize("name", ["bmp2vmp_sriov", "vmp2vmp_sriov"])
+@pytest.mark.parametrize("place", ["same", "other"])
+def test_a_pod_in_a_vm_has_no_virtual_function(name: str, place: str) -> None:
+    wishes = configured(hosts=place)
+    frames = make_scenario(name, wishes)
+    for asked in (frames, endpoint_scenario(wishes, frames)):
+        with pytest.raises(CapabilityError, match=r"-k pvp_sriov --vnf vloop:vm.*choose macvlan"):
+            make_plan(asked, Testbed(nics=CABLES, wires=WIRES), with_nics(facts()))
 
 
 def test_more_pods_than_functions_are_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
@@ -44,6 +45,11 @@ class Double:
         self.started: list[Any] = []
         self.raises: BaseException | None = None
         self.neighbours: list[int] = []
+        self.learnt: list[float] = []
+
+    def learn(self, frames: int, *, rate: float, **_: Any) -> None:
+        del frames
+        self.learnt.append(rate)
 
     def start(self, spec: Any) -> None:
         self.started.append(spec)
@@ -177,7 +183,8 @@ def test_bursts_and_trials_are_given_the_same_time(monkeypatch: pytest.MonkeyPat
     assert [told.max_lag_s for told in double.started] == [trials.MAX_LAG_S * 5] * 2
 
 
-def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:
+def loadgen(directory: Path) -> tuple[Loadgen, Double]:
+    """A tester that is connected, and its engine."""
     plan = Plan(
         scenario=Scenario(deployment=GRAPH, vswitch="none", traffic=PROFILE),
         testbed=Testbed(),
@@ -185,9 +192,27 @@ def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:
         placement=Placement(mode="dedicated", reason="", cores={"tester": (0,)}, housekeeping=(0,)),
         memory=(),
     )
-    generator = Loadgen(cast("Any", SimpleNamespace(subdir=lambda _: tmp_path)), plan)
+    generator = Loadgen(cast("Any", SimpleNamespace(subdir=lambda _: directory)), plan)
     double = Double()
     generator._engine = cast("Engine", double)
+    return generator, double
+
+
+def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(tmp_path: Path) -> None:
+    generator, double = loadgen(tmp_path)
+    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+    streams = tuple(one.through(nat=Nat(), services=None) for one in STREAMS)
+    for _ in range(2):
+        generator.prepare(streams, PROFILE, 64)
+        for _ in range(5):  # sessions are lost each time: no trial follows
+            generator.learn(100_000)
+    assert double.learnt == [
+        *(rate for _ in range(2) for rate in (40e3, 40e3, 20e3, 20e3, 10e3, 10e3, *[5e3] * 4))
+    ]
+
+
+def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:
+    generator, double = loadgen(tmp_path)
     generator.prepare(STREAMS, PROFILE, 64)
     generator.prepare(STREAMS, PROFILE, 128)
     assert double.neighbours == [2]  # once for all sizes

@@ -190,7 +190,8 @@ class LiveDeployment:
         self.sessions_seen = -math.inf
         self._prepared_size = 0
         self._dut_ends: list[WireEnd] = []
-        self._tester_ends: tuple[WireEnd, ...] = ()
+        #: Where the tester's ports are plugged in.
+        self.tester_ends: tuple[WireEnd, ...] = ()
         self._nic_ends: dict[int, WireEnd] = {}
         #: Where endpoints plug in that are on several hosts: those on this one, by their numbers.
         self.ends: dict[int, WireEnd] = {}
@@ -325,7 +326,7 @@ class LiveDeployment:
             self._start_vswitch(places.values())
             self._launch_ends(places, listening=False)
         if self.plan.has_tester:
-            self._tester_ends = tuple(
+            self.tester_ends = tuple(
                 self._beyond(end, places[end]).as_tester_end(number)
                 if isinstance(end, VnfPort)
                 else _required(ends[end][0], end)
@@ -337,7 +338,7 @@ class LiveDeployment:
             at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
             self.ends[number] = _required(at, end)
         for vepc in self._mobile_cores():
-            vepc.tester_ends = self._tester_ends
+            vepc.tester_ends = self.tester_ends
         if self.plan.has_dut:
             self._add_vnf_ports(attachment for pair in self._offers for attachment in pair)
             self._launch(self._offers, [n for n, listens in enumerate(listening) if not listens])
@@ -349,7 +350,7 @@ class LiveDeployment:
         if self.plan.sends_frames:
             log.info("connecting %s", self.plan.scenario.generator)
             try:
-                self.generator.connect(self._tester_ends)
+                self.generator.connect(self.tester_ends)
             except GeneratorError as error:
                 if self.plan.has_dut:  # the VNFs may be still to come
                     raise self._cause(error, self.vswitch.check_alive) from None
@@ -379,11 +380,6 @@ class LiveDeployment:
             self._wire(port.index).wait_for_carrier(f"{use.nic} - {use.far}", end)
         log.info("cable of %s to %s: %s", port, use.far, _place_of(end))
         return (end, None) if use.side == "tester" else (None, end)
-
-    @property
-    def tester_ends(self) -> tuple[WireEnd, ...]:
-        """Where the tester's ports are plugged in."""
-        return self._tester_ends
 
     def _start_vswitch(self, attachments: Iterable[Attachment]) -> None:
         log.info("starting %s", self.plan.scenario.vswitch)
@@ -554,7 +550,7 @@ class LiveDeployment:
             return {}
         ports = {end.netdev: f"phy{end.wire}" for end in self._dut_ends}
         ports |= {one.netdev: str(one.port) for one in self._attachments}
-        of_tester = {end.netdev for end in self._tester_ends}  # which counts by itself
+        of_tester = {end.netdev for end in self.tester_ends}  # which counts by itself
         return {
             ports.get(name, name): link.carrier_changes or 0
             for name, link in self.machine.links_by_place().items()
@@ -578,7 +574,7 @@ class LiveDeployment:
         self.generator.close()
         self._prepared_size = 0
         try:
-            yield self._tester_ends
+            yield self.tester_ends
         except (DutError, HostError, GeneratorError) as error:
             raise self.cause(error) from None
         finally:

@@ -241,27 +241,22 @@ def _namespace(
             where="endpoints",
             cure="--wire veth, on a vSwitch that takes them",
         )
-    if end.netns is not None:  # it stays where it is, with whatever else is there
-        container = make_pod(kind, machine, f"end{number}-{next(_NUMBERS)}", cpus)
-        container.enter(Path(end.netns))
-        try:
-            _set_address(container, at, end.netdev)
-            what = _WHAT.get(kind, "host's namespace") + f" at port {number}"
-            yield Endpoint(what, container, at.address, end.netdev)
-        finally:
-            container.give_back()
-        return
-    before = machine.link(end.netdev).mac
+    before = machine.link(end.netdev).mac if end.netns is None else ""
     container = make_pod(kind, machine, f"end{number}-{next(_NUMBERS)}", cpus)
-    container.create(cpuset=False)
+    if end.netns is not None:  # it stays where it is, with whatever else is there
+        container.enter(Path(end.netns))
+    else:
+        container.create(cpuset=False)
     try:
-        container.take(end.netdev, mac=at.mac)
+        if end.netns is None:
+            container.take(end.netdev, mac=at.mac)
         _set_address(container, at, end.netdev)
-        what = _WHAT.get(kind, "namespace") + f" at port {number}"
-        yield Endpoint(what, container, at.address, end.netdev)
+        what = _WHAT.get(kind, "namespace" if end.netns is None else "host's namespace")
+        yield Endpoint(f"{what} at port {number}", container, at.address, end.netdev)
     finally:
         container.give_back()
-        machine.set_link(end.netdev, mac=before)
+        if end.netns is None:
+            machine.set_link(end.netdev, mac=before)
 
 
 def _set_address(place: Place, at: EndAddresses, netdev: str) -> None:

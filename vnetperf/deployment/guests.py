@@ -16,16 +16,23 @@ from typing import Any
 from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import INSIDE_ADDRESS
-from vnetperf.deployment.transfers import POLL_S, sum_figures
+from vnetperf.deployment.transfers import (
+    POLL_S,
+    spent_s,
+    sum_cpu_times,
+    sum_figures,
+    tail_of,
+    tool_version,
+)
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
-from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
+from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.scenario import Pollers
 from vnetperf.virt.container import Container, ContainerProgram
-from vnetperf.virt.endpoint import EndpointProgram, GuestPlace
+from vnetperf.virt.endpoint import CpuTime, EndpointProgram, GuestPlace
 from vnetperf.vnfs.base import EndpointHost
 
 #: Longest waits: beyond the time of a tool, whose last block of memory takes seconds where it is
@@ -69,8 +76,7 @@ class _Work:
     flows: tuple[Flow, ...]
     version: str
     elapsed_s: float
-    user_s: float | None
-    system_s: float | None
+    spent: CpuTime | None
     events_why: str
 
     @property
@@ -136,8 +142,7 @@ def _measure(
         client=EndFacts(
             place=", ".join(seat.what for seat in inside),
             cpus="; ".join(seat.place.processors for seat in inside),
-            user_s=found.user_s,
-            system_s=found.system_s,
+            **spent_s(found.spent),
         ),
         on_host=host.figures,
         events_why=found.events_why or host.events_why,
@@ -149,7 +154,7 @@ def _together(
 ) -> _Work:
     """Run a program at each seat at once."""
     where = f"{tool.name} {spec.kind}"
-    versions = [_version(tool, seat) for seat in seats]
+    versions = [tool_version(tool, seat.place, seat.what) for seat in seats]
     stolen = [_processor_times(seat.place) for seat in seats]
     programs: list[EndpointProgram] = []
     began = time.monotonic()
@@ -168,7 +173,7 @@ def _together(
             for seat, program in running:
                 if code := program.ended():
                     text = f"it has ended with status {code} in {seat.what}"
-                    raise GeneratorError(text, where=where, cure=_end_of(program))
+                    raise GeneratorError(text, where=where, cure=tail_of(program))
             running[:] = [(seat, one) for seat, one in running if one.ended() is None]
             return not running
 
@@ -199,15 +204,11 @@ def _together(
         }
         figures = figures.model_copy(update=counted)
         flows.append(Flow(way="forth", port=seat.number, figures=figures))
-    spent = [program.cpu() for program in programs]
-    known = [one for one in spent if one is not None]
-    whole = len(known) == len(spent)
     return _Work(
         flows=tuple(flows),
         version=tool.version(ToolOutput("", "", versions[0])),
         elapsed_s=elapsed_s,
-        user_s=round(sum(one.user_s for one in known), 3) if whole else None,
-        system_s=round(sum(one.system_s for one in known), 3) if whole else None,
+        spent=sum_cpu_times([program.cpu() for program in programs]),
         events_why="" if misses else sampled["uncollected"].get("events", "not measured"),
     )
 
@@ -234,17 +235,6 @@ def _misses(sampled: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def _version(tool: EndpointTool, seat: _Seat) -> str:
-    try:
-        return seat.place.run(tool.version_argv)
-    except VnetperfError as error:
-        raise CapabilityError(
-            f"{tool.name} cannot be run in the {seat.what}: {error.what}",
-            where=f"endpoint tool {tool.name}",
-            cure=f"install the package {tool.programs[0].package} there; a guest's image needs it",
-        ) from error
-
-
 def _processor_times(place: Container | GuestPlace) -> tuple[int, ...]:
     """Times of all processors there, proc(5): user nice system idle iowait irq softirq steal."""
     head, *values = place.run(["cat", "/proc/stat"]).partition("\n")[0].split()
@@ -255,8 +245,3 @@ def _share_stolen(before: Sequence[int], after: Sequence[int]) -> float | None:
     """The share of all processors' time that something under them took."""
     spent = [now - then for then, now in zip(before, after, strict=False)]
     return round(spent[7] / sum(spent), 4) if len(spent) > 7 and sum(spent) > 0 else None
-
-
-def _end_of(program: EndpointProgram) -> str:
-    lines = program.output().strip().splitlines()
-    return f"the end of its output: {' / '.join(lines[-3:])[-500:] or '(nothing)'}"

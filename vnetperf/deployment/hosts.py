@@ -88,7 +88,10 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
 def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     """Place two vSwitches with an endpoint each on two cabled hosts: the share of end 0 first."""
     graph, where = scenario.deployment, f"{scenario.id}, testbed {testbed.name}"
-    if not testbed.cables:
+    ends = testbed.cables[0].hosts if testbed.cables else ()
+    hosts = sorted(ends, key=lambda name: testbed.hosts[name].role != "tester")
+    cables = _cables(testbed, _links(graph, hosts, hosts)) if hosts else None
+    if cables is None:
         raise CapabilityError(
             f"{graph.name} needs two hosts with a cable between them",
             where=where,
@@ -100,19 +103,10 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             where=where,
             cure="leave --rules and --forwarding out",
         )
-    number, cable = 0, testbed.cables[0]
-    hosts = tuple(sorted(cable.hosts, key=lambda name: testbed.hosts[name].role != "tester"))
-    shares = []
-    for place, host in enumerate(hosts):
-        use = CableUse(
-            cable=number,
-            port=graph.cables[0][place].index,
-            side="dut",
-            nic=cable.at(host).nic,
-            far=str(cable.at(hosts[1 - place])),
-        )
-        shares.append(HostShare(host, ("dut",), graph.site(place), (use,), (place,)))
-    return tuple(shares)
+    return tuple(
+        HostShare(host, ("dut",), graph.site(place), tuple(cables[host]), (place,))
+        for place, host in enumerate(hosts)
+    )
 
 
 def _whys_not(scenario: Scenario) -> Iterator[str]:

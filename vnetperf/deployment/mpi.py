@@ -55,8 +55,9 @@ PARAMETERS = {
 }
 _LOST = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
 _EXITED = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)")
-#: Of the launcher's line its last command is the daemon, which is to be ended, not the shell alone.
-IN_GUEST = "exec 2>&1; {} & trap 'kill $!' TERM; wait $!"
+#: Of the launcher's line its last command is the daemon, which is to be ended, not the shell alone,
+#: from the moment that it is started.
+IN_GUEST = "exec 2>&1; trap 'kill $!; exit 143' TERM; {} & wait $!"
 _NUMBERS = count()
 log = logging.getLogger(__name__)
 #: Most of a result file that is read, octets.

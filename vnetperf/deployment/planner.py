@@ -297,11 +297,7 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
     _require_apart(scenario, testers)
     _require_sessions_here(scenario, testers)
     _require_cable_wire(scenario, testbed, facts, shares)
-    own = {share.host: scenario for share in shares}
-    for share in shares:
-        _require_root(facts.hosts[share.host])
-        own[share.host] = scenario.model_copy(update={"deployment": share.deployment})
-        _require_backends(own[share.host], facts.hosts[share.host], share.parts)
+    own = _scenarios_here(scenario, shares, facts)
     shares, nics = _cables_with_nics(shares, own, testbed, facts)
     placements = _place_hosts(shares, own, testbed, facts, nics)
     testers = sorted((s for s in shares if "tester" in s.parts), key=lambda share: share.ends)
@@ -337,6 +333,17 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
         refusal_is_loss=plans[0].refusal_is_loss,
         clock_bound_s=bound_s,
     )
+
+
+def _scenarios_here(
+    scenario: Scenario, shares: tuple[HostShare, ...], facts: MachineFacts
+) -> dict[str, Scenario]:
+    """The scenario with each host's part of the graph; refuses what a host lacks for its part."""
+    own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
+    for share in shares:
+        _require_root(facts.hosts[share.host])
+        _require_backends(own[share.host], facts.hosts[share.host], share.parts)
+    return own
 
 
 def _require_sessions_here(scenario: Scenario, testers: Sequence[HostShare]) -> None:
@@ -404,10 +411,7 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
     _require_places_of_ends(scenario)
     shares = share_ends(scenario, testbed)
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
-    own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
-    for share in shares:
-        _require_root(facts.hosts[share.host])
-        _require_backends(own[share.host], facts.hosts[share.host], share.parts)
+    own = _scenarios_here(scenario, shares, facts)
     _require_cable_wire(scenario, testbed, facts, shares)
     shares, nics = _cables_with_nics(shares, own, testbed, facts)
     placements = _place_beside_ends(shares, own, testbed, facts, nics)

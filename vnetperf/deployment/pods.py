@@ -300,6 +300,11 @@ class PodNetwork(VSwitch):
                 f"frames are handed to a guest that is a pod by an interface, and network "
                 f"{cls.name} gives pods {can.port} sockets; -k pvp has guests at vhost-user sockets"
             )
+        if can.port == "vf":
+            return (
+                f"pods of network {cls.name} have virtual functions, of which a guest is given a "
+                "whole one: -k pvp_sriov --vnf vloop:vm has such guests; choose macvlan here"
+            )
         if can.shares_mac:
             return (
                 f"pods of network {cls.name} have the MAC address of their host's interface, which "

@@ -33,7 +33,7 @@ from vnetperf.model.outcomes import (
     TransferSpec,
 )
 from vnetperf.model.trial import MachineLoad
-from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
+from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.vnfs.base import EndpointHost, UserPlane
 
 Reduction = Callable[[Sequence[float]], float]
@@ -202,8 +202,7 @@ class Exchange:
                 place=end.what,
                 address=end.address,
                 cpus=end.place.processors,
-                user_s=None if time is None else round(time.user_s, 3),
-                system_s=None if time is None else round(time.system_s, 3),
+                **spent_s(time),
             )
             for end, time in zip((self.ends.client, self.ends.server), cpu, strict=True)
         )
@@ -232,15 +231,7 @@ class Exchange:
         """Version of a tool's client at an end; that it is there at all is seen so."""
         key = (tool.name, end.what)
         if key not in self._versions:
-            try:
-                self._versions[key] = end.place.run(tool.version_argv)
-            except VnetperfError as error:
-                program = tool.programs[0]
-                raise CapabilityError(
-                    f"{program.name} cannot be run in the {end.what}: {error.what}",
-                    where=f"endpoint tool {tool.name}",
-                    cure=f"install the package {program.package} there; a guest's image needs it",
-                ) from error
+            self._versions[key] = tool_version(tool, end.place, end.what)
         return self._versions[key]
 
     def _serve(
@@ -294,7 +285,7 @@ class Exchange:
             raise GeneratorError(
                 f"its server in the {one.receiver.what} has ended {_exit_text(code)}",
                 where=where,
-                cure=_tail(one.server),
+                cure=tail_of(one.server),
             )
 
     def _talk(
@@ -329,7 +320,7 @@ class Exchange:
                         f"its client in the {running[0].sender.what} does not end within "
                         f"{GRACE_S:g} s after its time",
                         where=where,
-                        cure=_tail(running[0].client),
+                        cure=tail_of(running[0].client),
                     )
                 time.sleep(POLL_S)
         return ended - began
@@ -342,7 +333,7 @@ class Exchange:
             raise GeneratorError(
                 f"its client in the {one.sender.what} has ended {_exit_text(code)}",
                 where=where,
-                cure=_tail(client),
+                cure=tail_of(client),
             )
         if code:
             arrivals.expect_any(where)
@@ -367,7 +358,7 @@ class Exchange:
                 raise GeneratorError(
                     f"its client has ended {_exit_text(code)}",
                     where=where,
-                    cure=_tail(client),
+                    cure=tail_of(client),
                 )
             flows.append(Flow(way=one.way, port=one.port, figures=_at_ends(one.way, figures)))
         return tuple(flows)
@@ -382,7 +373,7 @@ class Exchange:
             if now is not None and before is not None:
                 spent = CpuTime(now.user_s - before.user_s, now.system_s - before.system_s)
             at[one.receiver.what].append(spent)
-        client, server = (_sum_cpu_times(at[e.what]) for e in (self.ends.client, self.ends.server))
+        client, server = (sum_cpu_times(at[e.what]) for e in (self.ends.client, self.ends.server))
         return client, server
 
     @staticmethod
@@ -441,11 +432,32 @@ def _program(program: EndpointProgram | None) -> EndpointProgram:
     return program
 
 
-def _sum_cpu_times(times: Sequence[CpuTime | None]) -> CpuTime | None:
+def tool_version(tool: EndpointTool, place: Place, what: str) -> str:
+    """Version of a tool's client at a place; that it is there at all is seen so."""
+    try:
+        return place.run(tool.version_argv)
+    except VnetperfError as error:
+        program = tool.programs[0]
+        raise CapabilityError(
+            f"{program.name} cannot be run in the {what}: {error.what}",
+            where=f"endpoint tool {tool.name}",
+            cure=f"install the package {program.package} there; a guest's image needs it",
+        ) from error
+
+
+def sum_cpu_times(times: Sequence[CpuTime | None]) -> CpuTime | None:
+    """Processor time of programs together; None where that of one is unknown."""
     known = [time for time in times if time is not None]
     if len(known) != len(times):
         return None
     return CpuTime(sum(time.user_s for time in known), sum(time.system_s for time in known))
+
+
+def spent_s(time: CpuTime | None) -> dict[str, float | None]:
+    """Processor time as fields of an end's facts."""
+    if time is None:
+        return {"user_s": None, "system_s": None}
+    return {"user_s": round(time.user_s, 3), "system_s": round(time.system_s, 3)}
 
 
 def _exit_text(code: int) -> str:
@@ -457,7 +469,8 @@ def is_signal(code: int) -> bool:
     return code < 0 or 128 < code <= 128 + signal.NSIG
 
 
-def _tail(program: EndpointProgram | None) -> str:
+def tail_of(program: EndpointProgram | None) -> str:
+    """The last that a program has written, for an error."""
     lines = _program(program).output().strip().splitlines()
     return f"the end of its output: {' / '.join(lines[-3:])[-500:] or '(nothing)'}"
 

@@ -680,7 +680,7 @@ class DutWatch:
         self._deployment = deployment
         pollers = deployment.vswitch.pollers() if profile else ()
         sampler = StackSampler(deployment.machine, pollers) if profile else None
-        self._collecting = CollectorSession(deployment.pollers(), sampler)
+        self.collectors = CollectorSession(deployment.pollers(), sampler)
         self._before: dict[str, HopCounters] = {}
         self._links: dict[str, int] = {}
         self._work: dict[str, DatapathWork] = {}
@@ -696,38 +696,44 @@ class DutWatch:
         """Begin to look at threads; traffic follows."""
         if self._deployment.plan.has_dut:
             self._work, self._why_no_work = _datapath_work(self._deployment)
-        self._collecting.start()
+        self.collectors.start()
 
     def sent(self) -> None:
         """Look at threads once more: sending is over, and what follows is waiting."""
-        self._collecting.sample()
+        self.collectors.sample()
 
-    def stop(self) -> dict[str, Any]:
-        """End it; fields of a result, with what could not be collected."""
-        return self._collecting.stop()
-
-    def datapath(self) -> tuple[tuple[DatapathWork, ...], dict[str, str]]:
-        """What the vSwitch's threads did since, or the entry of `uncollected`."""
-        if not self._deployment.plan.has_dut:
-            return (), {}
-        return _datapath_counted(self._deployment, self._work, self._why_no_work)
-
-    def hops(self) -> tuple[HopCounters, ...]:
-        """What every port has counted since."""
+    def counted(self) -> dict[str, Any]:
+        """What ports, links and the vSwitch's threads counted since: fields of a result."""
+        if self.began_anew:
+            what = ("hops", "datapath") if self._work else ("hops",)
+            why = "not measured: counters began anew in the middle of the trial"
+            return {"uncollected": dict.fromkeys(what, why)}
+        work, why = self._work_since()
         self._deployment.check_alive()
-        after = self._deployment.counters()
-        return tuple(counter_difference(self._before.get(name), now) for name, now in after.items())
+        hops = self._deployment.counters().items()
+        return {
+            "datapath": work,
+            "uncollected": {"datapath": why} if why else {},
+            "hops": tuple(counter_difference(self._before.get(name), hop) for name, hop in hops),
+            "links_down": self.links_down(),
+        }
 
     def links_down(self) -> tuple[str, ...]:
         """Links whose carrier has gone or come since, and those that are no longer there."""
         now = self._deployment.carrier_changes()
         return tuple(name for name, count in self._links.items() if now.get(name) != count)
 
-    def nothing_left(self) -> dict[str, str]:
-        """Why there are no differences when counters began anew, by field."""
-        what = ("hops", "datapath") if self._work else ("hops",)
-        why = "not measured: counters began anew in the middle of the trial"
-        return dict.fromkeys(what, why)
+    def _work_since(self) -> tuple[tuple[DatapathWork, ...], str]:
+        """What the vSwitch's threads have counted since, or why that is not known."""
+        if not self._deployment.plan.has_dut:
+            return (), ""
+        now, why_not = _datapath_work(self._deployment)
+        why = self._why_no_work or why_not
+        if not why and now.keys() != self._work.keys():
+            why = "not measured: other threads forward than at the start of the trial"
+        if why:
+            return (), why
+        return tuple(work.since(self._work[name]) for name, work in now.items()), ""
 
 
 def begin_watch(deployment: LiveDeployment, wait_s: float = 0.0) -> DutWatch:
@@ -746,17 +752,12 @@ def begin_watch(deployment: LiveDeployment, wait_s: float = 0.0) -> DutWatch:
 def end_watch(deployment: LiveDeployment, watch: DutWatch) -> TrialResult:
     """What the DUT's parts here counted; a dead one gives a result that states it."""
     try:
-        collected = watch.stop()
-        missing = watch.nothing_left() if watch.began_anew else {}
-        if not watch.began_anew:
-            collected["datapath"], missing = watch.datapath()
-            collected["hops"] = watch.hops()
-            collected["links_down"] = watch.links_down()
+        collected, counted = watch.collectors.stop(), watch.counted()
     except (DutError, HostError) as error:
         failure = str(deployment.cause(error))
         return TrialResult(directions=(), failed="dut", failure=failure)
-    collected["uncollected"] |= missing
-    return TrialResult(directions=(), **collected)
+    uncollected = collected["uncollected"] | counted["uncollected"]
+    return TrialResult(directions=(), **{**collected, **counted, "uncollected": uncollected})
 
 
 def happen(deployment: LiveDeployment, watch: DutWatch, event: EventSpec) -> EventTimes:
@@ -822,24 +823,23 @@ def _send_and_count(
         result = generator.run(spec, watch)
     finally:
         generator.on_sent = TrafficGenerator.on_sent
-        collected = dut.stop()
-    counted: dict[str, Any] = {
+        collected = dut.collectors.stop()
+    tester = _tester_counted(result, ports, generator.port_counters())
+    dut.began_anew = happening is not None and happening.resets_counters
+    counted = dut.counted()  # before frames of a path check pass
+    uncollected = result.uncollected | collected["uncollected"] | counted["uncollected"]
+    update = {
+        **collected,
+        **counted,
+        "uncollected": uncollected,
         "refusal_is_loss": deployment.plan.refusal_is_loss,
-        "tester": _tester_counted(result, ports, generator.port_counters()),
+        "tester": tester,
     }
-    uncollected = result.uncollected | collected["uncollected"]
-    began_anew = happening is not None and happening.resets_counters
-    if not began_anew:
-        counted["datapath"], missing = dut.datapath()
-        uncollected |= missing
-        counted["hops"] = dut.hops()  # before frames of a path check pass
-        counted["links_down"] = dut.links_down()
-        counted["sessions"] = _held_sessions(deployment, ended)
-    else:
-        uncollected |= dut.nothing_left()
+    if not dut.began_anew:
+        update["sessions"] = _held_sessions(deployment, ended)
     if happening is not None:
-        counted["event"] = happening.result()
-    return result.model_copy(update={**collected, **counted, "uncollected": uncollected})
+        update["event"] = happening.result()
+    return result.model_copy(update=update)
 
 
 def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
@@ -881,16 +881,3 @@ def _datapath_work(deployment: LiveDeployment) -> tuple[dict[str, DatapathWork],
         return {work.thread: work for work in deployment.vswitch.datapath_work()}, ""
     except VnetperfError as error:  # no reason to lose a trial
         return {}, f"not measured: {error}"
-
-
-def _datapath_counted(
-    deployment: LiveDeployment, before: Mapping[str, DatapathWork], why: str
-) -> tuple[tuple[DatapathWork, ...], dict[str, str]]:
-    """What they have counted since, or the entry of `uncollected`."""
-    now, why_not = _datapath_work(deployment)
-    why = why or why_not
-    if not why and now.keys() != before.keys():
-        why = "not measured: other threads forward than at the start of the trial"
-    if why:
-        return (), {"datapath": why}
-    return tuple(work.since(before[name]) for name, work in now.items()), {}

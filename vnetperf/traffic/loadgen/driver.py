@@ -591,6 +591,7 @@ class Loadgen(TrafficGenerator):
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
         self._requested = streams, profile, frame_size
+        self._pace = 1.0  # another NAT may be there, or the one that was has started again
         self._hand_over(streams, profile, frame_size)
         self._meet_neighbours(streams, profile, frame_size)
 
