@@ -157,9 +157,6 @@ class Line:
 
     Sending never blocks, since a controller that is stopped reads nothing; and a controller
     that is silent for too long is gone. Only time in which this process ran counts.
-
-    Attributes:
-        silent: Whether the controller has not been heard for too long; it stays so.
     """
 
     def __init__(
@@ -259,9 +256,7 @@ class Line:
 class Agent:
     """Answers calls; holds at most one deployment.
 
-    Attributes:
-        restricted: True when the controller may not choose what is started as root: the agent of
-            the launcher (docs/security.md).
+    A restricted one's controller may not choose what is started as root (docs/security.md).
     """
 
     def __init__(

@@ -54,11 +54,8 @@ class Cpu:
     """One online logical CPU.
 
     Attributes:
-        number: The kernel's number of it.
         core: Number of its core, unique only within its package.
-        package: Number of its package (socket).
         node: NUMA node of its memory; 0 on a machine without NUMA.
-        siblings: All logical CPUs of its core, itself among them.
         isolated: Kept free of other tasks by ``isolcpus``.
         allowed: Whether this run may use it (cgroup, and affinity of one that is not root).
     """

@@ -106,10 +106,7 @@ class HugepagePool:
     """The hugepages of one size on one NUMA node, in pages.
 
     Attributes:
-        node: NUMA node.
-        size_kb: Size of one page in kB.
         total: Pages in the pool, without surplus: what writing ``nr_hugepages`` sets.
-        free: Pages of the pool not in use.
         surplus: Pages beyond the pool that their users have not freed yet.
     """
 

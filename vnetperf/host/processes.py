@@ -191,9 +191,6 @@ class SpawnRequest:
 
     Attributes:
         argv: Program and arguments; never goes through a shell.
-        env: The whole environment.
-        stdin: File descriptor number or subprocess constant.
-        output: File descriptor for stdout and stderr.
         cpus: CPUs it may run on; None leaves the caller's.
         netns: File of the network namespace to start in; None is the caller's.
         scope: The run's cgroup, which it joins before it is the program.

@@ -122,12 +122,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class DockerNode:
-    """A docker of one host, which is a node of the run's swarm.
-
-    Args:
-        machine: The machine.
-        host: The host, in whose network namespace it runs.
-    """
+    """A docker in the network namespace of one host: a node of the run's swarm."""
 
     def __init__(self, machine: Machine, host: PodHost) -> None:
         self.machine = machine

@@ -18,13 +18,7 @@ KERNEL_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan", "nic", "vf")
 
 @dataclass(frozen=True)
 class DpdkDevice:
-    """A device for one end.
-
-    Attributes:
-        argument: EAL argument that makes it.
-        netdev: Kernel interface behind it; "" for none.
-        pci: True when EAL must look for PCI devices.
-    """
+    """A device for one end; `pci`: EAL must look for PCI devices."""
 
     argument: str
     netdev: str = ""

@@ -403,7 +403,6 @@ class CriPod(EnginePod):
 
     @property
     def _container(self) -> str:
-        """The identity that containerd has given it."""
         return self._made_as
 
     def _remove(self) -> None:

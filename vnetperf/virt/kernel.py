@@ -48,13 +48,7 @@ META_PACKAGES = {"debian": "linux-image-amd64", "ubuntu": "linux-image-generic"}
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An unpacked kernel.
-
-    Attributes:
-        release: Its release, as of `uname -r`.
-        image: Its bootable image.
-        modules: Directory of its modules, with their dependencies worked out.
-    """
+    """An unpacked kernel; its release is that of `uname -r`."""
 
     release: str
     image: Path

@@ -76,8 +76,6 @@ class TestpmdDevice:
     """A device of testpmd.
 
     Attributes:
-        name: DPDK's name of it.
-        argument: EAL argument that makes it.
         netdev: Kernel interface behind it; "" for none.
         takes_mtu: The driver requires an MTU for frames above 1518 octets; others refuse the
             setting and take every size.

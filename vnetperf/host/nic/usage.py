@@ -28,8 +28,6 @@ class UsageInterface:
     """A network link as far as its use matters.
 
     Attributes:
-        index: Interface index.
-        name: Interface name.
         master: Index of the bridge, bond or OVS datapath that has it as a port; 0 for none.
         lower: Index of the link below it in this namespace (of a VLAN, macvlan ...); 0 for none.
     """
@@ -61,12 +59,7 @@ class NetworkState:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceUse:
-    """Why an interface must not be taken.
-
-    Attributes:
-        reason: What it carries.
-        session: True when a login to this machine goes over it.
-    """
+    """Why an interface must not be taken; `session`: a login to this machine goes over it."""
 
     reason: str
     session: bool = False

@@ -85,7 +85,6 @@ class EnginePort(DpdkDevice):
     """A port of the engine.
 
     Attributes:
-        rx_queues: Receive queues.
         tx_queues: Transmit queues, between which the sender chooses.
         hugepages: True when its memory must be shared with another process, or seen by hardware.
         resets: True when the driver changes the interface's address and MTU on the way.

@@ -81,11 +81,7 @@ def remote_address(server: str) -> tuple[str, int, int]:
 
 
 class RemoteServer:
-    """A server that another program has started.
-
-    Attributes:
-        address: Host, port of requests, port of messages.
-    """
+    """A server that another program has started."""
 
     def __init__(self, server: str) -> None:
         self.address = remote_address(server)
@@ -198,13 +194,7 @@ def server_command(program: str, configuration_file: Path, threads: ServerThread
 
 @dataclass(frozen=True)
 class TrexServer:
-    """A server of the run.
-
-    Attributes:
-        process: Its process.
-        threads: Its processors.
-        configuration: Its configuration.
-    """
+    """A server of the run."""
 
     process: ManagedProcess
     threads: ServerThreads

@@ -72,9 +72,6 @@ class SentStream:
     """What one stream of TRex sends in a trial.
 
     Attributes:
-        frame: The frame.
-        frames: How many.
-        fps: How fast, frames/s.
         after_us: When its first frame follows the start, microseconds.
         probe: Number of the probe; None for load.
     """
@@ -88,12 +85,7 @@ class SentStream:
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """What all ports send in a trial.
-
-    Attributes:
-        sent: The streams.
-        unprobed: Why latency is not measured; "" when it is.
-    """
+    """What all ports send in a trial; `unprobed` is why latency is not measured, "" when it is."""
 
     sent: tuple[SentStream, ...] = ()
     unprobed: str = ""
