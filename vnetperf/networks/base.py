@@ -14,16 +14,16 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from vnetperf.backend import Backend
+from vnetperf.backend import Datapath
 from vnetperf.host import links
 from vnetperf.host.linux import RTNH_F_ONLINK, netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import NicUse, Placement, Plan, PodHosts, RoleDemand, Scenario
+from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import POD_PROGRAMS
 
@@ -352,7 +352,7 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
         host.add_neighbour(host.uplink, far.address, far.uplink_mac)
 
 
-class Network(Backend):
+class Network(Datapath):
     """A container network of one deployment.
 
     After `stop` pods keep their interfaces and sockets, since programs in them have them open, but
@@ -362,38 +362,11 @@ class Network(Backend):
     Attributes:
         capabilities: What it can do.
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.
-        Options: Options that it has beyond its modes, `mtu` and `offloads`: users give them by
-            `--set`. Each has a default.
     """
 
     programs: ClassVar[tuple[Program, ...]] = POD_PROGRAMS
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
-    Options: ClassVar[type[Frozen]] = Frozen
-
-    @classmethod
-    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads that it would run, on all hosts; none by default."""
-        del scenario
-        return ()
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Hugepage memory that it needs, on all hosts, MiB; none by default."""
-        del scenario
-        return 0
-
-    @classmethod
-    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
-        """Queues that it sends on to a pod's socket; the pod's application polls as many."""
-        del scenario, placement
-        return 1
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """What it starts, for `--plan`, as far as that is known: program -> command line."""
-        del plan, facts
-        return {}
 
     @property
     def place(self) -> PodHosts:
@@ -415,12 +388,6 @@ class Network(Backend):
     def pod_mtu(cls, scenario: Scenario) -> int:
         """MTU of pods, octets: the hosts' link's without what the network adds to a frame."""
         return scenario.mtu - cls.capabilities.overhead
-
-    @classmethod
-    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """What the NICs lack whose cable is the hosts' link, with the cure; "" for nothing."""
-        del nics, facts, scenario
-        return ""
 
     @classmethod
     def tools(cls, facts: MachineFacts) -> tuple[str, ...] | None:
@@ -536,10 +503,6 @@ class Network(Backend):
         """Names of pods' ports without a carrier, or with a socket nobody is connected to."""
         up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
         return tuple(str(port) for port, given in ports.items() if given.pod.netdev not in up)
-
-    def datapath_work(self) -> tuple[DatapathWork, ...]:
-        """What its threads count by themselves, since some start; by default none."""
-        return ()
 
     def check_alive(self) -> None:
         """Raise when something that the network runs has ended; by default nothing runs.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vnetperf.backend import Backend
+from vnetperf.backend import Datapath
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
@@ -31,7 +32,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Addressing, Stream
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
 
 #: Frames of an MTU of 9000, what drivers have in common.
@@ -86,13 +87,11 @@ class VSwitchCapabilities(Frozen):
     nic_drivers: tuple[NicDriver, ...] = ()
 
 
-class VSwitch(Backend):
+class VSwitch(Datapath):
     """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports.
 
     Attributes:
         capabilities: What it can do.
-        Options: Options that it has beyond the `SwitchOptions` of its capabilities: users give
-            them by `--set` and in files under conf/switch/. Each has a default.
         elsewhere: True when somebody else runs it: nothing of it is started, counted or reset here.
         deployments: Those that it can be in; empty for all that its capabilities allow.
     """
@@ -100,7 +99,6 @@ class VSwitch(Backend):
     elsewhere: ClassVar[bool] = False
     deployments: ClassVar[tuple[str, ...]] = ()
     capabilities: ClassVar[VSwitchCapabilities]
-    Options: ClassVar[type[Frozen]] = Frozen
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
@@ -116,36 +114,6 @@ class VSwitch(Backend):
             can.wire_frame_sizes.get(scenario.wire, can.max_frame_size),
             can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size),
         )
-
-    @classmethod
-    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads it would run; none for a vSwitch in the kernel."""
-        del scenario
-        return ()
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Hugepage memory it needs, MiB; 0 for none."""
-        del scenario
-        return 0
-
-    @classmethod
-    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
-        """Queues it sends on at a physical port; the tester polls as many."""
-        del scenario, placement
-        return 1
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """What it starts, for `--plan`, as far as that is known: program -> command line."""
-        del plan, facts
-        return {}
-
-    @classmethod
-    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """What the NICs of the wires lack for it, and the cure, in one sentence; "" for nothing."""
-        del nics, facts, scenario
-        return ""
 
     @property
     def options(self) -> Any:
@@ -259,13 +227,6 @@ class VSwitch(Backend):
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port of the deployment since it was made."""
 
-    def datapath_work(self) -> tuple[DatapathWork, ...]:
-        """What each forwarding thread counts by itself: packets, cycles, lookups; or none.
-
-        It is read before and after each trial, while no frames flow.
-        """
-        return ()
-
     def check_alive(self) -> None:
         """Raise when a process of the switch has ended, or what it made is gone.
 
@@ -276,6 +237,12 @@ class VSwitch(Backend):
     @abstractmethod
     def stop(self) -> None:
         """Stop it. Idempotent."""
+
+    def socket_attachment(self, port: VnfPort, kind: str, queues: int, own: Path) -> Attachment:
+        """A socket: of vhost-user one that the VNF listens at, else the switch's in `own`."""
+        listens = kind == "vhost-user"
+        socket = self.machine.vnf_socket(str(port)) if listens else str(own / f"{port}.sock")
+        return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues)
 
     def cannot_plug(self, end: WireEnd) -> DutError:
         """The error, to be raised, of a wire that it does not accept."""

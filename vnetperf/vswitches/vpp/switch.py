@@ -259,15 +259,7 @@ class Vpp(VSwitch):
         """A socket: of vhost-user the VNF is the server, of memif VPP."""
         self.check_kind(kind)
         self._offered.add(kind)
-        listens = kind == "vhost-user"
-        own = str(self.vpp.directory / f"{port}.sock")
-        return Attachment(
-            port=port,
-            kind=kind,
-            socket=self.machine.vnf_socket(str(port)) if listens else own,
-            vnf_is_server=listens,
-            queues=queues,
-        )
+        return self.socket_attachment(port, kind, queues, self.vpp.directory)
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the port.
