@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from types import TracebackType
 from typing import Any, Self
 
 from vnetperf import __version__
@@ -644,12 +643,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def records(self, kind: str) -> list[Record]:

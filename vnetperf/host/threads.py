@@ -220,13 +220,13 @@ def _try_slice(tid: int, before: SchedAttributes, slice_ns: int) -> str:
     return f"the kernel made it {now} ns instead of {slice_ns} ns"
 
 
-def why_no_slices(slice_ns: int = SLICE_NS) -> str:
+def why_no_slices() -> str:
     """Why this machine gives no slices, empty when it does: tried on a thread of our own."""
 
     def probe() -> str:
         me = threading.get_native_id()
         try:
-            return _try_slice(me, read_sched_attributes(me), slice_ns)
+            return _try_slice(me, read_sched_attributes(me), SLICE_NS)
         except HostError as error:
             return error.what
 

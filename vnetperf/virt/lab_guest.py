@@ -63,14 +63,14 @@ class Relay:
             else:
                 _write_all(self._targets[key.data], data)
 
-    def drain(self, quiet_s: float = 0.2, limit_s: float = 10.0) -> None:
+    def drain(self) -> None:
         """Carry what is still on its way, until nothing has come for a moment.
 
         Not a `wait_for`: each turn waits for the sockets, and none is worth a line of the log.
         """
-        end = time.monotonic() + limit_s
+        end = time.monotonic() + 10.0
         while self._selector.get_map() and time.monotonic() < end:
-            if not self._selector.select(quiet_s):
+            if not self._selector.select(0.2):
                 return
             for _ in self.turn(0):
                 pass
