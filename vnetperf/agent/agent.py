@@ -444,25 +444,22 @@ class Agent:
         self.facts = facts.model_copy(update={"versions": versions})
         return self.facts.model_dump(mode="json")
 
-    def call_deploy(self, plan: dict[str, Any]) -> Any:
-        """Deploy a plan; an earlier deployment is taken away first."""
+    def _begin(self, plan: dict[str, Any], begin: Callable[..., LiveDeployment]) -> LiveDeployment:
         self.call_teardown()
         checked = self._checked(plan, make_plan)
         facts = self._facts(checked.testbed)
-        self.deployment = LiveDeployment.deploy(
+        self.deployment = begin(
             checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
         )
-        return self.deployment.facts.model_dump(mode="json")
+        return self.deployment
+
+    def call_deploy(self, plan: dict[str, Any]) -> Any:
+        """Deploy a plan; an earlier deployment is taken away first."""
+        return self._begin(plan, LiveDeployment.deploy).facts.model_dump(mode="json")
 
     def call_open(self, plan: dict[str, Any]) -> str:
         """Take this host for its part of a deployment; its network namespace."""
-        self.call_teardown()
-        checked = self._checked(plan, make_plan)
-        facts = self._facts(checked.testbed)
-        self.deployment = LiveDeployment.open(
-            checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
-        )
-        return str(self.deployment.machine.netns)
+        return str(self._begin(plan, LiveDeployment.open).machine.netns)
 
     def call_lay_cables(self, cables: dict[str, str]) -> dict[str, str]:
         """Join this host to others' namespaces: number of a cable -> interface at both ends."""
