@@ -264,12 +264,20 @@ class Datapath(Backend):
     """What is planned of a vSwitch and of a container network alike.
 
     Attributes:
+        capabilities: What it can do; `modes` among that.
         Options: Options that it has beyond those of its capabilities (of a network: modes, `mtu`,
             `offloads`): users give them by `--set` and in files under conf/switch/. Each has a
             default.
     """
 
     Options: ClassVar[type[Frozen]] = Frozen
+    capabilities: ClassVar[Any]
+
+    @property
+    def mode(self) -> str:
+        """The mode the scenario requests, or the first; "" when there is but one."""
+        modes: tuple[str, ...] = self.capabilities.modes
+        return self.plan.scenario.options.mode or next(iter(modes), "")
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.kernel import read_text, read_value, write_value
-from vnetperf.host.linux import PROC_MOUNTS, cgroup_root
+from vnetperf.host.linux import PROC, PROC_MOUNTS, cgroup_root
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
@@ -46,7 +46,6 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 SYS = Path("/sys")
-PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)

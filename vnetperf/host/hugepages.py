@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vnetperf.host import locks
 from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
-from vnetperf.host.linux import boot_id
+from vnetperf.host.linux import PROC, boot_id
 from vnetperf.host.paths import HostRoots, list_files
 from vnetperf.model.errors import HostError
 
@@ -97,7 +97,6 @@ def turn_of(data: UndoData) -> contextlib.AbstractContextManager[None]:
 
 
 SYS = Path("/sys")
-PROC = Path("/proc")
 RESERVE_ATTEMPTS = 4
 
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.linux import call_in_thread, raw_syscall
+from vnetperf.host.linux import PROC, call_in_thread, raw_syscall
 from vnetperf.model.errors import HostError
 
-PROC = Path("/proc")
 MAX_ROUNDS = 20
 
 

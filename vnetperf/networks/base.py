@@ -415,11 +415,6 @@ class Network(Datapath):
         """MTU of pods, octets."""
         return self.pod_mtu(self.plan.scenario)
 
-    @property
-    def mode(self) -> str:
-        """The mode the scenario requests, or the first; "" when there is but one."""
-        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
-
     def netdev(self, number: int) -> str:
         """Name of a pod's interface, unique in the run."""
         return self.machine.interface_name(f"p{number}")

@@ -10,9 +10,6 @@ from vnetperf.host import dpdk
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 
-#: Drivers that leave a NIC to a process.
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
-STANDARD_MTU = 1500
 KERNEL_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan", "nic", "vf")
 
 
@@ -49,7 +46,7 @@ def dpdk_device(
             mac=end.mac or "",
         )
         return DpdkDevice(f"--vdev={argument}")
-    if end.pci and end.driver in USER_DRIVERS:
+    if end.pci and end.driver in dpdk.USER_DRIVERS:
         return DpdkDevice(f"-a{end.pci}", pci=True)
     if end.kind in accepted and end.kind in KERNEL_KINDS:
         netdev = required(end, "netdev")

@@ -120,11 +120,6 @@ class VSwitch(Datapath):
         """The options that it declares, an `Options`."""
         return self.plan.scenario.options.own(self.Options)
 
-    @property
-    def mode(self) -> str:
-        """The mode the scenario requests, or the first; "" when there is but one."""
-        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
-
     @abstractmethod
     def start(self) -> None:
         """Start the switch, without ports.

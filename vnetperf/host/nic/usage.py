@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.linux import PROC, netlink, run_in
 from vnetperf.model.errors import HostError
 
-PROC = Path("/proc")
 SSH_PORT = 22
 ESTABLISHED = "01"
 AF_INET, AF_INET6 = 2, 10

@@ -20,7 +20,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
 from vnetperf.traffic.base import server_address
-from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device
+from vnetperf.traffic.devices import dpdk_device
 
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("memif", "veth")
@@ -159,7 +159,7 @@ def server_configuration(
         lines += ["  low_end: true", f"  low_end_core: {threads.workers[0]}"]
     else:
         lines.append(f"  c: {len(threads.workers)}")
-    if mtu != STANDARD_MTU and all(port.pci for port in ports):  # virtual ones refuse another
+    if mtu != dpdk.STANDARD_MTU and all(port.pci for port in ports):  # virtual ones refuse another
         lines.append(f"  port_mtu: {mtu}")
     lines.append("  port_info:")
     for port in ports:
