@@ -29,12 +29,7 @@ from pydantic import ValidationError
 
 from vnetperf import __version__, registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.agent.launcher import (
-    refuse_plan,
-    refuse_plugins,
-    refuse_scenario,
-    refuse_testbed,
-)
+from vnetperf.agent.launcher import refuse_plan, refuse_plugins, refuse_scenario, refuse_testbed
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere

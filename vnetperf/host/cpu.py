@@ -99,9 +99,7 @@ def read_topology(
         online = parse_cpus((root / "online").read_text())
     except OSError as error:
         raise HostError(
-            f"the online CPUs cannot be read: {error.strerror}",
-            where=str(root),
-            cure="mount sysfs",
+            f"the online CPUs cannot be read: {error.strerror}", where=str(root), cure="mount sysfs"
         ) from error
     isolated = set(parse_cpus(read_text(root / "isolated")))
     if os.geteuid() == 0 if as_root is None else as_root:

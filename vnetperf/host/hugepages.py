@@ -267,7 +267,5 @@ def _write_total(directory: Path, pages: int) -> None:
         path.write_text(f"{pages}\n")
     except OSError as error:
         raise HostError(
-            f"the kernel refused {pages}: {error.strerror}",
-            where=str(path),
-            cure="run as root",
+            f"the kernel refused {pages}: {error.strerror}", where=str(path), cure="run as root"
         ) from error

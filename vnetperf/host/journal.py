@@ -428,12 +428,7 @@ class Journal:
 
     @classmethod
     def create(
-        cls,
-        roots: HostRoots,
-        run_id: str,
-        *,
-        testbed: str = "",
-        guardian: ProcessId | None = None,
+        cls, roots: HostRoots, run_id: str, *, testbed: str = "", guardian: ProcessId | None = None
     ) -> Journal:
         """Begin the journal of a new run; the caller becomes its owner."""
         path = roots.journal(check_run_id(run_id))

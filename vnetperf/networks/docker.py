@@ -242,10 +242,7 @@ class DockerNode:
         self.call("POST", "/swarm/join", request)
 
     def _own_address(self) -> dict[str, str]:
-        return {
-            "ListenAddr": f"{self.address}:{MANAGER_PORT}",
-            "AdvertiseAddr": self.address,
-        }
+        return {"ListenAddr": f"{self.address}:{MANAGER_PORT}", "AdvertiseAddr": self.address}
 
     def make_image(self) -> None:
         """Make the image of pods: no registry is asked."""
@@ -279,10 +276,7 @@ class DockerNode:
             },
             "NetworkingConfig": {
                 "EndpointsConfig": {
-                    OVERLAY: {
-                        "IPAMConfig": {"IPv4Address": pod.address},
-                        "MacAddress": pod.mac,
-                    }
+                    OVERLAY: {"IPAMConfig": {"IPv4Address": pod.address}, "MacAddress": pod.mac}
                 }
             },
         }

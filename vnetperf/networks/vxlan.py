@@ -69,10 +69,7 @@ class VxlanRoutedNetwork(VxlanNetwork):
 
     name: ClassVar[str] = "vxlan_routed"
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth",
-        routed=("other",),
-        overhead=OVERHEAD["vxlan"],
-        agents=True,
+        port="veth", routed=("other",), overhead=OVERHEAD["vxlan"], agents=True
     )
     path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
 

@@ -127,11 +127,7 @@ def packages() -> list[str]:
     versions = re.findall(r"^Version: (\S+)$", known, re.MULTILINE)
     depends = re.findall(r"^Depends: (.*)$", known, re.MULTILINE)
     if not versions or len(versions) != len(depends):
-        raise HostError(
-            "apt has no kernel package",
-            where=meta,
-            cure=APT_CURE,
-        )
+        raise HostError("apt has no kernel package", where=meta, cure=APT_CURE)
     newest = max(range(len(versions)), key=lambda n: _Version(versions[n]))
     found = re.findall(r"linux-(?:image|modules)[\w.+-]*", depends[newest])
     extra = [n.replace("-image-", "-modules-extra-") for n in found if meta.endswith("generic")]

@@ -153,11 +153,7 @@ def testbed_file(lab: Mapping[str, LabMachine], ssh_config: Path) -> str:
 
 
 def run(
-    command: Command,
-    kernel: Kernel,
-    machine: LabMachine,
-    count: int,
-    tell: Callable[[str], None],
+    command: Command, kernel: Kernel, machine: LabMachine, count: int, tell: Callable[[str], None]
 ) -> int:
     """Run a command on this machine with a testbed of machines of the lab; its exit status."""
     began = time.monotonic()

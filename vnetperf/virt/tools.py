@@ -326,9 +326,7 @@ def download_packages(
     for package in needed:
         if not _is_downloaded(folder, package):
             raise HostError(
-                "apt did not bring what it had promised",
-                where=package.file,
-                cure=APT_CURE,
+                "apt did not bring what it had promised", where=package.file, cure=APT_CURE
             )
 
 

@@ -206,13 +206,7 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 
 
 def prepare_interface(
-    name: str,
-    *,
-    netns: Path,
-    mtu: int,
-    promiscuous: bool,
-    mac: str = "",
-    offloads: bool = False,
+    name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = "", offloads: bool = False
 ) -> None:
     """Make an interface in a run's namespace carry test frames alone, and bring it up."""
     if mac and links.get(name, netns).mac != mac:

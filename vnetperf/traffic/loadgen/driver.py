@@ -98,13 +98,7 @@ class EnginePort(DpdkDevice):
 
 
 def engine_port(
-    number: int,
-    end: WireEnd,
-    scenario: Scenario,
-    polled: int,
-    *,
-    vhost_net: bool,
-    workers: int = 1,
+    number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost_net: bool, workers: int = 1
 ) -> EnginePort:
     """The port that plugs into an end."""
     mac, queues = end.mac or "", end.queues
@@ -699,11 +693,7 @@ class Loadgen(TrafficGenerator):
         try:
             for _ in range(LEARN_ATTEMPTS):
                 engine.learn(
-                    frames,
-                    stream_id=spec.id,
-                    rate=rate,
-                    drain_s=LEARN_DRAIN_S,
-                    timeout_s=timeout_s,
+                    frames, stream_id=spec.id, rate=rate, drain_s=LEARN_DRAIN_S, timeout_s=timeout_s
                 )
                 seen = np.frombuffer(engine.bindings(spec.id), dtype=np.uint64)
                 found = np.where(seen, seen, found)

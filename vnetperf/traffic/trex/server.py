@@ -163,10 +163,7 @@ def server_configuration(
         lines.append(f"  port_mtu: {mtu}")
     lines.append("  port_info:")
     for port in ports:
-        lines += [
-            f'    - dest_mac: "{ANY_MAC}"',
-            f'      src_mac: "{port.mac or ANY_MAC}"',
-        ]
+        lines += [f'    - dest_mac: "{ANY_MAC}"', f'      src_mac: "{port.mac or ANY_MAC}"']
     if not threads.low_end:
         lines += [
             "  platform:",

@@ -230,10 +230,7 @@ class Sgsn:
 
     @staticmethod
     def _take(
-        answer: gtpc.Message,
-        request: _Request,
-        made: dict[int, gtpc.Context],
-        found: AttachPhase,
+        answer: gtpc.Message, request: _Request, made: dict[int, gtpc.Context], found: AttachPhase
     ) -> None:
         if cause := gtpc.refusal_cause(answer):
             found.refusals[cause] += 1

@@ -92,9 +92,7 @@ def create_xdp(api: VppApi, port: Port, netdev: str, options: SwitchOptions) -> 
         flags=NO_SYSCALL_LOCK,
     )
     api.call(
-        "sw_interface_set_mac_address",
-        sw_if_index=made.sw_if_index,
-        mac_address=dut_mac(port),
+        "sw_interface_set_mac_address", sw_if_index=made.sw_if_index, mac_address=dut_mac(port)
     )
     return made
 
@@ -228,9 +226,7 @@ class VppPorts:
                 cure="see what its dpdk plugin logs of the device in VPP's log",
             )
         self._api.call(
-            "sw_interface_set_mac_address",
-            sw_if_index=found.sw_if_index,
-            mac_address=dut_mac(port),
+            "sw_interface_set_mac_address", sw_if_index=found.sw_if_index, mac_address=dut_mac(port)
         )
         return self._up(port, found, "pci")
 

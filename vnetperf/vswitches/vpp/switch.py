@@ -37,9 +37,7 @@ def tx_lost(errors: Mapping[str, int]) -> int:
 
 
 def read_counters(
-    segment: StatsSegment,
-    interfaces: Iterable[VppInterface],
-    links: Mapping[str, LinkStatistics],
+    segment: StatsSegment, interfaces: Iterable[VppInterface], links: Mapping[str, LinkStatistics]
 ) -> tuple[HopCounters, ...]:
     """Counters of interfaces since they were made."""
     columns = {name: segment.by_index(name) for name in INTERFACE_COUNTERS}
