@@ -13,6 +13,7 @@ import pytest
 
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK
+from vnetperf.host.dpdk import VHOST_NET
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
 from vnetperf.model.deployment import Attachment, VnfPort, WireEnd, make_deployment, vnf_mac
@@ -24,7 +25,6 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testing.stage import whole_trial
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vnfs.vloop import Vloop
-from vnetperf.vnfs.vloop.process import VHOST_NET
 
 pytestmark = pytest.mark.daily
 

@@ -29,12 +29,7 @@ from pydantic import ValidationError
 
 from vnetperf import __version__, registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.agent.launcher import (
-    refuse_plan,
-    refuse_plugins,
-    refuse_scenario,
-    refuse_testbed,
-)
+from vnetperf.agent.launcher import refuse_plan, refuse_plugins, refuse_scenario, refuse_testbed
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
@@ -157,9 +152,6 @@ class Line:
 
     Sending never blocks, since a controller that is stopped reads nothing; and a controller
     that is silent for too long is gone. Only time in which this process ran counts.
-
-    Attributes:
-        silent: Whether the controller has not been heard for too long; it stays so.
     """
 
     def __init__(
@@ -259,9 +251,7 @@ class Line:
 class Agent:
     """Answers calls; holds at most one deployment.
 
-    Attributes:
-        restricted: True when the controller may not choose what is started as root: the agent of
-            the launcher (docs/security.md).
+    A restricted one's controller may not choose what is started as root (docs/security.md).
     """
 
     def __init__(
@@ -449,25 +439,22 @@ class Agent:
         self.facts = facts.model_copy(update={"versions": versions})
         return self.facts.model_dump(mode="json")
 
-    def call_deploy(self, plan: dict[str, Any]) -> Any:
-        """Deploy a plan; an earlier deployment is taken away first."""
+    def _begin(self, plan: dict[str, Any], begin: Callable[..., LiveDeployment]) -> LiveDeployment:
         self.call_teardown()
         checked = self._checked(plan, make_plan)
         facts = self._facts(checked.testbed)
-        self.deployment = LiveDeployment.deploy(
+        self.deployment = begin(
             checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
         )
-        return self.deployment.facts.model_dump(mode="json")
+        return self.deployment
+
+    def call_deploy(self, plan: dict[str, Any]) -> Any:
+        """Deploy a plan; an earlier deployment is taken away first."""
+        return self._begin(plan, LiveDeployment.deploy).facts.model_dump(mode="json")
 
     def call_open(self, plan: dict[str, Any]) -> str:
         """Take this host for its part of a deployment; its network namespace."""
-        self.call_teardown()
-        checked = self._checked(plan, make_plan)
-        facts = self._facts(checked.testbed)
-        self.deployment = LiveDeployment.open(
-            checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
-        )
-        return str(self.deployment.machine.netns)
+        return str(self._begin(plan, LiveDeployment.open).machine.netns)
 
     def call_lay_cables(self, cables: dict[str, str]) -> dict[str, str]:
         """Join this host to others' namespaces: number of a cable -> interface at both ends."""

@@ -87,7 +87,6 @@ class _Heartbeat:
                 return
 
     def end(self) -> None:
-        """No more beats."""
         self._over.set()
 
 
@@ -139,13 +138,10 @@ class AgentClient:
     One that only looks and plans need not be root: without root and sudo it is the user's own.
 
     Attributes:
-        follow: True requests events "live" with the counts of trials that are going on.
-        restored: What was restored of runs that died, one report for each agent that did.
         given_up: True while calls are ended from another thread: no new agent is started.
         process: Pid and start time of the agent, of the last one when it is gone.
         clock: The host's clock against this machine's when the agent was greeted; None on this
             machine, which has one clock.
-        troubles: What of dead runs could not be undone, one sentence each.
         last_restore: What was found on the machine after the last run before: its id, when,
             troubles and differences; empty when nothing is known.
     """

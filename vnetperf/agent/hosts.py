@@ -93,11 +93,7 @@ def _at(host: str) -> Iterator[None]:
 
 
 class HostsClient:
-    """The agents of a testbed's hosts, with the face of a single one's client.
-
-    Attributes:
-        clients: Host -> client, in the order in which hosts are locked.
-    """
+    """The agents of a testbed's hosts, in the order they are locked, as one client."""
 
     def __init__(
         self, testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
@@ -810,19 +806,15 @@ class _PlaceAt:
 
     @property
     def processors(self) -> str:
-        """Processors that programs may run on, and of which host."""
         return f"{self._processors} of {self._host}"
 
     def do(self, what: str, **args: Any) -> Any:
-        """Have something done there."""
         return self._call("at_end", do=what, **args)
 
     def run(self, argv: Sequence[str]) -> str:
-        """Run a tool to its end; its output."""
         return str(self.do("run", argv=list(argv)))
 
     def start(self, name: str, argv: Sequence[str]) -> EndpointProgram:
-        """Start a program."""
         del name
         number = int(self.do("start", argv=list(argv)))
         self._looked = float("-inf")
@@ -834,7 +826,6 @@ class _PlaceAt:
         return self._codes[number]
 
     def received(self, netdev: str) -> int:
-        """Packets that have arrived."""
         del netdev
         self._look()
         return self._arrived
@@ -860,7 +851,6 @@ class _ProgramAt(EndpointProgram):
         self._place, self._number = place, number
 
     def ended(self) -> int | None:
-        """Its exit code; None while it runs."""
         return self._place.ended(self._number)
 
     def cpu(self) -> CpuTime | None:
@@ -873,9 +863,7 @@ class _ProgramAt(EndpointProgram):
         raise HostError("its host reads it", where="stat")
 
     def output(self) -> str:
-        """What it has written."""
         return str(self._place.do("output", program=self._number))
 
     def end(self, by: signal.Signals) -> None:
-        """End it. Idempotent."""
         self._place.do("end", program=self._number, by=int(by))

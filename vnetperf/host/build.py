@@ -63,12 +63,7 @@ def default_variant() -> BuildVariant:
 
 @dataclass(frozen=True)
 class DpdkProgram:
-    """A program whose sources are in the package, with a Makefile.
-
-    Attributes:
-        name: What it is called: its executable, and what is built of it in the cache.
-        sources: Directory of the Makefile, whose first target is the executable in `OUT`.
-    """
+    """A program in the package with a Makefile whose first target is the executable in `OUT`."""
 
     name: str
     sources: Path

@@ -156,10 +156,6 @@ def _nic_apart_ns(printed: str, state: str, found: dict[str, str], read_phc: Rea
 
     Those are of the ports in the state that counts. A NIC's clock tells TAI, unless its grandmaster
     keeps another time scale: then what that tells is UTC.
-
-    Raises:
-        KeyError: Nothing tells a port's time stamps, or how far TAI is from UTC.
-        HostError: A NIC's clock cannot be read.
     """
     ports = [(stamps, port) for own, stamps, port in _PORT.findall(printed) if own == state]
     if not ports and state in ("SLAVE", "MASTER"):
@@ -206,11 +202,7 @@ def _looks(device: int) -> list[tuple[int, int, int]]:
 
 
 def _state(printed: str) -> str:
-    """Of the port that follows a master, or of all of an instance's ports that are in use.
-
-    Raises:
-        KeyError: It tells of none.
-    """
+    """Of the port that follows a master, or of all of an instance's ports that are in use."""
     states = {value for name, value in _FIELD.findall(printed) if name == "portState"}
     if not states:
         raise KeyError("portState")

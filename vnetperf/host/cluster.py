@@ -43,25 +43,14 @@ _ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class ClusterError(HostError):
-    """What kubectl, or the API server by it, answers in place of a result.
-
-    Attributes:
-        reason: The server's word for it, "Forbidden", "NotFound" ...; "" when it is kubectl's own.
-    """
+    """What kubectl answers in place of a result; `reason` is the API server's word, or ""."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A namespace of a cluster, as a kubeconfig leads there.
-
-    Attributes:
-        kubectl: Path of the program.
-        kubeconfig: Path of the file; its owner is who kubectl runs as.
-        context: Its context; "" for the current one.
-        namespace: The namespace.
-    """
+    """A namespace of a cluster, as a kubeconfig leads there; kubectl runs as that file's owner."""
 
     kubectl: str
     kubeconfig: str

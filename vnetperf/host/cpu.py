@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.kernel import read_text, read_value, write_value
-from vnetperf.host.linux import PROC_MOUNTS, cgroup_root
+from vnetperf.host.linux import PROC, PROC_MOUNTS, cgroup_root
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
@@ -46,7 +46,6 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 SYS = Path("/sys")
-PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,8 @@ class Cpu:
     """One online logical CPU.
 
     Attributes:
-        number: The kernel's number of it.
         core: Number of its core, unique only within its package.
-        package: Number of its package (socket).
         node: NUMA node of its memory; 0 on a machine without NUMA.
-        siblings: All logical CPUs of its core, itself among them.
         isolated: Kept free of other tasks by ``isolcpus``.
         allowed: Whether this run may use it (cgroup, and affinity of one that is not root).
     """
@@ -103,9 +99,7 @@ def read_topology(
         online = parse_cpus((root / "online").read_text())
     except OSError as error:
         raise HostError(
-            f"the online CPUs cannot be read: {error.strerror}",
-            where=str(root),
-            cure="mount sysfs",
+            f"the online CPUs cannot be read: {error.strerror}", where=str(root), cure="mount sysfs"
         ) from error
     isolated = set(parse_cpus(read_text(root / "isolated")))
     if os.geteuid() == 0 if as_root is None else as_root:

@@ -103,12 +103,7 @@ REQUEST_WINDOW = 8
 
 
 class DpdkTelemetry:
-    """A connection to one program.
-
-    Attributes:
-        path: The socket.
-        check: Called every `CHECK_S` while an answer is waited for; raises when none will come.
-    """
+    """A connection to one program; `check` raises when no answer will come."""
 
     def __init__(self, path: Path, timeout_s: float = 5.0) -> None:
         self.path = path
@@ -213,6 +208,9 @@ BASE_MIB = 64
 #: What a forwarding thread keeps on its own node, MiB: tables of GRO and GSO, even if unused.
 FAR_MIB = 16
 STANDARD_MTU = 1500
+#: Drivers that give a PCI function to a program; under any other it is a kernel interface.
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+VHOST_NET = "/dev/vhost-net"
 #: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
 FRAME_OVERHEAD = 30
 
@@ -222,21 +220,11 @@ class TestpmdCommand:
     """A launch of testpmd.
 
     Attributes:
-        program: Path of testpmd.
         name: Prefix of its files, and of its telemetry socket's folder.
         devices: EAL arguments that make its ports, in order.
         forwarding: Numbers of ports in the order they are paired; empty forwards nothing.
-        main: Processor of its main thread.
-        workers: Processor of each forwarding thread.
-        node: NUMA node of its memory.
-        memory_mib: Memory, MiB.
-        mode: Forwarding mode: "io", "mac", "macswap".
-        mtu: MTU, octets.
         tells_mtu: Drivers get the length of frames above 1518 octets; some refuse it and take every
             size.
-        queues: Queue pairs of each port.
-        rx_descriptors: Descriptors of each receive ring.
-        tx_descriptors: Descriptors of each transmit ring.
         peers: Port number -> destination address of what it sends, of mode "mac".
         anywhere: Processors among which forwarding threads may be moved; empty pins each.
         far_nodes: Nodes of forwarding threads that are not its memory's.
@@ -371,11 +359,7 @@ def forwarder_pollers(role: str, pid: int) -> tuple[Pollers, ...]:
 
 
 class TestpmdPorts:
-    """Ports of a testpmd. A connection that broke, or answered too late, is made anew.
-
-    Attributes:
-        check: Called every `CHECK_S` while an answer is waited for; raises when none will come.
-    """
+    """Ports of a testpmd. A connection that broke, or answered too late, is made anew."""
 
     __test__ = False  # pytest would otherwise try to collect the name
 

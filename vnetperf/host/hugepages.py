@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vnetperf.host import locks
 from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
-from vnetperf.host.linux import boot_id
+from vnetperf.host.linux import PROC, boot_id
 from vnetperf.host.paths import HostRoots, list_files
 from vnetperf.model.errors import HostError
 
@@ -97,7 +97,6 @@ def turn_of(data: UndoData) -> contextlib.AbstractContextManager[None]:
 
 
 SYS = Path("/sys")
-PROC = Path("/proc")
 RESERVE_ATTEMPTS = 4
 
 
@@ -106,10 +105,7 @@ class HugepagePool:
     """The hugepages of one size on one NUMA node, in pages.
 
     Attributes:
-        node: NUMA node.
-        size_kb: Size of one page in kB.
         total: Pages in the pool, without surplus: what writing ``nr_hugepages`` sets.
-        free: Pages of the pool not in use.
         surplus: Pages beyond the pool that their users have not freed yet.
     """
 
@@ -271,7 +267,5 @@ def _write_total(directory: Path, pages: int) -> None:
         path.write_text(f"{pages}\n")
     except OSError as error:
         raise HostError(
-            f"the kernel refused {pages}: {error.strerror}",
-            where=str(path),
-            cure="run as root",
+            f"the kernel refused {pages}: {error.strerror}", where=str(path), cure="run as root"
         ) from error

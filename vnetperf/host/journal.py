@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from types import TracebackType
 from typing import Any, Self
 
 from vnetperf import __version__
@@ -109,13 +108,7 @@ def kind_of(name: str) -> ChangeKind:
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """One change and what became of it.
-
-    Attributes:
-        kind: Kind of change.
-        what: The change, for a human.
-        outcome: What undoing did, or the error that stopped it.
-    """
+    """One change and what became of it; `outcome` is an error where that stopped it."""
 
     kind: str
     what: str
@@ -127,8 +120,6 @@ class UndoReport:
     """What undoing one journal did.
 
     Attributes:
-        run_id: The run whose changes these were.
-        undone: Steps done, in the order done.
         failed: Steps that failed; the journal stays on disk for another try.
         damaged: Unreadable journal lines; what they announced is unknown.
         differences: What differs from the machine before the run, whoever changed it, one sentence
@@ -170,7 +161,6 @@ class JournalContent:
     """Content of a journal file.
 
     Attributes:
-        records: The readable records in order of writing.
         damage: One sentence for each unreadable line that is not the last.
         torn_at: Offset in bytes of a last line that was not written to its end, else None.
         open_line: Whether the last record is whole but lacks its newline.
@@ -438,12 +428,7 @@ class Journal:
 
     @classmethod
     def create(
-        cls,
-        roots: HostRoots,
-        run_id: str,
-        *,
-        testbed: str = "",
-        guardian: ProcessId | None = None,
+        cls, roots: HostRoots, run_id: str, *, testbed: str = "", guardian: ProcessId | None = None
     ) -> Journal:
         """Begin the journal of a new run; the caller becomes its owner."""
         path = roots.journal(check_run_id(run_id))
@@ -653,12 +638,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def records(self, kind: str) -> list[Record]:

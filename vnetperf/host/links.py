@@ -78,14 +78,10 @@ class Link:
     """A network link as the kernel has it.
 
     Attributes:
-        name: Interface name.
-        index: Interface index in its namespace.
         kind: ``veth``, ``bridge`` ... or empty for a device.
         mac: Ethernet address, lower case with colons; empty when it has none.
         mtu: Largest packet in bytes, without Ethernet header and FCS.
-        up: Administratively up.
         carrier: The other end is there.
-        promiscuous: Takes frames for all addresses.
         carrier_changes: Times that its carrier has come or gone; None: the kernel keeps no count.
         queue_length: Frames that its transmit queue holds; 0: it has none, or it is not known.
     """
@@ -355,14 +351,7 @@ PROC_NET_DEV = Path("/proc/thread-self/net/dev")
 
 @dataclass(frozen=True, slots=True)
 class LinkStatistics:
-    """Statistics of a link, from the kernel's side of it.
-
-    Attributes:
-        rx: Frames the kernel received.
-        tx: Frames the kernel sent.
-        rx_dropped: Received and dropped, for want of room or of a taker.
-        tx_dropped: To be sent and dropped.
-    """
+    """Frames of a link, as the kernel received (rx) and sent (tx) them."""
 
     rx: int
     tx: int

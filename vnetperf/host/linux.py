@@ -250,12 +250,7 @@ RUN_ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process for all of one boot: a pid alone is reused, with its start time it is not.
-
-    Attributes:
-        pid: Process id.
-        start: Start time in clock ticks since boot (field 22 of /proc/pid/stat).
-    """
+    """A process for all of one boot: a pid alone is reused, with its start time it is not."""
 
     pid: int
     start: int

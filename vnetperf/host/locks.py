@@ -29,17 +29,7 @@ TESTBED_LOCK_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who holds a testbed.
-
-    Attributes:
-        pid: Process id of the agent.
-        start: Its start time in clock ticks since boot.
-        user: Account it runs for.
-        run_id: Its run.
-        since: Start, ISO 8601, UTC.
-        argv: Its command line.
-        guardian: Process id of its guardian, 0 before there is one.
-    """
+    """Who holds a testbed; `guardian` is its process, 0 before there is one."""
 
     pid: int
     start: int

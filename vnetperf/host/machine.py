@@ -99,13 +99,7 @@ class Machine:
         return f"vp{tail}{role}"
 
     def create_veth(
-        self,
-        a: str,
-        b: str,
-        mtu: int = 1500,
-        *,
-        offloads: bool = False,
-        queues: int | None = None,
+        self, a: str, b: str, mtu: int = 1500, *, offloads: bool = False, queues: int | None = None
     ) -> None:
         """Make a veth pair in the run's network namespace, up and quiet."""
         self.load_module("veth")
@@ -147,13 +141,7 @@ class Machine:
         return table
 
     def create_link(
-        self,
-        name: str,
-        kind: str,
-        *,
-        mtu: int | None = None,
-        offloads: bool = True,
-        **options: Any,
+        self, name: str, kind: str, *, mtu: int | None = None, offloads: bool = True, **options: Any
     ) -> links.Link:
         """Make a link of any kind in the run's network namespace: quiet, and up."""
         links.create_link(self.journal, name, kind, netns=self.netns, **options)
@@ -193,12 +181,7 @@ class Machine:
         return links.start_napi_threads(name, cpus, netns=self._home(name))
 
     def set_link(
-        self,
-        name: str,
-        *,
-        mac: str | None = None,
-        mtu: int | None = None,
-        up: bool | None = None,
+        self, name: str, *, mac: str | None = None, mtu: int | None = None, up: bool | None = None
     ) -> None:
         """Change a link of the run's network namespace, where it differs."""
         now = self.link(name)
@@ -239,12 +222,7 @@ class Machine:
             if queues is not None:
                 ethtool.set_queues(there, queues, netns=home)
             netdev.prepare_interface(
-                there,
-                netns=home,
-                mtu=mtu,
-                promiscuous=promiscuous,
-                mac=mac,
-                offloads=offloads,
+                there, netns=home, mtu=mtu, promiscuous=promiscuous, mac=mac, offloads=offloads
             )
             self._borrowed[address] = there, home
         return self._borrowed[address][0]

@@ -51,11 +51,7 @@ def find_processes(run_id: str) -> list[int]:
 
 
 def end_processes(
-    run_id: str,
-    known: Iterable[ProcessId] = (),
-    *,
-    scope: Path | None = None,
-    grace_s: float = TERM_GRACE_S,
+    run_id: str, known: Iterable[ProcessId] = (), *, scope: Path | None = None
 ) -> list[int]:
     """End every process of a run: SIGTERM, a short wait, SIGKILL."""
     known = tuple(known)
@@ -75,13 +71,13 @@ def end_processes(
                 )
             ended.update(target.pid for target in targets)
             # Processes born between two looks get SIGKILL once the grace of all is over.
-            gentle = waited < grace_s
+            gentle = waited < TERM_GRACE_S
             if scope is not None and not gentle:
                 with contextlib.suppress(OSError):  # gone, or a kernel before 5.14
                     (scope / "cgroup.kill").write_text("1")  # what forks faster than we look too
             for target in targets:
                 target.signal(signal.SIGTERM if gentle else signal.SIGKILL)
-            _wait_ended(targets, grace_s - waited if gentle else 0.5)
+            _wait_ended(targets, TERM_GRACE_S - waited if gentle else 0.5)
         finally:
             for target in targets:
                 os.close(target.fd)
@@ -191,9 +187,6 @@ class SpawnRequest:
 
     Attributes:
         argv: Program and arguments; never goes through a shell.
-        env: The whole environment.
-        stdin: File descriptor number or subprocess constant.
-        output: File descriptor for stdout and stderr.
         cpus: CPUs it may run on; None leaves the caller's.
         netns: File of the network namespace to start in; None is the caller's.
         scope: The run's cgroup, which it joins before it is the program.

@@ -67,13 +67,7 @@ COMMON_PROGRAMS = (Program(name="ip", package="iproute2", software="iproute2"),)
 
 @dataclass(frozen=True, slots=True)
 class FoundProgram:
-    """What was found of a declared program.
-
-    Attributes:
-        path: Its path; "" when it is missing.
-        version: What it prints as its version, or is linked with; "" when that is not read.
-        problem: What is wrong with the one configured or found.
-    """
+    """What was found of a declared program; `problem` is what is wrong with it."""
 
     path: str = ""
     version: str = ""

@@ -82,10 +82,6 @@ class LiveRun:
     """A run whose journal was left alone, because its lock is held.
 
     Attributes:
-        run_id: Identity of the run.
-        testbed: The testbed that it holds.
-        user: Account that it runs for.
-        since: Its start, ISO 8601, UTC.
         pid: The living process, 0 where it is not known.
         start: Its start time in clock ticks since boot, 0 where it is not known.
         role: ``agent``, ``guardian`` (which is restoring right now) or ``restore`` (somebody else
@@ -121,8 +117,6 @@ class RestoreReport:
     """What `restore` found and did.
 
     Attributes:
-        restored: One report for each dead run.
-        live: Runs that were left alone.
         unreadable: Journals that could not even be opened, with why.
         damaged: Journals kept earlier because some lines were unreadable, for a human to read.
         foreign: Journals of other machines that share the directory, left alone.
@@ -248,15 +242,7 @@ def _tidy(roots: HostRoots) -> None:
 
 
 class HostRun:
-    """A run's hold on a machine. Made by `open`; ended by `close` or by leaving ``with``.
-
-    Attributes:
-        run_id: Identity of the run.
-        journal: Pass it to everything that changes the machine.
-        rundir: The private directory of the run.
-        processes: Starts the programs of the run.
-        restored: What was restored of dead runs before this one began.
-    """
+    """A run's hold on a machine. Made by `open`; ended by `close` or by leaving ``with``."""
 
     def __init__(
         self,

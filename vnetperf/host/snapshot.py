@@ -18,7 +18,7 @@ from typing import Any
 
 from vnetperf.host import hugepages
 from vnetperf.host.journal import Journal, UndoReport
-from vnetperf.host.linux import ProcessId, boot_id, machine_id
+from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -40,7 +40,6 @@ FALLBACK_LINKS: Mapping[str, tuple[str, ...]] = {
 
 log = logging.getLogger(__name__)
 
-PROC = Path("/proc")
 SYSCTLS = (
     *("vm/nr_overcommit_hugepages", "vm/max_map_count", "vm/overcommit_memory", "vm/swappiness"),
     *("kernel/numa_balancing", "kernel/nmi_watchdog", "kernel/sched_rt_runtime_us"),

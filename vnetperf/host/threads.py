@@ -12,22 +12,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.linux import call_in_thread, raw_syscall
+from vnetperf.host.linux import PROC, call_in_thread, raw_syscall
 from vnetperf.model.errors import HostError
 
-PROC = Path("/proc")
 MAX_ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread.
-
-    Attributes:
-        tid: Thread id.
-        name: Its name (up to 15 bytes), such as ``pmd-c01/id:8``.
-        cpus: CPUs it may run on.
-    """
+    """One thread; its name has 15 bytes at most, such as ``pmd-c01/id:8``."""
 
     tid: int
     name: str
@@ -115,13 +108,7 @@ _SCHED_GETATTR = {"x86_64": 315, "ppc64le": 356, "s390x": 346, "armv7l": 381, "i
 
 @dataclass(frozen=True, slots=True)
 class SchedAttributes:
-    """Scheduling of one thread.
-
-    Attributes:
-        policy: Number of the policy, 0 is SCHED_OTHER.
-        nice: Nice value.
-        slice_ns: Slice of a normal thread in ns; 0 before Linux 6.12.
-    """
+    """Scheduling of one thread; policy 0 is SCHED_OTHER, `slice_ns` 0 before Linux 6.12."""
 
     policy: int
     nice: int
@@ -232,13 +219,13 @@ def _try_slice(tid: int, before: SchedAttributes, slice_ns: int) -> str:
     return f"the kernel made it {now} ns instead of {slice_ns} ns"
 
 
-def why_no_slices(slice_ns: int = SLICE_NS) -> str:
+def why_no_slices() -> str:
     """Why this machine gives no slices, empty when it does: tried on a thread of our own."""
 
     def probe() -> str:
         me = threading.get_native_id()
         try:
-            return _try_slice(me, read_sched_attributes(me), slice_ns)
+            return _try_slice(me, read_sched_attributes(me), SLICE_NS)
         except HostError as error:
             return error.what
 
@@ -267,13 +254,7 @@ _PERF_UNSUPPORTED = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL)
 
 @dataclass(frozen=True, slots=True)
 class PerfEvent:
-    """What is counted.
-
-    Attributes:
-        name: For people and results.
-        kind: PERF_TYPE_*.
-        config: Number of the event among those of its kind.
-    """
+    """What is counted: `kind` is a PERF_TYPE_*, `config` the number of an event of that kind."""
 
     name: str
     kind: int
@@ -282,13 +263,7 @@ class PerfEvent:
 
 @dataclass(frozen=True, slots=True)
 class PerfCount:
-    """State of a counter.
-
-    Attributes:
-        value: Events while it counted.
-        enabled_ns: Time that the thread ran while the counter was open.
-        running_ns: Part of that in which a counter of the processor was free for it.
-    """
+    """State of a counter: the thread ran for `enabled_ns`, and was counted for `running_ns`."""
 
     value: int
     enabled_ns: int

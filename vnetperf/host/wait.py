@@ -58,14 +58,9 @@ def wait_for(
 ) -> T:
     """Call a predicate until its value is true, and return the value.
 
-    Args:
-        predicate: It is called once more after the deadline: a machine that stood still meanwhile
-            fails nothing.
-        timeout_s: Time limit on a real machine; the virtual lab's is longer.
-        what: What is waited for, for the log and the error.
-        poll_s: Time between two calls.
-        check: Called after each call that returned nothing; raises when waiting is pointless.
-        error: Makes the exception to raise after the deadline; `HostError` by default.
+    It is called once more after the deadline: a machine that stood still meanwhile fails nothing.
+    `check` is called after each call that returned nothing, and raises when waiting is pointless;
+    `error` makes what is raised after the deadline. In the virtual lab `timeout_s` is longer.
     """
     value = _poll(predicate, timeout_s, what, poll_s, check)
     if not value:

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from vnetperf.host import ethtool
@@ -256,10 +255,7 @@ class _ProgramInfo(ctypes.Structure):
 class BpfObject:
     """A compiled file in the kernel: its programs, its maps, and what they are attached to.
 
-    Args:
-        name: What it is called in messages.
-        code: What `compile_program` made.
-        shared: Maps of another object to use in place of its own, by name.
+    `shared` are maps of another object to use in place of its own, by name.
     """
 
     def __init__(self, name: str, code: bytes, shared: Mapping[str, BpfMap] | None = None) -> None:
@@ -425,21 +421,12 @@ class BpfObject:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
 
 class BpfMap:
-    """A map of an object that is loaded; keys and values are octets as the program has them.
-
-    Attributes:
-        fd: Its file descriptor, which is the object's.
-    """
+    """A map of an object that is loaded; keys and values are octets as the program has them."""
 
     def __init__(self, name: str, fd: int) -> None:
         self._name = name
@@ -519,12 +506,7 @@ _CURES: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """An interface's program, as the kernel has it.
-
-    Attributes:
-        mode: "native", "generic", "offload", or "several".
-        program: Number of the program in the kernel.
-    """
+    """An interface's program; its mode is "native", "generic", "offload", or "several"."""
 
     mode: str
     program: int

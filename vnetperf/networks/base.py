@@ -14,16 +14,16 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from vnetperf.backend import Backend
+from vnetperf.backend import Datapath
 from vnetperf.host import links
 from vnetperf.host.linux import RTNH_F_ONLINK, netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import NicUse, Placement, Plan, PodHosts, RoleDemand, Scenario
+from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import POD_PROGRAMS
 
@@ -301,13 +301,7 @@ class PodHost:
 
 
 class FarHost(PodHost):
-    """The other host of pods where another agent, or a cluster, has it: nothing of it is made here.
-
-    Args:
-        machine: The machine of this host.
-        number: Number of the other.
-        uplink_mac: Address of its interface towards this one.
-    """
+    """The other host of pods, where another agent or a cluster has it: nothing is made here."""
 
     def __init__(self, machine: Machine, number: int, uplink_mac: str) -> None:
         super().__init__(machine, number)
@@ -358,7 +352,7 @@ def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
         host.add_neighbour(host.uplink, far.address, far.uplink_mac)
 
 
-class Network(Backend):
+class Network(Datapath):
     """A container network of one deployment.
 
     After `stop` pods keep their interfaces and sockets, since programs in them have them open, but
@@ -368,68 +362,11 @@ class Network(Backend):
     Attributes:
         capabilities: What it can do.
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.
-        Options: Options that it has beyond its modes, `mtu` and `offloads`: users give them by
-            `--set`. Each has a default.
     """
 
     programs: ClassVar[tuple[Program, ...]] = POD_PROGRAMS
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
-    Options: ClassVar[type[Frozen]] = Frozen
-
-    @classmethod
-    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads that it would run, on all hosts.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            Demands; by default none, as of a network in the kernel.
-        """
-        del scenario
-        return ()
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Hugepage memory that it needs, on all hosts.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            MiB; by default none.
-        """
-        del scenario
-        return 0
-
-    @classmethod
-    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
-        """Queues that it sends on to a pod's socket; the pod's application polls as many.
-
-        Args:
-            scenario: The scenario.
-            placement: Cores.
-
-        Returns:
-            Number of queues.
-        """
-        del scenario, placement
-        return 1
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """What it starts, for `--plan`, as far as that is known before deployment.
-
-        Args:
-            plan: The plan without commands.
-            facts: The machine, for the version of what is installed.
-
-        Returns:
-            Program -> command line; by default none.
-        """
-        del plan, facts
-        return {}
 
     @property
     def place(self) -> PodHosts:
@@ -443,54 +380,18 @@ class Network(Backend):
 
     @classmethod
     def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
-        """Where it routes packets between two pods.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            By default those of its capabilities.
-        """
+        """Where it routes packets between two pods; by default as its capabilities have it."""
         del scenario
         return cls.capabilities.routed
 
     @classmethod
     def pod_mtu(cls, scenario: Scenario) -> int:
-        """MTU of pods.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            By default that of the hosts' link without what the network adds to a frame, octets.
-        """
+        """MTU of pods, octets: the hosts' link's without what the network adds to a frame."""
         return scenario.mtu - cls.capabilities.overhead
 
     @classmethod
-    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """What the NICs lack whose cable is the hosts' link.
-
-        Args:
-            nics: The testbed's first two, with their drivers.
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" when nothing is; otherwise what is missing and the cure, in one sentence.
-        """
-        del nics, facts, scenario
-        return ""
-
-    @classmethod
     def tools(cls, facts: MachineFacts) -> tuple[str, ...] | None:
-        """Endpoint tools that its pods have, where these are not the machine's.
-
-        Args:
-            facts: The machine.
-
-        Returns:
-            Their names; None, by default, where programs are the machine's.
-        """
+        """Endpoint tools that its pods have; None, by default, where programs are the machine's."""
         del facts
         return None
 
@@ -514,20 +415,8 @@ class Network(Backend):
         """MTU of pods, octets."""
         return self.pod_mtu(self.plan.scenario)
 
-    @property
-    def mode(self) -> str:
-        """The mode the scenario requests, or the first; "" when there is but one."""
-        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
-
     def netdev(self, number: int) -> str:
-        """Name of a pod's interface.
-
-        Args:
-            number: Number of the pod.
-
-        Returns:
-            A name that is unique in the run.
-        """
+        """Name of a pod's interface, unique in the run."""
         return self.machine.interface_name(f"p{number}")
 
     def lay_link(self, hosts: Sequence[PodHost]) -> None:
@@ -568,14 +457,7 @@ class Network(Backend):
         """
 
     def is_there(self, pod: Pod) -> bool:
-        """Whether a pod has its interface or socket, of before the network was stopped.
-
-        Args:
-            pod: The pod.
-
-        Returns:
-            True when there is nothing to be made.
-        """
+        """Whether a pod has its interface or socket, of before the network was stopped."""
         return pod.netdev in self.machine.link_statistics()
 
     @abstractmethod
@@ -591,21 +473,13 @@ class Network(Backend):
         """
 
     def endpoints(self) -> EndpointPair | None:
-        """The pods as ends of transfers, where they are not on this machine.
-
-        Returns:
-            None, by default, where endpoints take the pods' interfaces over.
-        """
+        """The pods as ends of transfers, where they are not on this machine; by default None."""
         return None
 
     def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
-        """Frames that passed pods' ports since they were made, as the network sees them.
+        """Frames that passed pods' ports since they were made, one entry for each that is there.
 
-        Args:
-            ports: What the pods were given.
-
-        Returns:
-            One entry per pod whose interface is there: what the pod sends is received.
+        What the pod sends is received.
         """
         table = self.machine.link_statistics()
         return tuple(
@@ -621,24 +495,9 @@ class Network(Backend):
         )
 
     def links_down(self, ports: Mapping[VnfPort, PodPort]) -> tuple[str, ...]:
-        """Pods whose interface has no carrier, or whose socket nobody is connected to.
-
-        Args:
-            ports: What the pods were given.
-
-        Returns:
-            Names of the pods' ports.
-        """
+        """Names of pods' ports without a carrier, or with a socket nobody is connected to."""
         up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
         return tuple(str(port) for port, given in ports.items() if given.pod.netdev not in up)
-
-    def datapath_work(self) -> tuple[DatapathWork, ...]:
-        """What its threads count by themselves, since some start.
-
-        Returns:
-            One entry per thread that forwards; by default none.
-        """
-        return ()
 
     def check_alive(self) -> None:
         """Raise when something that the network runs has ended; by default nothing runs.
@@ -648,11 +507,7 @@ class Network(Backend):
         """
 
     def facts(self) -> dict[str, Any]:
-        """What all networks of the kernel have in common.
-
-        Returns:
-            JSON values.
-        """
+        """What all networks of the kernel have in common, as JSON values."""
         return {
             "backend": self.name,
             "version": f"Linux {platform.release()}",
@@ -666,35 +521,17 @@ class Network(Backend):
         }
 
     def detach(self, host: PodHost, port: PodPort) -> None:
-        """Take a pod's interface away, or what its host has of its socket.
-
-        Args:
-            host: Its host.
-            port: What it was given.
-        """
+        """Take a pod's interface away, or what its host has of its socket."""
         del host
         if port.pod.netdev:
             self.machine.delete_link(port.pod.netdev)
 
     @abstractmethod
     def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Take away what `prepare` and `join` made. Idempotent.
-
-        Args:
-            hosts: The two hosts.
-        """
+        """Take away what `prepare` and `join` made. Idempotent."""
 
     def attach_veth(self, host: PodHost, pod: Pod, *, mac: str = "") -> PodPort:
-        """Give a pod one end of a veth pair whose other end is at its host.
-
-        Args:
-            host: Its host.
-            pod: The pod.
-            mac: Address of the host's end; "" for one that the kernel makes up.
-
-        Returns:
-            What it was given.
-        """
+        """Give a pod one end of a veth pair; `mac` is the other's, "" for the kernel's choice."""
         self.machine.load_module("veth")
         far = f"veth{pod.port.vnf}"
         if not self.is_there(pod):
@@ -714,17 +551,7 @@ class Network(Backend):
         )
 
     def attach_child(self, host: PodHost, pod: Pod, kind: str, **options: Any) -> PodPort:
-        """Give a pod an interface on its host's: made there and moved, as a runtime does.
-
-        Args:
-            host: Its host.
-            pod: The pod.
-            kind: Kind of interface.
-            **options: What the kernel is told besides.
-
-        Returns:
-            What it was given.
-        """
+        """Give a pod an interface on its host's: made there and moved, as a runtime does."""
         if not self.is_there(pod):
             own = {"link": host.index(host.uplink), **options}
             if pod.mac:
@@ -735,36 +562,17 @@ class Network(Backend):
         return PodPort(pod=pod, host=host.number, kind=kind, mtu=self.mtu)
 
     def route_pod(self, host: PodHost, port: PodPort, netdev: str) -> None:
-        """Route a pod's packets on its own host to an interface there.
-
-        Args:
-            host: The pod's host.
-            port: What the pod was given.
-            netdev: Interface that leads to it.
-        """
+        """Route a pod's packets on its own host to the interface there that leads to it."""
         host.add_neighbour(netdev, port.pod.address, port.pod.mac)
         host.add_route(port.pod.network, netdev, port.pod.address)
 
     def route_far_pods(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Route the pods of each host through it on the other.
-
-        Args:
-            hosts: The two hosts, by number.
-            ports: What the pods were given.
-        """
+        """Route the pods of each host through it on the other."""
         for host in hosts:
             for port in self.far_ports(host, ports):
                 host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
 
     @staticmethod
     def far_ports(host: PodHost, ports: Sequence[PodPort]) -> list[PodPort]:
-        """Ports of pods that are on the other host.
-
-        Args:
-            host: A host.
-            ports: What all pods were given.
-
-        Returns:
-            Those that are not on it.
-        """
+        """Ports of pods that are on the other host."""
         return [port for port in ports if port.host != host.number]

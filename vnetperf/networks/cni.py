@@ -36,13 +36,7 @@ from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
 from vnetperf.model.outcomes import OCTETS_ADDED
-from vnetperf.model.scenario import (
-    ETHERNET_OCTETS,
-    STANDARD_FRAME_SIZE,
-    Plan,
-    PodHosts,
-    Scenario,
-)
+from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program, Testbed
 from vnetperf.networks.base import (
     PROC_SYS,
@@ -397,12 +391,7 @@ def why_not_started(plugin: str, seen: Mapping[str, Mapping[str, str]]) -> str:
 
 
 class CniRuntime:
-    """Calls the plugins of conflists, and keeps what they have answered.
-
-    Args:
-        machine: The machine.
-        folders: Where plugins are looked for.
-    """
+    """Calls the plugins of conflists, which it finds in `folders`, and keeps their answers."""
 
     def __init__(self, machine: Machine, folders: Sequence[str]) -> None:
         self._machine = machine
@@ -521,14 +510,7 @@ class CniRuntime:
 
 
 class CniAttachment(NamedTuple):
-    """A pod's interface on a CNI network.
-
-    Attributes:
-        container: The specification's container id.
-        interface: Name of the interface in the pod.
-        sandbox: The pod's network namespace.
-        host: Its host's network namespace, which plugins are called in.
-    """
+    """A pod's interface on a CNI network; plugins are called in its host's network namespace."""
 
     container: str
     interface: str

@@ -122,12 +122,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class DockerNode:
-    """A docker of one host, which is a node of the run's swarm.
-
-    Args:
-        machine: The machine.
-        host: The host, in whose network namespace it runs.
-    """
+    """A docker in the network namespace of one host: a node of the run's swarm."""
 
     def __init__(self, machine: Machine, host: PodHost) -> None:
         self.machine = machine
@@ -247,10 +242,7 @@ class DockerNode:
         self.call("POST", "/swarm/join", request)
 
     def _own_address(self) -> dict[str, str]:
-        return {
-            "ListenAddr": f"{self.address}:{MANAGER_PORT}",
-            "AdvertiseAddr": self.address,
-        }
+        return {"ListenAddr": f"{self.address}:{MANAGER_PORT}", "AdvertiseAddr": self.address}
 
     def make_image(self) -> None:
         """Make the image of pods: no registry is asked."""
@@ -284,10 +276,7 @@ class DockerNode:
             },
             "NetworkingConfig": {
                 "EndpointsConfig": {
-                    OVERLAY: {
-                        "IPAMConfig": {"IPv4Address": pod.address},
-                        "MacAddress": pod.mac,
-                    }
+                    OVERLAY: {"IPAMConfig": {"IPv4Address": pod.address}, "MacAddress": pod.mac}
                 }
             },
         }

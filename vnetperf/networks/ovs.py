@@ -14,14 +14,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.frames import OVERHEAD
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.networks.base import (
-    TAG_OCTETS,
-    Network,
-    NetworkCapabilities,
-    Pod,
-    PodHost,
-    PodPort,
-)
+from vnetperf.networks.base import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.networks.vlan import VLAN_ID
 from vnetperf.networks.vxlan import VNI
 from vnetperf.private_ovs import (

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from vnetperf.model.testbed import KernelModule
-from vnetperf.networks.base import (
-    TAG_OCTETS,
-    Network,
-    NetworkCapabilities,
-    Pod,
-    PodHost,
-    PodPort,
-)
+from vnetperf.networks.base import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
 
 VLAN_MODULE = KernelModule(name="8021q", purpose="VLANs", symbol="vlan_dev_hard_start_xmit")
 #: The VLAN of all pods.

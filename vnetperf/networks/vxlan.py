@@ -8,13 +8,7 @@ from typing import Any, ClassVar
 from vnetperf.backend import TUNNEL_MODULES
 from vnetperf.model.frames import OVERHEAD, UDP_PORT
 from vnetperf.model.testbed import KernelModule
-from vnetperf.networks.base import (
-    Network,
-    NetworkCapabilities,
-    Pod,
-    PodHost,
-    PodPort,
-)
+from vnetperf.networks.base import Network, NetworkCapabilities, PodHost, PodPort
 from vnetperf.networks.bridge import BRIDGE, BRIDGE_MODULE, BridgeNetwork
 
 VXLAN_MODULE = TUNNEL_MODULES["vxlan"]
@@ -42,7 +36,7 @@ def add_tunnel(network: Network, host: PodHost, far: PodHost | None, mac: str = 
     host.add_link(TUNNEL, "vxlan", network.mtu, offloads=network.offloads, **options)
 
 
-class VxlanNetwork(Network):
+class VxlanNetwork(BridgeNetwork):
     """The tunnel is a port of the pods' bridge: docker's overlay and weave have this path."""
 
     name: ClassVar[str] = "vxlan"
@@ -51,17 +45,6 @@ class VxlanNetwork(Network):
         port="veth", overhead=OVERHEAD["vxlan"], agents=True
     )
     path: ClassVar[str] = "veth, bridge, VXLAN, hosts' link, VXLAN, bridge, veth"
-
-    def prepare(self, host: PodHost) -> None:
-        """Make the bridge."""
-        self.machine.load_module(BRIDGE_MODULE)
-        host.add_bridge(BRIDGE, self.mtu, offloads=self.offloads)
-
-    def attach(self, host: PodHost, pod: Pod) -> PodPort:
-        """A veth pair, the host's end at the bridge."""
-        port = self.attach_veth(host, pod)
-        host.add_port(BRIDGE, port.far)
-        return port
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Make the tunnel a port of the bridge of each host with pods."""
@@ -72,25 +55,21 @@ class VxlanNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """The settings of the tunnel."""
-        return {**super().facts(), "tunnel": _TUNNEL_FACT}
+        return {**Network.facts(self), "tunnel": _TUNNEL_FACT}
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Delete tunnels and bridges."""
         for host in hosts:
             host.delete(TUNNEL)
-            host.delete(BRIDGE)
+        super().stop(hosts)
 
 
-class VxlanRoutedNetwork(BridgeNetwork):
+class VxlanRoutedNetwork(VxlanNetwork):
     """Packets are routed into the tunnel: flannel's vxlan has this path."""
 
     name: ClassVar[str] = "vxlan_routed"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE, VXLAN_MODULE)
     capabilities: ClassVar[NetworkCapabilities] = NetworkCapabilities(
-        port="veth",
-        routed=("other",),
-        overhead=OVERHEAD["vxlan"],
-        agents=True,
+        port="veth", routed=("other",), overhead=OVERHEAD["vxlan"], agents=True
     )
     path: ClassVar[str] = "veth, bridge, route, VXLAN, hosts' link, VXLAN, route, bridge, veth"
 
@@ -110,11 +89,5 @@ class VxlanRoutedNetwork(BridgeNetwork):
                 host.add_route(port.pod.network, TUNNEL, address)
 
     def facts(self) -> dict[str, Any]:
-        """The settings of the tunnel."""
-        return {**super().facts(), "tunnel": _TUNNEL_FACT}
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Delete tunnels and bridges."""
-        for host in hosts:
-            host.delete(TUNNEL)
-        super().stop(hosts)
+        """The settings of the bridge and of the tunnel."""
+        return {**BridgeNetwork.facts(self), "tunnel": _TUNNEL_FACT}

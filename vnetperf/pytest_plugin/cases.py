@@ -55,13 +55,7 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Selected:
-    """What `bench` is parametrised with: a scenario, or a variant of it.
-
-    Attributes:
-        scenario: "pvp_dpdk".
-        variant: What it has besides; of no id outside of a comparison.
-        round: Number of the round, from 1, where cases are repeated; 0 where they are not.
-    """
+    """What `bench` is parametrised with: a scenario, or a variant; its round, 0 for none."""
 
     scenario: str
     variant: Variant = field(default_factory=Variant)

@@ -54,13 +54,9 @@ class PlannedCase:
     """A test case that is selected.
 
     Attributes:
-        selected: Scenario and variant, without the number of a round.
-        name: Of the function.
         test: Test of frames that it measures; of a function that names none, the throughput.
         frame_size: Octets including FCS; None where it sends no frames of a size.
         kind: What sockets or ranks do; "" where the test case states it itself.
-        way: From where.
-        message_size: Octets; None for none.
         clients: Parallel instances, where the test case has a number of its own.
         what: FRAMES, SOCKETS, USERS, MPI or GUESTS.
     """
@@ -128,13 +124,7 @@ class Planner:
 
 @dataclass(frozen=True)
 class TimeSum:
-    """How long cases take at most, without what is deployed and calibrated for them.
-
-    Attributes:
-        seconds: Of all with a limit.
-        cases: How many there are.
-        unlimited: Names of those without a limit.
-    """
+    """How long cases take at most, without what is deployed and calibrated for them."""
 
     seconds: float = 0.0
     cases: int = 0
@@ -344,7 +334,6 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
 
 
 def _wires(plan: Plan) -> str:
-    """Kinds of wire and cable."""
     if not plan.hosts:
         return f"{plan.wire}, one per physical port"
     (kind,) = {part.wire for part in plan.hosts}

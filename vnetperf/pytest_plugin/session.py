@@ -20,13 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf.model.errors import (
-    CapabilityError,
-    ConfigError,
-    HostError,
-    LogError,
-    VnetperfError,
-)
+from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
 from vnetperf.pytest_plugin.cases import round_count
 from vnetperf.pytest_plugin.terminal import LiveProgress, duration_text
 

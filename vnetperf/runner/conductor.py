@@ -696,9 +696,7 @@ def _limited(
     if throughput is not None and throughput.lower_bound_load_fps is not None:
         return StopSearch(reason)
     return LimitedError(
-        reason,
-        start_fps=min(load_fps * STALLED_SHARE, hint_fps),
-        has_bounds=_has_bounds(goals),
+        reason, start_fps=min(load_fps * STALLED_SHARE, hint_fps), has_bounds=_has_bounds(goals)
     )
 
 

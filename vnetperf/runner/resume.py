@@ -95,11 +95,9 @@ class ResumedRun:
     """What a log holds of the run that is continued; of a new run, nothing.
 
     Attributes:
-        path: The log.
         tests: The tests of a round in order, those that were superseded too.
         rounds: The tests of each round, by its number.
         machine: What must be equal for the run to go on: name -> value.
-        scenarios: What was deployed, by name.
     """
 
     path: Path

@@ -447,8 +447,7 @@ def _measured(
             )
         raise
     found = Transfers(
-        scenario=scenario.id,
-        transfers=tuple(Transfer.model_validate(one) for one in answer),
+        scenario=scenario.id, transfers=tuple(Transfer.model_validate(one) for one in answer)
     )
     run.log.append(TransfersRecord(result=found))
     return found

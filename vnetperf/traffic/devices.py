@@ -10,21 +10,12 @@ from vnetperf.host import dpdk
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 
-#: Drivers that leave a NIC to a process.
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
-STANDARD_MTU = 1500
 KERNEL_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan", "nic", "vf")
 
 
 @dataclass(frozen=True)
 class DpdkDevice:
-    """A device for one end.
-
-    Attributes:
-        argument: EAL argument that makes it.
-        netdev: Kernel interface behind it; "" for none.
-        pci: True when EAL must look for PCI devices.
-    """
+    """A device for one end; `pci`: EAL must look for PCI devices."""
 
     argument: str
     netdev: str = ""
@@ -55,7 +46,7 @@ def dpdk_device(
             mac=end.mac or "",
         )
         return DpdkDevice(f"--vdev={argument}")
-    if end.pci and end.driver in USER_DRIVERS:
+    if end.pci and end.driver in dpdk.USER_DRIVERS:
         return DpdkDevice(f"-a{end.pci}", pci=True)
     if end.kind in accepted and end.kind in KERNEL_KINDS:
         netdev = required(end, "netdev")

@@ -30,13 +30,7 @@ VXLAN_VNI_VALID = 0x08
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A header in its place.
-
-    Attributes:
-        kind: What it is.
-        offset: Octets from the start of the frame.
-        octets: Its length.
-    """
+    """A header in its place: octets from the start of the frame, and its length."""
 
     kind: HeaderKind
     offset: int

@@ -143,11 +143,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "NamespaceOption": {"network": (1, "int32"), "pid": (2, "int32"), "ipc": (3, "int32")},
     "SecurityProfile": {"profile_type": (1, "int32")},
     "DNSConfig": {"options": (3, "*string")},
-    "PodSandboxMetadata": {
-        "name": (1, "string"),
-        "uid": (2, "string"),
-        "namespace": (3, "string"),
-    },
+    "PodSandboxMetadata": {"name": (1, "string"), "uid": (2, "string"), "namespace": (3, "string")},
     "LinuxSandboxSecurityContext": {
         "namespace_options": (1, "NamespaceOption"),
         "readonly_rootfs": (4, "bool"),
@@ -170,11 +166,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "RemovePodSandboxResponse": {},
     "ContainerMetadata": {"name": (1, "string")},
     "KeyValue": {"key": (1, "string"), "value": (2, "string")},
-    "Mount": {
-        "container_path": (1, "string"),
-        "host_path": (2, "string"),
-        "readonly": (3, "bool"),
-    },
+    "Mount": {"container_path": (1, "string"), "host_path": (2, "string"), "readonly": (3, "bool")},
     "Capability": {"drop_capabilities": (2, "*string")},
     "LinuxContainerResources": {"cpuset_cpus": (6, "string")},
     "LinuxContainerSecurityContext": {
@@ -403,7 +395,6 @@ class CriPod(EnginePod):
 
     @property
     def _container(self) -> str:
-        """The identity that containerd has given it."""
         return self._made_as
 
     def _remove(self) -> None:

@@ -18,16 +18,7 @@ RingSize = Annotated[int, Field(ge=256, le=1024)]
 
 
 class BootFiles(Frozen):
-    """What a guest boots.
-
-    Attributes:
-        kernel: Kernel; None boots from the disk.
-        initrd: First file system.
-        cmdline: The kernel's command line.
-        disk: Root disk, attached read-only.
-        disk_format: "raw" or "qcow2".
-        disk_writable: True lets the guest change the disk: a private copy of it.
-    """
+    """What a guest boots: the disk, where no kernel is given, of which a writable one is a copy."""
 
     kernel: Path | None = None
     initrd: Path | None = None
@@ -44,12 +35,7 @@ class BootFiles(Frozen):
 
 
 class VhostUserBacking(Frozen):
-    """A NIC at a vhost-user socket.
-
-    Attributes:
-        socket: Path of the socket.
-        server: True when QEMU listens on it, False when the switch does.
-    """
+    """A NIC at a vhost-user socket; `server`: QEMU listens on it, not the switch."""
 
     kind: Literal["vhost-user"] = "vhost-user"
     socket: str
@@ -59,10 +45,7 @@ class VhostUserBacking(Frozen):
 class NetdevBacking(Frozen):
     """A NIC at a tap or macvtap that is there already, in the network namespace of the session.
 
-    Attributes:
-        kind: Which of both.
-        netdev: Name of the interface.
-        vhost: True when vhost-net in the kernel moves the frames, False when QEMU does.
+    `vhost`: vhost-net in the kernel moves the frames, not QEMU.
     """
 
     kind: Literal["tap", "macvtap"] = "tap"
@@ -71,11 +54,7 @@ class NetdevBacking(Frozen):
 
 
 class VfBacking(Frozen):
-    """A PCI function of the host, given to the guest by vfio.
-
-    Attributes:
-        pci: Its address, bound to vfio-pci.
-    """
+    """A PCI function of the host, bound to vfio-pci, for the guest."""
 
     kind: Literal["vf"] = "vf"
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
@@ -85,15 +64,7 @@ Backing = VhostUserBacking | NetdevBacking | VfBacking
 
 
 class Offloads(Frozen):
-    """Offloads of a virtio NIC, each both ways; None leaves QEMU's own.
-
-    Attributes:
-        csum: Checksums.
-        tso: TCP segmentation, IPv4 and IPv6.
-        ufo: UDP fragmentation.
-        ecn: Segments with ECN.
-        gso: Segmentation by the host of what the guest sends.
-    """
+    """Offloads of a virtio NIC, each both ways; None leaves QEMU's own."""
 
     csum: bool | None = None
     tso: bool | None = None
@@ -107,14 +78,9 @@ class GuestNic(Frozen):
 
     Attributes:
         mac: Its address, by which it is found in the guest.
-        backing: What it is plugged into.
         model: What the guest sees; means nothing for a PCI function.
-        queues: Queue pairs.
         rx_ring: Receive descriptors of each queue; None for QEMU's own.
         tx_ring: Transmit descriptors; only vhost-user has more than 256.
-        mergeable: Mergeable receive buffers; None for QEMU's own.
-        packed: Packed rings; None for QEMU's own.
-        offloads: Offloads.
         mtu: MTU that the device offers the guest, octets; None offers none. At a vhost-user socket
             it is never offered, and set in the guest.
     """
@@ -150,19 +116,11 @@ class Domain(Frozen):
     """A guest.
 
     Attributes:
-        name: Its name.
         accelerator: "kvm", or "tcg" where processors are emulated.
-        emulator: Path of QEMU.
-        vcpus: Number of vCPUs.
-        memory_mib: Memory, MiB.
-        boot: What it boots.
-        nics: NICs.
         console: File that gets what the guest writes to its serial console.
         output: File that gets what a program of the guest writes to its terminal /dev/hvc0, where
             a C library does not keep lines back; None for none.
         vcpu_pins: Host processors of each vCPU; empty pins none.
-        emulator_pin: Host processors of QEMU's other threads; empty for any.
-        iothread_pins: Host processors of each I/O thread.
         hugepage_kb: Size of the pages that back its memory, KiB; 0 for ordinary pages.
         node: Node of the host that its memory is on; None for any.
     """

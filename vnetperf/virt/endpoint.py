@@ -24,12 +24,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class CpuTime:
-    """Processor time of a process, all its threads.
-
-    Attributes:
-        user_s: Seconds in itself.
-        system_s: Seconds in the kernel.
-    """
+    """Processor time of a process, all its threads: in itself and in the kernel, seconds."""
 
     user_s: float
     system_s: float
@@ -93,14 +88,7 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One end of a transfer.
-
-    Attributes:
-        what: What it is, for the report: "namespace at port 0", "UE".
-        place: Where its programs run.
-        address: Its IPv4 address.
-        netdev: The interface that has it.
-    """
+    """One end of a transfer; `netdev` is the interface that has its IPv4 address."""
 
     what: str
     place: Place
@@ -110,12 +98,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class EndpointPair:
-    """The two ends of transfers.
+    """The two ends of transfers: "forth" is from the client.
 
-    Attributes:
-        client: The one that "forth" comes from.
-        server: The one that it goes to.
-        attach_s: Of a mobile core: seconds from the start of the UE to its address.
+    `attach_s` is a mobile core's: seconds from the start of the UE to its address.
     """
 
     client: Endpoint

@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import UNSHARE, ProcessId, is_stopped, python_argv
+from vnetperf.host.linux import PROC, UNSHARE, ProcessId, is_stopped, python_argv
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.processes import ManagedProcess
@@ -131,9 +131,6 @@ def session_of(machine: Machine, uri: str = "", *, in_netns: bool = False) -> Li
         if found is None or not found.process.alive():
             found = _sessions[machine] = LibvirtSession(machine, uri, in_netns=in_netns)
         return found
-
-
-PROC = Path("/proc")
 
 
 def vhost_threads(pid: int) -> tuple[Thread, ...]:

@@ -24,12 +24,7 @@ READ_MAX = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """A program that has ended in a guest.
-
-    Attributes:
-        status: Exit code; 128 and the signal's number when a signal ended it.
-        output: What it wrote, both streams.
-    """
+    """A program that has ended in a guest: exit code (128 and more: a signal), and all it wrote."""
 
     status: int
     output: str

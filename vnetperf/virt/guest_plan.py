@@ -29,15 +29,7 @@ Cpus = tuple[int, ...]
 
 @dataclass(frozen=True)
 class GuestPins:
-    """Where a guest goes.
-
-    Attributes:
-        vcpus: Processors of each vCPU.
-        emulator: Processors of QEMU's other threads.
-        vhost: Processors of the threads of vhost-net.
-        iothreads: Processors of each I/O thread.
-        node: Node of its memory; None for any.
-    """
+    """Where a guest goes: processors of its threads, and the node of its memory, None for any."""
 
     vcpus: tuple[Cpus, ...]
     emulator: Cpus
@@ -152,17 +144,9 @@ class GuestResources:
     """What a guest is given of the machine.
 
     Attributes:
-        name: Name of the guest.
-        boot: What it boots.
-        mtu: MTU of its NICs.
         role: Role of its forwarding threads.
-        qemu: Path of QEMU.
-        accelerator: "kvm" or "tcg".
-        console: File of its serial console.
         output: File of testpmd's output.
         own_macs: True gives NICs other addresses than the frames for them carry.
-        vhost_net: True when the kernel has vhost-net.
-        placement: The plan's.
     """
 
     name: str

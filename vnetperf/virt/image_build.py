@@ -210,14 +210,7 @@ KERNEL, INITRD, DISK = "vmlinuz", "initrd", "root.squashfs"
 
 @dataclass(frozen=True, slots=True)
 class ImageInputs:
-    """All that an image is made of.
-
-    Attributes:
-        recipe: How it is made.
-        kernel: The kernel's packages.
-        packages: The other packages.
-        repositories: Where they come from, with what proves it.
-    """
+    """All that an image is made of."""
 
     recipe: Recipe
     kernel: tuple[tools.Package, ...]

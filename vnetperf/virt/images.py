@@ -26,14 +26,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class ImageEntry:
-    """An image in the store, not looked into yet.
-
-    Attributes:
-        folder: Its directory; the name is ``NAME-KEY``.
-        name: Name of the image.
-        key: Hash over what it was made of.
-        built: When it was built, seconds since 1970.
-    """
+    """An image in the store, not looked into yet; its directory is ``NAME-KEY``."""
 
     folder: Path
     name: str
@@ -187,13 +180,9 @@ class Image:
     """What a guest boots. No file of it is ever written to: a guest's changes are in its memory.
 
     Attributes:
-        name: What it was built for, e.g. "vloop".
         key: Hash over everything that it was made of: recipe and exact package versions.
-        kernel: Bootable kernel, for QEMU's ``-kernel`` (libvirt's ``<kernel>``).
-        initrd: First file system, for ``-initrd``.
         disk: Root file system, to be attached read-only as a virtio-blk disk; the guest finds it
             among others by the image's key.
-        cmdline: Kernel command line; more may be appended, after a space.
         facts: For results and people: packages with their versions, kernel release, size in bytes.
     """
 

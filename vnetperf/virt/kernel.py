@@ -48,13 +48,7 @@ META_PACKAGES = {"debian": "linux-image-amd64", "ubuntu": "linux-image-generic"}
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An unpacked kernel.
-
-    Attributes:
-        release: Its release, as of `uname -r`.
-        image: Its bootable image.
-        modules: Directory of its modules, with their dependencies worked out.
-    """
+    """An unpacked kernel; its release is that of `uname -r`."""
 
     release: str
     image: Path
@@ -133,11 +127,7 @@ def packages() -> list[str]:
     versions = re.findall(r"^Version: (\S+)$", known, re.MULTILINE)
     depends = re.findall(r"^Depends: (.*)$", known, re.MULTILINE)
     if not versions or len(versions) != len(depends):
-        raise HostError(
-            "apt has no kernel package",
-            where=meta,
-            cure=APT_CURE,
-        )
+        raise HostError("apt has no kernel package", where=meta, cure=APT_CURE)
     newest = max(range(len(versions)), key=lambda n: _Version(versions[n]))
     found = re.findall(r"linux-(?:image|modules)[\w.+-]*", depends[newest])
     extra = [n.replace("-image-", "-modules-extra-") for n in found if meta.endswith("generic")]

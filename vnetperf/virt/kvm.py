@@ -41,12 +41,7 @@ LAST_MESSAGE = "Unable to mount root fs"
 
 @dataclass(frozen=True, slots=True)
 class KvmProof:
-    """The outcome of the attempt.
-
-    Attributes:
-        works: Whether a kernel booted.
-        why: What happened, for people.
-    """
+    """The outcome of the attempt."""
 
     works: bool
     why: str

@@ -38,12 +38,8 @@ class LabNic:
     """An Intel 82576 (igb): SR-IOV with seven virtual functions.
 
     Attributes:
-        name: Identifier in QEMU and in messages, e.g. ``tester0``.
         side: Who uses it; "" where that is decided by the deployment.
         cable: Number of the cable it is plugged into; the two NICs of one cable see each other.
-        node: NUMA node it sits on.
-        mac: Its address.
-        pci: Where the guest finds it.
         wire: Sockets of this end and the other, of a cable to another machine; None for one within.
     """
 
@@ -67,15 +63,10 @@ NICS = (
 
 @dataclass(frozen=True, slots=True)
 class LabMachine:
-    """The lab's machine.
+    """The lab's machine, half of its processors and memory on each NUMA node.
 
-    Attributes:
-        cpus: Virtual processors, half of them on each NUMA node.
-        memory_mib: Memory in MiB, half of it on each NUMA node.
-        accelerator: What executes the guest's instructions.
-        threads: Whether one thread emulates all processors, or each has its own.
-        nics: Its NICs.
-        ssh: Socket at this machine's end of its port for ssh; None for a lab of one machine.
+    `threads`: whether one thread emulates all processors, or each has its own. `ssh`: socket at
+    this machine's end of its port for ssh; None for a lab of one machine.
     """
 
     cpus: int = 4

@@ -37,14 +37,7 @@ MEMINFO = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor.
-
-    Attributes:
-        name: What was looked at.
-        says: What was found.
-        cure: How to get what is missing; "" when nothing is.
-        fatal: Whether the lab cannot start without it.
-    """
+    """One line of the doctor; `fatal`: the lab cannot start without it."""
 
     name: str
     says: str

@@ -33,11 +33,7 @@ CHUNK = 65536
 
 
 class Relay:
-    """The host's ends of the guest's ports.
-
-    Attributes:
-        closed: Whether the guest's machine has hung up.
-    """
+    """The host's ends of the guest's ports."""
 
     def __init__(self, ends: Mapping[str, socket.socket], out: int = 1, err: int = 2) -> None:
         self._ends = ends
@@ -67,14 +63,14 @@ class Relay:
             else:
                 _write_all(self._targets[key.data], data)
 
-    def drain(self, quiet_s: float = 0.2, limit_s: float = 10.0) -> None:
+    def drain(self) -> None:
         """Carry what is still on its way, until nothing has come for a moment.
 
         Not a `wait_for`: each turn waits for the sockets, and none is worth a line of the log.
         """
-        end = time.monotonic() + limit_s
+        end = time.monotonic() + 10.0
         while self._selector.get_map() and time.monotonic() < end:
-            if not self._selector.select(quiet_s):
+            if not self._selector.select(0.2):
                 return
             for _ in self.turn(0):
                 pass
@@ -146,14 +142,11 @@ class Task:
     """What to run in the lab.
 
     Attributes:
-        argv: The command.
         cwd: Where it starts; a directory of the host that the guest sees too.
         shares: Directories that it may write to for good.
         kept: Directories that are read once, and that it may not write to even below `shares`.
-        environment: Its whole environment.
         terminal: Rows and columns when it gets a terminal, else None.
         raw: Whether every key goes to it, Ctrl-C too; else Ctrl-C interrupts it from here.
-        timeout_s: Seconds it may take once it has started; None for any.
     """
 
     argv: Sequence[str]
@@ -210,15 +203,7 @@ class CrashedError(_LabError):
 
 @dataclass
 class LabGuest:
-    """A machine of the lab that starts or runs.
-
-    Attributes:
-        qemu: Its process.
-        relay: Its ports.
-        directory: Its logs.
-        ready: Whether its command has started.
-        deadline: When it must have.
-    """
+    """A machine of the lab that starts or runs; its command has to start until `deadline`."""
 
     qemu: subprocess.Popen[bytes]
     relay: Relay

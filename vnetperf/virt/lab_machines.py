@@ -86,13 +86,7 @@ Host {names}
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What runs on this machine while the lab's machines run.
-
-    Attributes:
-        argv: The command.
-        environment: Its whole environment, but for the testbed.
-        timeout_s: Seconds it may take; None for any.
-    """
+    """What runs on this machine while the lab's machines run."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -159,11 +153,7 @@ def testbed_file(lab: Mapping[str, LabMachine], ssh_config: Path) -> str:
 
 
 def run(
-    command: Command,
-    kernel: Kernel,
-    machine: LabMachine,
-    count: int,
-    tell: Callable[[str], None],
+    command: Command, kernel: Kernel, machine: LabMachine, count: int, tell: Callable[[str], None]
 ) -> int:
     """Run a command on this machine with a testbed of machines of the lab; its exit status."""
     began = time.monotonic()
@@ -245,7 +235,6 @@ class _Machine:
         self._starts = 0
 
     def start(self) -> None:
-        """Start it."""
         self._starts += 1
         task = lab_guest.Task(
             argv=["sh", str(self._directory / "serve.sh")],
@@ -282,7 +271,6 @@ class _Machine:
             self.close()
 
     def close(self) -> None:
-        """End it."""
         self._guest = None
         self._running.close()
 

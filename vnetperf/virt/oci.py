@@ -60,8 +60,7 @@ RANKS = "ranks"
 class OciPod(Container):
     """A pod that runc keeps: its first process sleeps, programs are executed beside it.
 
-    Attributes:
-        nested: True where numbers of its processes are those of a namespace that it is in.
+    `nested`: numbers of its processes are those of a namespace that it is in.
     """
 
     nested: ClassVar[bool] = False
@@ -166,7 +165,6 @@ class OciPod(Container):
 
     @property
     def _container(self) -> str:
-        """What runc calls it."""
         return self._id
 
     def facts(self) -> dict[str, Any]:
@@ -221,9 +219,6 @@ class EnginePod(OciPod):
 
     The engine is in namespaces of processes and mounts of its own. What it starts and what leaves
     its parent or clears its environment, as monitors of containers do, ends with these.
-
-    Attributes:
-        engine: Its program.
     """
 
     nested: ClassVar[bool] = True
@@ -316,12 +311,10 @@ class _OciProgram(ContainerProgram):
                 self._identity = ProcessId.of(self._number())
 
     def _number(self) -> int:
-        """Its number outside of all namespaces."""
         number = int(self._pid_file.read_text())
         return _outer(self._process.pid, number) if self._nested else number
 
     def read_stat(self) -> str:
-        """The text of its stat file, by its number outside of the container."""
         number = self._identity.pid if self._identity else self._number()
         return Path(f"/proc/{number}/stat").read_text()
 

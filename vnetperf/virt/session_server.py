@@ -30,6 +30,7 @@ from typing import Any
 
 from vnetperf.host.linux import (
     NO_DEVICES,
+    PROC,
     READ_ONLY,
     bind_mount,
     change_mount,
@@ -83,7 +84,6 @@ cgroup_controllers = []
 namespaces = []
 stdio_handler = "file"
 """
-PROC = Path("/proc")
 #: Capabilities that QEMU keeps, by number (linux/capability.h): reading disks of users
 #: (DAC_OVERRIDE) and pinning memory (IPC_LOCK). Without the others root cannot mount, trace, load
 #: modules, change interfaces, make devices, or open a file by its handle instead of its path

@@ -207,16 +207,7 @@ _LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<su
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package of the distribution, of one version.
-
-    Attributes:
-        name: Its name.
-        version: Its whole version.
-        file: Name of its file as apt stores it.
-        size: Bytes of that file.
-        sha256: Hash of that file, as the distribution has signed it.
-        uri: Where apt gets it from.
-    """
+    """One package of the distribution, of one version, as apt gets it."""
 
     name: str
     version: str
@@ -335,9 +326,7 @@ def download_packages(
     for package in needed:
         if not _is_downloaded(folder, package):
             raise HostError(
-                "apt did not bring what it had promised",
-                where=package.file,
-                cure=APT_CURE,
+                "apt did not bring what it had promised", where=package.file, cure=APT_CURE
             )
 
 

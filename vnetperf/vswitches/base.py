@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vnetperf.backend import Backend
+from vnetperf.backend import Datapath
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
@@ -31,7 +32,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Addressing, Stream
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
 
 #: Frames of an MTU of 9000, what drivers have in common.
@@ -86,13 +87,11 @@ class VSwitchCapabilities(Frozen):
     nic_drivers: tuple[NicDriver, ...] = ()
 
 
-class VSwitch(Backend):
+class VSwitch(Datapath):
     """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports.
 
     Attributes:
         capabilities: What it can do.
-        Options: Options that it has beyond the `SwitchOptions` of its capabilities: users give
-            them by `--set` and in files under conf/switch/. Each has a default.
         elsewhere: True when somebody else runs it: nothing of it is started, counted or reset here.
         deployments: Those that it can be in; empty for all that its capabilities allow.
     """
@@ -100,116 +99,26 @@ class VSwitch(Backend):
     elsewhere: ClassVar[bool] = False
     deployments: ClassVar[tuple[str, ...]] = ()
     capabilities: ClassVar[VSwitchCapabilities]
-    Options: ClassVar[type[Frozen]] = Frozen
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
-        """The scenario as a testbed has it for this vSwitch.
-
-        Args:
-            scenario: The scenario.
-            testbed: The testbed.
-
-        Returns:
-            The scenario; unchanged by default.
-        """
+        """The scenario as a testbed has it for this vSwitch; unchanged by default."""
         del testbed
         return scenario
 
     @classmethod
     def largest_frame(cls, scenario: Scenario) -> int:
-        """Largest frame that it carries.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            Octets including FCS.
-        """
+        """Largest frame that it carries, octets including FCS."""
         can = cls.capabilities
         return min(
             can.wire_frame_sizes.get(scenario.wire, can.max_frame_size),
             can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size),
         )
 
-    @classmethod
-    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads it would run.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            Demands; empty for a vSwitch in the kernel.
-        """
-        del scenario
-        return ()
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Hugepage memory it needs.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            MiB; 0 for none.
-        """
-        del scenario
-        return 0
-
-    @classmethod
-    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
-        """Queues it sends on at a physical port; the tester polls as many.
-
-        Args:
-            scenario: The scenario.
-            placement: Cores.
-
-        Returns:
-            Number of queues.
-        """
-        del scenario, placement
-        return 1
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """Launch lines for `--plan`, as far as they are known before deployment.
-
-        Args:
-            plan: The plan without commands.
-            facts: The machine, for the version of what is installed.
-
-        Returns:
-            Program -> command line.
-        """
-        del plan, facts
-        return {}
-
-    @classmethod
-    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """What the NICs chosen for the wires lack for it.
-
-        Args:
-            nics: NICs of the wires with their drivers.
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" when nothing is; otherwise what is missing and the cure, in one sentence.
-        """
-        del nics, facts, scenario
-        return ""
-
     @property
     def options(self) -> Any:
         """The options that it declares, an `Options`."""
         return self.plan.scenario.options.own(self.Options)
-
-    @property
-    def mode(self) -> str:
-        """The mode the scenario requests, or the first; "" when there is but one."""
-        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
 
     @abstractmethod
     def start(self) -> None:
@@ -284,26 +193,14 @@ class VSwitch(Backend):
         """
 
     def link_came_up(self, port: Port) -> None:
-        """Put back what the kernel forgot of a port when its link went down, now that it is up.
-
-        Args:
-            port: A physical port whose interface was down for a moment.
-        """
+        """Put back what the kernel forgot of a physical port while its link was down."""
 
     @abstractmethod
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is not up yet.
-
-        Returns:
-            Names of the ports; empty when every port is up.
-        """
+        """Names of ports whose link is not up yet."""
 
     def sessions(self) -> int | None:
-        """Sessions that its table holds now.
-
-        Returns:
-            Their number; None for a vSwitch that has no such table.
-        """
+        """Sessions that its table holds now; None for a vSwitch that has no such table."""
         return None
 
     def end_sessions(self) -> None:
@@ -314,38 +211,16 @@ class VSwitch(Backend):
         """
 
     def endpoints(self) -> EndpointPair | None:
-        """The two ends of transfers, where it has them itself and not on this machine.
-
-        Returns:
-            None, by default, where endpoints are put into the tester's place.
-        """
+        """The ends of transfers, where it has them itself and elsewhere; by default None."""
         return None
 
     def fragments(self) -> int | None:
-        """IPv4 fragments that it has made of packets that were too long for their next link.
-
-        Returns:
-            Their number since its start; None where that is not counted.
-        """
+        """IPv4 fragments that it has made since its start; None where that is not counted."""
         return None
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port since it was made.
-
-        Returns:
-            One entry per port of the deployment.
-        """
-
-    def datapath_work(self) -> tuple[DatapathWork, ...]:
-        """What its threads count by themselves, since some start: packets, cycles, lookups.
-
-        It is read before and after each trial, while no frames flow.
-
-        Returns:
-            One entry per thread that forwards; empty for a switch that keeps no such count.
-        """
-        return ()
+        """Counters of every port of the deployment since it was made."""
 
     def check_alive(self) -> None:
         """Raise when a process of the switch has ended, or what it made is gone.
@@ -358,15 +233,14 @@ class VSwitch(Backend):
     def stop(self) -> None:
         """Stop it. Idempotent."""
 
+    def socket_attachment(self, port: VnfPort, kind: str, queues: int, own: Path) -> Attachment:
+        """A socket: of vhost-user one that the VNF listens at, else the switch's in `own`."""
+        listens = kind == "vhost-user"
+        socket = self.machine.vnf_socket(str(port)) if listens else str(own / f"{port}.sock")
+        return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues)
+
     def cannot_plug(self, end: WireEnd) -> DutError:
-        """The error of a wire that it does not accept.
-
-        Args:
-            end: The wire's end.
-
-        Returns:
-            The error, to be raised.
-        """
+        """The error, to be raised, of a wire that it does not accept."""
         under = f" under driver {end.driver}" if end.driver else ""
         return DutError(
             f"cannot plug a {end.kind} wire{under} in",
@@ -375,15 +249,7 @@ class VSwitch(Backend):
         )
 
     def no_port(self, port: Port, there: Iterable[Port | str]) -> DutError:
-        """The error of a port that it does not have.
-
-        Args:
-            port: The port.
-            there: The ports that it has.
-
-        Returns:
-            The error, to be raised.
-        """
+        """The error, to be raised, of a port that it does not have."""
         names = ", ".join(map(str, there)) or "none"
         return DutError(f"there is no port {port}", where=self.name, accepted=names)
 
@@ -457,14 +323,7 @@ class ModalSwitch(VSwitch):
 
 
 def rxq_affinity_problem(scenario: Scenario) -> str:
-    """Why the pins of a scenario cannot be applied.
-
-    Args:
-        scenario: The scenario.
-
-    Returns:
-        "" when they can; otherwise the reason and the cure.
-    """
+    """Why the pins of a scenario cannot be applied, and the cure; "" when they can."""
     names = [str(port) for port in scenario.deployment.ports]
     strangers = [pin.port for pin in scenario.options.rxq_affinity if pin.port not in names]
     if not strangers:

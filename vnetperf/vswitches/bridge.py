@@ -26,24 +26,14 @@ from vnetperf.vswitches.kernelports import (
 
 
 class PortSettings(NamedTuple):
-    """Settings of a port of a bridge.
-
-    Attributes:
-        learning: Sources of frames that come in are remembered.
-        flood: Frames for addresses that nobody knows go out of it.
-    """
+    """Settings of a bridge's port: whether it learns, and is flooded with unknown addresses."""
 
     learning: bool
     flood: bool
 
 
 class FdbEntry(NamedTuple):
-    """A static entry of a bridge's forwarding database.
-
-    Attributes:
-        mac: Destination address.
-        port: Port that frames for it leave by.
-    """
+    """A static entry of a bridge's forwarding database."""
 
     mac: str
     port: Port

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host.dpdk import USER_DRIVERS
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import SwitchOptions
@@ -40,7 +41,6 @@ DEFAULT_RING, LARGEST_RING = 2048, 4096
 #: Octets that a frame has beside its MTU, and that a ring's slot has beside its frame: an 802.1Q
 #: tag, the ring's own header.
 FRAME_OCTETS, SLOT_OCTETS = 18, 4 + 80
-DPDK_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 
 
 def device_settings(end: WireEnd, plan: Plan) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def devargs(end: WireEnd, plan: Plan) -> str:
             f"net_memif{end.wire},role={end.role},id={end.wire},socket={end.socket},"
             f"socket-abstract=no,bsize={slot},rsize={copied_ring(options).bit_length() - 1}"
         )
-    if end.kind == "nic" and end.driver in DPDK_DRIVERS and end.pci:
+    if end.kind == "nic" and end.driver in USER_DRIVERS and end.pci:
         return end.pci
     if end.kind in ("veth", "nic") and end.netdev:
         return (

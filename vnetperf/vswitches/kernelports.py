@@ -159,11 +159,7 @@ def add_way(
 
 
 class KernelAttachments(VSwitch):
-    """A switch that offers taps and veth pairs.
-
-    Attributes:
-        attachments: VNF ports that were made.
-    """
+    """A switch that offers taps and veth pairs."""
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
@@ -189,12 +185,7 @@ class KernelAttachments(VSwitch):
 
 
 class KernelSwitch(KernelAttachments):
-    """A switch whose ports are kernel interfaces: wires' ends, taps and veth pairs of VNFs.
-
-    Attributes:
-        netdevs: The switch's interface of every port.
-        threads: The kernel's threads that receive at these, where they are requested.
-    """
+    """A switch whose ports are kernel interfaces: wires' ends, taps and veth pairs of VNFs."""
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)

@@ -109,10 +109,7 @@ class Macvtap(KernelSwitch):
     """Macvtaps on wires' ends, one for each VNF port; on both ends where there is no VNF."""
 
     name: ClassVar[str] = "macvtap"
-    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (
-        MACVTAP_MODULE,
-        *tc_redirect.MODULES,
-    )
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (MACVTAP_MODULE, *tc_redirect.MODULES)
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=KINDS,

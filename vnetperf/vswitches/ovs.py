@@ -12,13 +12,7 @@ from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.private_ovs import (
-    DAEMON,
-    DATAPATH,
-    KERNEL_DAEMON,
-    OVS_TOOLS,
-    ovs_version_problem,
-)
+from vnetperf.private_ovs import DAEMON, DATAPATH, KERNEL_DAEMON, OVS_TOOLS, ovs_version_problem
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KINDS, KernelAttachments, tunnel_modules
 from vnetperf.vswitches.openvswitch import OpenVSwitch

@@ -76,8 +76,6 @@ class TestpmdDevice:
     """A device of testpmd.
 
     Attributes:
-        name: DPDK's name of it.
-        argument: EAL argument that makes it.
         netdev: Kernel interface behind it; "" for none.
         takes_mtu: The driver requires an MTU for frames above 1518 octets; others refuse the
             setting and take every size.
@@ -249,15 +247,7 @@ class TestpmdSwitch(VSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A vhost-user port that connects to the VNF, or a memif that the VNF connects to."""
         self.check_kind(kind)
-        listens = kind == "vhost-user"
-        own = str(self.directory / f"{port}.sock")
-        self.offers[port] = Attachment(
-            port=port,
-            kind=kind,
-            socket=self.machine.vnf_socket(str(port)) if listens else own,
-            vnf_is_server=listens,
-            queues=queues,
-        )
+        self.offers[port] = self.socket_attachment(port, kind, queues, self.directory)
         return self.offers[port]
 
     def add_vnf_port(self, attachment: Attachment) -> None:

@@ -59,13 +59,7 @@ _UNSPECIFIED = ("", "not specified", "unknown", "none", "no dimm", "to be filled
 
 @dataclass(frozen=True)
 class SmbiosStructure:
-    """One structure of the tables.
-
-    Attributes:
-        kind: Its type: 17 is a memory device.
-        data: Its formatted part, header included, so that offsets are those of the specification.
-        strings: Its strings, the first has number 1.
-    """
+    """One structure of the tables; `data` has the header too: offsets are the specification's."""
 
     kind: int
     data: bytes

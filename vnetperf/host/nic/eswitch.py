@@ -126,13 +126,12 @@ IPV6 = Path("/proc/sys/net/ipv6/conf")
 #: Flag NOARP, and with it MULTICAST as what is changed: the kernel sends nothing of its own.
 NOARP, QUIET_FLAGS = 0x80, 0x80 | 0x1000
 HW_TC = "hw-tc-offload"
-OWN_NETNS = Path("/proc/thread-self/ns/net")
 
 
 def return_uplink(name: str, netns: Path) -> None:
     """Move an interface from a run's namespace into this one; the run has written it down."""
     index = links.get(name, netns).index
-    with OWN_NETNS.open("rb") as home:
+    with links.OWN_NETNS.open("rb") as home:
         number = home.fileno()
 
         def send() -> None:

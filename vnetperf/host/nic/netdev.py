@@ -145,7 +145,6 @@ def request_link(command: str, **attributes: Any) -> None:
 
 #: Longest wait for the interface of a driver that was just bound, seconds.
 APPEARS_S = 10.0
-OWN_NETNS = Path("/proc/thread-self/ns/net")
 
 
 def journal_interface(
@@ -207,13 +206,7 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 
 
 def prepare_interface(
-    name: str,
-    *,
-    netns: Path,
-    mtu: int,
-    promiscuous: bool,
-    mac: str = "",
-    offloads: bool = False,
+    name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = "", offloads: bool = False
 ) -> None:
     """Make an interface in a run's namespace carry test frames alone, and bring it up."""
     if mac and links.get(name, netns).mac != mac:
@@ -259,7 +252,7 @@ def undo_netdev(data: UndoData) -> str:
 
 def _move_home(address: str, name: str, netns: Path) -> None:
     """Bring the interface of a device back from a namespace."""
-    with OWN_NETNS.open("rb") as home:
+    with links.OWN_NETNS.open("rb") as home:
 
         def send() -> None:
             with netlink("list the links") as route:

@@ -22,13 +22,9 @@ class PciNic:
     """A network device on the PCI bus.
 
     Attributes:
-        address: PCI address, ``0000:3b:00.0``.
-        vendor: PCI vendor id, ``0x8086``.
-        device: PCI device id.
         driver: Driver that has it, empty when none has.
         node: NUMA node, -1 when the firmware does not state it.
         interfaces: Its network interfaces, none under a DPDK driver.
-        vfs: Virtual functions it has now.
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
         physical: Address of its physical function when it is a virtual one, else empty.
         iommu_group: Number of its IOMMU group; None without an IOMMU.

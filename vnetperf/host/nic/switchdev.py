@@ -147,8 +147,6 @@ class SwitchRule(Frozen):
     """What comes in by one port leaves by another.
 
     Attributes:
-        src: Port frames come in by.
-        dst: Port they leave by.
         eth_dst: Destination address that they are known to have; "" when it is not.
         only: True when frames with another address belong to another rule.
         prio: Its place among the rules, and with `prio + 1` that of its second half.
@@ -165,13 +163,7 @@ class SwitchRule(Frozen):
 
 
 class RuleFilter(Frozen):
-    """One filter of a rule.
-
-    Attributes:
-        flags: SKIP_SW or SKIP_HW.
-        eth_dst: Destination address to match; "" for every frame.
-        prio: Its place; the lowest that matches is taken.
-    """
+    """One filter of a rule: SKIP_SW or SKIP_HW; of those that match the lowest `prio` is taken."""
 
     flags: int
     eth_dst: str

@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.linux import PROC, netlink, run_in
 from vnetperf.model.errors import HostError
 
-PROC = Path("/proc")
 SSH_PORT = 22
 ESTABLISHED = "01"
 AF_INET, AF_INET6 = 2, 10
@@ -28,8 +27,6 @@ class UsageInterface:
     """A network link as far as its use matters.
 
     Attributes:
-        index: Interface index.
-        name: Interface name.
         master: Index of the bridge, bond or OVS datapath that has it as a port; 0 for none.
         lower: Index of the link below it in this namespace (of a VLAN, macvlan ...); 0 for none.
     """
@@ -61,12 +58,7 @@ class NetworkState:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceUse:
-    """Why an interface must not be taken.
-
-    Attributes:
-        reason: What it carries.
-        session: True when a login to this machine goes over it.
-    """
+    """Why an interface must not be taken; `session`: a login to this machine goes over it."""
 
     reason: str
     session: bool = False

@@ -45,16 +45,12 @@ class VirtualFunction:
     """A virtual function as its physical one has it.
 
     Attributes:
-        number: 0-based number.
         mac: Address that the physical function gave it; zeros for none.
         vlan: VLAN that it is in, 0 for none.
         rate_mbps: Highest rate of sending, Mbit/s; 0 for any.
         spoof_check: Frames with another source address are dropped; None when not reported.
         trusted: It may become promiscuous; None when not reported.
         rx: Frames it received; None when the driver does not count.
-        tx: Frames it sent.
-        rx_dropped: Frames for it that were dropped.
-        tx_dropped: Frames of it that were dropped.
     """
 
     number: int

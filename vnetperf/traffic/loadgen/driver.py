@@ -37,7 +37,7 @@ from vnetperf.model.trial import (
     TrialWindow,
 )
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
-from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
+from vnetperf.traffic.devices import DpdkDevice, dpdk_device, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic, mapping_places
 from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
@@ -59,7 +59,6 @@ RING = 1 << dpdk.MEMIF_RING_LOG2
 NIC_RX_RING = 4 * RING
 #: Frames of a kernel interface's receive ring, likewise; of jumbo frames it would take 80 MiB.
 KERNEL_RX_RING = 4 * dpdk.AF_PACKET_FRAMES
-VHOST_NET = "/dev/vhost-net"
 #: Fastest that a NAT's sessions are set up before a trial, frames/s: none is to be lost.
 SET_UP_FPS = 40_000.0
 #: Slowest, as a share of that: each time that they are set up anew before any trial, frames of the
@@ -85,7 +84,6 @@ class EnginePort(DpdkDevice):
     """A port of the engine.
 
     Attributes:
-        rx_queues: Receive queues.
         tx_queues: Transmit queues, between which the sender chooses.
         hugepages: True when its memory must be shared with another process, or seen by hardware.
         resets: True when the driver changes the interface's address and MTU on the way.
@@ -100,13 +98,7 @@ class EnginePort(DpdkDevice):
 
 
 def engine_port(
-    number: int,
-    end: WireEnd,
-    scenario: Scenario,
-    polled: int,
-    *,
-    vhost_net: bool,
-    workers: int = 1,
+    number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost_net: bool, workers: int = 1
 ) -> EnginePort:
     """The port that plugs into an end."""
     mac, queues = end.mac or "", end.queues
@@ -130,7 +122,7 @@ def engine_port(
         return _tap(number, end, scenario.mtu, vhost_net=vhost_net)
     in_vnf_place = isinstance(scenario.deployment.ends[number], VnfPort)
     kinds = (*WIRES, *ATTACHMENTS)
-    frames = KERNEL_RX_RING if scenario.mtu <= STANDARD_MTU else dpdk.AF_PACKET_FRAMES
+    frames = KERNEL_RX_RING if scenario.mtu <= dpdk.STANDARD_MTU else dpdk.AF_PACKET_FRAMES
     device = dpdk_device(number, end, scenario.mtu, kinds, own_socket=in_vnf_place, frames=frames)
     rx_queues = tx_queues = 1
     rings = PortRings(frames if device.netdev else None, end.peer_ring)
@@ -170,7 +162,7 @@ def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:
         argument = dpdk.tap_devargs(number, netdev, mtu, mac)
         return EnginePort(f"--vdev={argument}", netdev=netdev, resets=True)
     argument = dpdk.virtio_user_devargs(
-        number, VHOST_NET, server=False, queues=1, ring=RING // 2, mac=mac, tap=netdev
+        number, dpdk.VHOST_NET, server=False, queues=1, ring=RING // 2, mac=mac, tap=netdev
     )
     return EnginePort(f"--vdev={argument}", hugepages=True, netdev=netdev, resets=True)
 
@@ -213,7 +205,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         tx_queues=tx_queues,
         rx_descriptors=NIC_RX_RING if any(port.pci for port in ports) else RING,
         tx_descriptors=RING,
-        mtu=scenario.mtu if scenario.mtu != STANDARD_MTU else None,
+        mtu=scenario.mtu if scenario.mtu != dpdk.STANDARD_MTU else None,
         room=dpdk.mbuf_room(scenario.mtu),
         sleep_us=plan.testbed.tester_sleep_us if sleeps else 0,
     )
@@ -505,7 +497,7 @@ class Loadgen(TrafficGenerator):
         """Build the engine if need be, start it, and wait for its links."""
         self._ends = dict(zip(self.plan.own_ends, ends, strict=True))
         scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
-        vhost_net = Path(VHOST_NET).exists()
+        vhost_net = Path(dpdk.VHOST_NET).exists()
         workers = len(self.plan.placement.cores["tester"])
         here = {
             number: engine_port(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
@@ -702,11 +694,7 @@ class Loadgen(TrafficGenerator):
         try:
             for _ in range(LEARN_ATTEMPTS):
                 engine.learn(
-                    frames,
-                    stream_id=spec.id,
-                    rate=rate,
-                    drain_s=LEARN_DRAIN_S,
-                    timeout_s=timeout_s,
+                    frames, stream_id=spec.id, rate=rate, drain_s=LEARN_DRAIN_S, timeout_s=timeout_s
                 )
                 seen = np.frombuffer(engine.bindings(spec.id), dtype=np.uint64)
                 found = np.where(seen, seen, found)

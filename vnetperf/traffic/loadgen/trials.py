@@ -90,14 +90,7 @@ class StreamPart:
 
 @dataclass(frozen=True)
 class _MixTurn:
-    """Frames of one kind that have their own place among all of a stream's.
-
-    Attributes:
-        frame: The kind.
-        share: Their share of the stream's frames.
-        first: They are frames `first`, `first` + `every`, ... of the kind.
-        every: See there.
-    """
+    """Frames `first`, `first` + `every`, ... of one kind, with their place among a stream's."""
 
     frame: CompiledFrame
     share: float
@@ -321,9 +314,7 @@ class PreparedStreams:
     """Streams that the engine has.
 
     Attributes:
-        parts: What the engine sends, by queue.
         group: Frames of each queue that are sent back to back; 1 sends evenly.
-        rings: By port of the tester.
         away: Ports that are on another host.
     """
 

@@ -158,10 +158,8 @@ class PktgenCommand:
     """A launch of Pktgen.
 
     Attributes:
-        argv: Program and arguments.
         sockets: Sockets that it listens on and leaves behind.
         workers: Logical cores that send and receive.
-        port: TCP port of its Lua.
     """
 
     argv: tuple[str, ...]

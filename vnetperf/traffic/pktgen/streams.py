@@ -45,8 +45,6 @@ class PortTraffic:
         load: Its frames/s as a share of the trial's load per interface.
         frames: How many are in a cycle.
         octets: Mean octets of a frame, without FCS.
-        equal: True when all frames have the same size.
-        pcap: The file.
     """
 
     load: float

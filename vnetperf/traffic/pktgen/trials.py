@@ -36,9 +36,6 @@ class ProbeCounts:
     Attributes:
         timed: Probes that came back in order, whose times are below.
         skipped: Probes that came back after one that did not.
-        min_cycles: Shortest way, cycles of Pktgen's clock.
-        avg_cycles: Mean.
-        max_cycles: Longest.
     """
 
     timed: int = 0
@@ -55,16 +52,7 @@ class ProbeCounts:
 
 @dataclass(frozen=True)
 class PortCounters:
-    """Counters of one port since they were cleared.
-
-    Attributes:
-        sent: Frames, probes included.
-        sent_octets: Their octets without FCS.
-        received: Frames, whoever sent them.
-        arp: Those of them that were ARP.
-        ipv6: Those of them that were IPv6.
-        probes: Latency probes that came back here.
-    """
+    """Counters of one port since they were cleared; octets are without FCS."""
 
     sent: int
     sent_octets: int

@@ -39,13 +39,7 @@ PYPI_ENDS = (3, 12)
 
 @dataclass(frozen=True)
 class ClientInstall:
-    """A client and its interpreter.
-
-    Attributes:
-        path: Directory that has the package `trex`.
-        python: Interpreter.
-        source: Where it comes from, for people.
-    """
+    """A client: the directory that has the package `trex`, and its interpreter."""
 
     path: Path
     python: Path

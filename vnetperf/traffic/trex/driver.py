@@ -284,12 +284,7 @@ class Trex(ExternalGenerator):
         plan = plan_trial(self._frames, trial.load_fps, trial.duration_s, self._short)
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
         counted = self._send(
-            plan,
-            trial.duration_s,
-            slack,
-            trial.drain_s,
-            full_drain=trial.full_drain,
-            watch=watch,
+            plan, trial.duration_s, slack, trial.drain_s, full_drain=trial.full_drain, watch=watch
         )
         result = to_trial_result(
             plan,

@@ -20,7 +20,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
 from vnetperf.traffic.base import server_address
-from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device
+from vnetperf.traffic.devices import dpdk_device
 
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("memif", "veth")
@@ -81,11 +81,7 @@ def remote_address(server: str) -> tuple[str, int, int]:
 
 
 class RemoteServer:
-    """A server that another program has started.
-
-    Attributes:
-        address: Host, port of requests, port of messages.
-    """
+    """A server that another program has started."""
 
     def __init__(self, server: str) -> None:
         self.address = remote_address(server)
@@ -163,14 +159,11 @@ def server_configuration(
         lines += ["  low_end: true", f"  low_end_core: {threads.workers[0]}"]
     else:
         lines.append(f"  c: {len(threads.workers)}")
-    if mtu != STANDARD_MTU and all(port.pci for port in ports):  # virtual ones refuse another
+    if mtu != dpdk.STANDARD_MTU and all(port.pci for port in ports):  # virtual ones refuse another
         lines.append(f"  port_mtu: {mtu}")
     lines.append("  port_info:")
     for port in ports:
-        lines += [
-            f'    - dest_mac: "{ANY_MAC}"',
-            f'      src_mac: "{port.mac or ANY_MAC}"',
-        ]
+        lines += [f'    - dest_mac: "{ANY_MAC}"', f'      src_mac: "{port.mac or ANY_MAC}"']
     if not threads.low_end:
         lines += [
             "  platform:",
@@ -198,13 +191,7 @@ def server_command(program: str, configuration_file: Path, threads: ServerThread
 
 @dataclass(frozen=True)
 class TrexServer:
-    """A server of the run.
-
-    Attributes:
-        process: Its process.
-        threads: Its processors.
-        configuration: Its configuration.
-    """
+    """A server of the run."""
 
     process: ManagedProcess
     threads: ServerThreads

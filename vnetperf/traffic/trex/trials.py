@@ -15,13 +15,7 @@ from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
 from vnetperf.statistics import histogram
 from vnetperf.statistics.histogram import decode_hdr, encode_hdr, latency_percentiles
 from vnetperf.traffic.base import NUMBERED
-from vnetperf.traffic.frames import (
-    IPV4_LEN,
-    Checksum,
-    CompiledFrame,
-    VariedField,
-    split_by_share,
-)
+from vnetperf.traffic.frames import IPV4_LEN, Checksum, CompiledFrame, VariedField, split_by_share
 
 #: What one instruction of the field engine writes under a mask, octets, and the largest value.
 WORD = 4
@@ -72,9 +66,6 @@ class SentStream:
     """What one stream of TRex sends in a trial.
 
     Attributes:
-        frame: The frame.
-        frames: How many.
-        fps: How fast, frames/s.
         after_us: When its first frame follows the start, microseconds.
         probe: Number of the probe; None for load.
     """
@@ -88,12 +79,7 @@ class SentStream:
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """What all ports send in a trial.
-
-    Attributes:
-        sent: The streams.
-        unprobed: Why latency is not measured; "" when it is.
-    """
+    """What all ports send in a trial; `unprobed` is why latency is not measured, "" when it is."""
 
     sent: tuple[SentStream, ...] = ()
     unprobed: str = ""

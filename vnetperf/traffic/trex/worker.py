@@ -147,12 +147,7 @@ def _repeat_in_wrong_state(step: Callable[[], None]) -> None:
 
 
 class ServerSession:
-    """A connected client with its ports.
-
-    Attributes:
-        client: The client.
-        ports: Numbers of the ports that are ours.
-    """
+    """A connected client with its ports."""
 
     def __init__(self, api: Any, where: dict[str, Any]) -> None:
         self.api = api

@@ -29,13 +29,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import (
-    DirectionCounts,
-    Latency,
-    LiveCounts,
-    TrialResult,
-    TrialSpec,
-)
+from vnetperf.model.trial import DirectionCounts, Latency, LiveCounts, TrialResult, TrialSpec
 from vnetperf.traffic.base import (
     NUMBERED,
     GeneratorCapabilities,

@@ -48,14 +48,7 @@ class GtpError(ValueError):
 
 @dataclass(frozen=True)
 class Message:
-    """A message.
-
-    Attributes:
-        kind: Its type.
-        teid: Tunnel endpoint that it is for; 0 where the peer's is not known yet.
-        sequence: Number that a response repeats.
-        elements: Type and content of its information elements, in order.
-    """
+    """A message; its tunnel endpoint is 0 where the peer's is not known yet."""
 
     kind: int
     teid: int
@@ -138,14 +131,7 @@ def echo_request(sequence: int) -> Message:
 
 @dataclass(frozen=True)
 class Subscriber:
-    """Who attaches, and the numbers that the SGSN gave it.
-
-    Attributes:
-        imsi: 15 digits.
-        msisdn: Telephone number, digits.
-        apn: Access point name.
-        teid: Tunnel endpoint of the SGSN, alike for control and data.
-    """
+    """Who attaches; `teid` is the SGSN's, alike for control and data."""
 
     imsi: str
     msisdn: str
@@ -179,14 +165,7 @@ def create_request(sequence: int, who: Subscriber, control: str, user: str) -> M
 
 @dataclass(frozen=True)
 class Context:
-    """A PDP context that the mobile core made.
-
-    Attributes:
-        teid_data: The mobile core's tunnel endpoint for user traffic.
-        teid_control: The mobile core's for signalling.
-        ue: Address of the UE.
-        gateway: The mobile core's address for user traffic.
-    """
+    """A PDP context: the mobile core's tunnel endpoints and address, and the UE's address."""
 
     teid_data: int
     teid_control: int

@@ -38,14 +38,12 @@ class AttachPhase:
     """How the attach phase went.
 
     Attributes:
-        requested: Sessions requested.
         ramp: Sessions requested in a second; 0 for one after the other.
         seconds: From the first request to the last response.
         requesting_s: From the first request to the first one of the last session.
         contexts: Sessions that were made, in the order of their requests.
         answer_s: Time from each one's first request to its response, seconds.
         refusals: Why others were not made -> how many.
-        repeated: Requests that were sent again.
     """
 
     requested: int
@@ -232,10 +230,7 @@ class Sgsn:
 
     @staticmethod
     def _take(
-        answer: gtpc.Message,
-        request: _Request,
-        made: dict[int, gtpc.Context],
-        found: AttachPhase,
+        answer: gtpc.Message, request: _Request, made: dict[int, gtpc.Context], found: AttachPhase
     ) -> None:
         if cause := gtpc.refusal_cause(answer):
             found.refusals[cause] += 1

@@ -47,12 +47,7 @@ UE_TUN = "ue0"
 
 @dataclass(frozen=True)
 class MobileCoreInterfaces:
-    """Names of the mobile core's interfaces.
-
-    Attributes:
-        gn: Towards the radio network.
-        sgi: Towards the Internet.
-    """
+    """Names of its interfaces towards the radio network (Gn) and the Internet (SGi)."""
 
     gn: str
     sgi: str

@@ -27,8 +27,6 @@ class FormPort:
     """A port of the VNF, as it is inside.
 
     Attributes:
-        netdev: Name of the interface there.
-        index: Its index there.
         peer_mac: Address that frames it sends must carry, where they are written anew; "" where
             nothing is sent.
         network: Test network beyond it, "198.19.0.0/16".

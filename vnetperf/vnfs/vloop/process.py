@@ -23,9 +23,6 @@ from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf, VnfMemory
 
 RING = 1024
-VHOST_NET = "/dev/vhost-net"
-#: Drivers that give a PCI function to a program; under any other it is a kernel interface.
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
 
 
@@ -69,7 +66,7 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
         return VnfDevice(f"--vdev={argument}", f"memif, {role}")
     if kind == "tap":
         return _tap(number, attachment, mtu, vhost_net=vhost_net)
-    if kind == "vf" and attachment.driver in USER_DRIVERS:
+    if kind == "vf" and attachment.driver in dpdk.USER_DRIVERS:
         pci = attachment.require("pci")
         how = f"{pci} through {attachment.driver}"
         return VnfDevice(f"-a{pci}", how, hugepages=True, takes_mtu=True)
@@ -92,7 +89,7 @@ def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> V
     if vhost_net:
         queues = attachment.queues
         argument = dpdk.virtio_user_devargs(
-            number, VHOST_NET, server=False, queues=queues, ring=RING, mac=mac, tap=netdev
+            number, dpdk.VHOST_NET, server=False, queues=queues, ring=RING, mac=mac, tap=netdev
         )
         how = "virtio-user on vhost-net, which has the tap"
         return VnfDevice(
@@ -188,7 +185,7 @@ class Vloop(Vnf):
         return self.machine.spawn(self.role, argv, env=env, keep_stdin_open=True)
 
     def _devices(self, attachments: tuple[Attachment, Attachment]) -> tuple[VnfDevice, ...]:
-        mtu, vhost_net = self.plan.scenario.mtu, Path(VHOST_NET).exists()
+        mtu, vhost_net = self.plan.scenario.mtu, Path(dpdk.VHOST_NET).exists()
         return tuple(device_for(n, a, mtu, vhost_net=vhost_net) for n, a in enumerate(attachments))
 
     def _worker(self) -> tuple[int, ...]:

@@ -27,8 +27,6 @@ class OvsBridge(Frozen):
     """A bridge.
 
     Attributes:
-        name: Its name.
-        ports: Ports of the deployment on it.
         tunnels: Ports whose tunnel's interface is on it.
         learns: True when it forwards by the addresses it learns.
         underlay: True when its own interface has the tunnel's address.

@@ -26,17 +26,8 @@ from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.sriov import virtual_functions
-from vnetperf.vswitches.sriov.eswitch import (
-    EswitchMode,
-    LegacyMode,
-    SwitchdevMode,
-)
-from vnetperf.vswitches.sriov.virtual_functions import (
-    VFIO,
-    VfPort,
-    vf_driver,
-    vfio_problem,
-)
+from vnetperf.vswitches.sriov.eswitch import EswitchMode, LegacyMode, SwitchdevMode
+from vnetperf.vswitches.sriov.virtual_functions import VFIO, VfPort, vf_driver, vfio_problem
 
 #: Driver -> names of its counters of received and sent frames. They count at the port, frames to
 #: and from virtual functions too; an interface's own statistics leave those out.

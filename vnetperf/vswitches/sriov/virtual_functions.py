@@ -22,9 +22,6 @@ class VfSpec(Frozen):
 
     Attributes:
         port: Port of the deployment that it is; a physical port when no VNF is behind it.
-        physical: Physical port, and wire, of its NIC.
-        number: Its number on that NIC.
-        mac: Its address, by which the NIC steers frames to it.
         inner: True when it meets only other virtual functions.
     """
 
@@ -149,12 +146,8 @@ class VfPort:
     """A virtual function of the deployment.
 
     Attributes:
-        place: Which port it is.
-        address: Its PCI address.
         parent: Interface of its physical function, in the run's namespace.
         driver: Its driver; "" before it has one.
-        netdev: Its interface under a kernel driver.
-        refused: Settings that the NIC's driver did not take.
     """
 
     place: VfSpec

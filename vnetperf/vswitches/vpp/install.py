@@ -20,14 +20,7 @@ REPORTS_MESSAGES = (24, 6)
 
 @dataclass(frozen=True, slots=True)
 class VppInstallation:
-    """An installed VPP.
-
-    Attributes:
-        binary: The program.
-        plugin_dir: Its plugins; None when they are not beside it.
-        api_dir: Its message definitions (*.api.json); None when they are not beside it.
-        plugins: File names of the plugins that are there.
-    """
+    """An installed VPP; None for directories that are not beside the program."""
 
     binary: Path
     plugin_dir: Path | None
@@ -91,16 +84,7 @@ BUFFER_SHARE = 0.75
 
 
 class VppNic(Frozen):
-    """A PCI device for VPP's dpdk plugin, which takes devices only when VPP starts.
-
-    Attributes:
-        pci: PCI address.
-        name: Name of the interface in VPP.
-        rx_queues: Receive queues.
-        tx_queues: Transmit queues.
-        rx_descriptors: Receive descriptors; None for the driver's own.
-        tx_descriptors: Transmit descriptors; None for the driver's own.
-    """
+    """A PCI device for VPP's dpdk plugin, which takes devices only when VPP starts."""
 
     pci: str
     name: str
@@ -126,17 +110,11 @@ class VppStartup(Frozen):
     """A startup configuration.
 
     Attributes:
-        directory: Private directory for sockets.
         prefix: Begins the names of VPP's shared memory, which is the machine's.
-        main_core: Processor of the main thread.
         workers: Processors of the workers; none makes the main thread forward.
-        plugin_dir: Where plugins are; None for VPP's own place.
-        plugins: File names of the plugins that are loaded, and no others.
         data_size: Octets of frame that one buffer holds.
-        buffers: Buffers by NUMA node.
         page_kb: Size of the hugepages buffers lie in, KiB; 0 for ordinary memory.
         heap_mib: What its heap may grow by beyond its default, for tables; MiB.
-        nics: PCI devices.
     """
 
     directory: Path

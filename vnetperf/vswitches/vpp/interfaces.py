@@ -92,9 +92,7 @@ def create_xdp(api: VppApi, port: Port, netdev: str, options: SwitchOptions) -> 
         flags=NO_SYSCALL_LOCK,
     )
     api.call(
-        "sw_interface_set_mac_address",
-        sw_if_index=made.sw_if_index,
-        mac_address=dut_mac(port),
+        "sw_interface_set_mac_address", sw_if_index=made.sw_if_index, mac_address=dut_mac(port)
     )
     return made
 
@@ -123,15 +121,7 @@ INDEXED_DELETIONS = {
 
 @dataclass(frozen=True, slots=True)
 class VppInterface:
-    """An interface of VPP.
-
-    Attributes:
-        port: Port of the deployment.
-        index: VPP's number of it.
-        name: VPP's name of it.
-        kind: A key of PLUGINS.
-        netdev: The kernel interface behind it; "" for none.
-    """
+    """An interface of VPP; its kind is a key of PLUGINS."""
 
     port: Port
     index: int
@@ -236,9 +226,7 @@ class VppPorts:
                 cure="see what its dpdk plugin logs of the device in VPP's log",
             )
         self._api.call(
-            "sw_interface_set_mac_address",
-            sw_if_index=found.sw_if_index,
-            mac_address=dut_mac(port),
+            "sw_interface_set_mac_address", sw_if_index=found.sw_if_index, mac_address=dut_mac(port)
         )
         return self._up(port, found, "pci")
 
@@ -289,14 +277,7 @@ POLLING_ONLY = ("memif", "vhost-user")
 
 
 class RxQueue(NamedTuple):
-    """A receive queue as VPP has it.
-
-    Attributes:
-        interface: Number of its interface.
-        queue: Number of the queue.
-        worker: 0-based number of the worker that polls it; -1 for the main thread.
-        mode: Number of its mode, a key of RX_MODES.
-    """
+    """A receive queue as VPP has it; worker -1 is the main thread, `mode` a key of RX_MODES."""
 
     interface: int
     queue: int

@@ -37,9 +37,7 @@ def tx_lost(errors: Mapping[str, int]) -> int:
 
 
 def read_counters(
-    segment: StatsSegment,
-    interfaces: Iterable[VppInterface],
-    links: Mapping[str, LinkStatistics],
+    segment: StatsSegment, interfaces: Iterable[VppInterface], links: Mapping[str, LinkStatistics]
 ) -> tuple[HopCounters, ...]:
     """Counters of interfaces since they were made."""
     columns = {name: segment.by_index(name) for name in INTERFACE_COUNTERS}
@@ -259,15 +257,7 @@ class Vpp(VSwitch):
         """A socket: of vhost-user the VNF is the server, of memif VPP."""
         self.check_kind(kind)
         self._offered.add(kind)
-        listens = kind == "vhost-user"
-        own = str(self.vpp.directory / f"{port}.sock")
-        return Attachment(
-            port=port,
-            kind=kind,
-            socket=self.machine.vnf_socket(str(port)) if listens else own,
-            vnf_is_server=listens,
-            queues=queues,
-        )
+        return self.socket_attachment(port, kind, queues, self.vpp.directory)
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the port.

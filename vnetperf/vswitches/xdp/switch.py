@@ -58,14 +58,7 @@ class XdpOptions(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class PortProgram:
-    """A port's program in the kernel.
-
-    Attributes:
-        netdev: The switch's interface of the port.
-        index: Its index.
-        code: The program and its maps.
-        peer: Other end of a veth pair, whose GRO is on for native mode; "" for none.
-    """
+    """A port's program in the kernel; `peer` is a veth pair's other end, whose GRO is on."""
 
     netdev: str
     index: int
@@ -74,11 +67,7 @@ class PortProgram:
 
 
 class Xdp(KernelSwitch):
-    """XDP programs at veth wires and NICs, taps and veth pairs of VNFs: redirect, router.
-
-    Attributes:
-        ports: Ports and their programs.
-    """
+    """XDP programs at veth wires and NICs, taps and veth pairs of VNFs: redirect, router."""
 
     name: ClassVar[str] = "xdp"
     programs: ClassVar[tuple[Program, ...]] = (CLANG,)
