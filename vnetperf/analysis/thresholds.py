@@ -26,37 +26,27 @@ from vnetperf.statistics.difference import Measurand
 
 
 class Expectation(Frozen):
-    """One threshold; numbers are in the unit of the result: frames/s, ns, s, or a ratio.
-
-    Attributes:
-        scenario: "pvp_dpdk", or a pattern: "pvp_*".
-        test: Test whose number it is.
-        frame_sizes: Octets including FCS, or "imix"; empty for all that are measured.
-        number: What the test's number is called, or a pattern: a goal's name for throughput. ""
-            is the first one.
-        at_least: Smallest number that is good.
-        at_most: Largest number that is good.
-        of_run: Results folder, relative to the file: the bounds are multiples of its number.
-        of_scenario: Scenario of the same run (or of `of_run`): they are multiples of its number.
-        across: True to hold it against a stored run that differs in traffic, wire, options, machine
-            or another key of comparability.
-        certain: True when the whole interval of the number must keep to the bounds.
-        why: Added to the message when it is not met.
-    """
+    """One threshold; numbers are in the unit of the result: frames/s, ns, s, or a ratio."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    scenario: str = Field(min_length=1)
-    test: TestName = "throughput"
+    scenario: str = Field(min_length=1)  # "pvp_dpdk", or a pattern: "pvp_*"
+    test: TestName = "throughput"  # Test whose number it is
+    #: Octets including FCS, or "imix"; empty for all that are measured.
     frame_sizes: tuple[int | str, ...] = ()
+    #: What the test's number is called, or a pattern: a goal's name for throughput. "" is the first
+    #: one.
     number: str = ""
-    at_least: float | None = None
-    at_most: float | None = None
-    of_run: str = ""
+    at_least: float | None = None  # Smallest number that is good
+    at_most: float | None = None  # Largest number that is good
+    of_run: str = ""  # Results folder, relative to the file: the bounds are multiples of its number
+    #: Scenario of the same run (or of `of_run`): they are multiples of its number.
     of_scenario: str = ""
+    #: True to hold it against a stored run that differs in traffic, wire, options, machine or
+    #: another key of comparability.
     across: bool = False
-    certain: bool = False
-    why: str = ""
+    certain: bool = False  # True when the whole interval of the number must keep to the bounds
+    why: str = ""  # Added to the message when it is not met
 
     @model_validator(mode="after")
     def _has_bounds(self) -> Self:
@@ -81,12 +71,7 @@ class Expectation(Frozen):
 
 
 class ExpectationFile(Frozen):
-    """What a file of expectations holds.
-
-    Attributes:
-        name: Name of the file.
-        expect: The expectations.
-    """
+    """What a file of expectations holds."""
 
     name: str = ""
     expect: tuple[Expectation, ...] = Field(min_length=1)
@@ -94,17 +79,11 @@ class ExpectationFile(Frozen):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came of an expectation for one number.
+    """What came of an expectation for one number."""
 
-    Attributes:
-        where: "expectations.toml: expect.0".
-        met: Whether it is met; None when it could not be judged for want of a number.
-        text: Number, interval and bound, in one sentence.
-    """
-
-    where: str
-    met: bool | None
-    text: str
+    where: str  # "expectations.toml: expect.0"
+    met: bool | None  # Whether it is met; None when it could not be judged for want of a number
+    text: str  # Number, interval and bound, in one sentence
 
     def __str__(self) -> str:
         return f"{self.text} ({self.where})"
@@ -235,16 +214,11 @@ def _first_line(why: str) -> str:
 
 @dataclass(frozen=True)
 class Expectations:
-    """What is expected of a run.
-
-    Attributes:
-        path: The file.
-        expected: The expectations, in its order.
-        baselines: Stored runs, by the name that the file gives them.
-    """
+    """What is expected of a run."""
 
     path: Path
-    expected: tuple[Expectation, ...]
+    expected: tuple[Expectation, ...]  # The expectations, in its order
+    #: Stored runs, by the name that the file gives them.
     baselines: dict[str, RunResults] = field(default_factory=dict)
 
     @classmethod

@@ -67,31 +67,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Settings, the files they name, and where each value came from.
-
-    Attributes:
-        settings: Effective settings.
-        sources: Key -> "default", "vnetperf.toml", "environment VNETPERF_X", "command line".
-        testbed: The testbed file; of several that are named, the one that is measured on.
-        preset: The preset file, with the settings' frame sizes and tests applied.
-        traffic: The traffic file.
-        switch: The options of the vSwitch, with the settings' single ones applied.
-        guest: The options of guests, likewise.
-        mobile_core: The options of a mobile core, likewise.
-        nat: Subscribers, sessions and pool of a NAT, likewise.
-        lb: Services of a load balancer and their flows, likewise.
-    """
+    """Settings, the files they name, and where each value came from."""
 
     settings: Settings
+    #: Key -> "default", "vnetperf.toml", "environment VNETPERF_X", "command line".
     sources: dict[str, str]
-    testbed: Testbed
-    preset: Preset
-    traffic: TrafficProfile
-    switch: SwitchOptions
-    guest: GuestOptions
-    mobile_core: MobileCoreOptions
-    nat: Nat
-    lb: Services
+    testbed: Testbed  # The testbed file; of several that are named, the one that is measured on
+    preset: Preset  # The preset file, with the settings' frame sizes and tests applied
+    traffic: TrafficProfile  # The traffic file
+    switch: SwitchOptions  # The options of the vSwitch, with the settings' single ones applied
+    guest: GuestOptions  # The options of guests, likewise
+    mobile_core: MobileCoreOptions  # The options of a mobile core, likewise
+    nat: Nat  # Subscribers, sessions and pool of a NAT, likewise
+    lb: Services  # Services of a load balancer and their flows, likewise
 
     @property
     def capture(self) -> CaptureSpec | None:

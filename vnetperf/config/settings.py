@@ -124,21 +124,14 @@ def _separated(text: str, key: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a setting is typed on the command line and in the environment.
+    """How a setting is typed on the command line and in the environment."""
 
-    Attributes:
-        metavar: What stands for its value in help texts; "" for a flag.
-        parse: Text and key to value, where that is not the type's own way.
-        added_up: The option may be repeated, and single values are laid over others.
-        of_the_run: It belongs to the run as a whole: a variant cannot have another.
-        also: Other names of the option.
-    """
-
-    metavar: str = ""
+    metavar: str = ""  # What stands for its value in help texts; "" for a flag
+    #: Text and key to value, where that is not the type's own way.
     parse: Callable[[str, str], Any] | None = None
-    added_up: bool = False
-    of_the_run: bool = False
-    also: tuple[str, ...] = ()
+    added_up: bool = False  # The option may be repeated, and single values are laid over others
+    of_the_run: bool = False  # It belongs to the run as a whole: a variant cannot have another
+    also: tuple[str, ...] = ()  # Other names of the option
 
 
 _NAME = Option("NAME")

@@ -189,19 +189,12 @@ def _burst_text(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LossAccount:
-    """Frames lost in the VALID trials of one search.
-
-    Attributes:
-        trials: VALID trials.
-        lossy: Those that lost frames.
-        unattributed: Lossy ones that name no hop.
-        by_hop: Hop or ring -> frames, the worst first.
-    """
+    """Frames lost in the VALID trials of one search."""
 
     trials: int
     lossy: int
-    unattributed: int
-    by_hop: dict[str, int]
+    unattributed: int  # Lossy ones that name no hop
+    by_hop: dict[str, int]  # Hop or ring -> frames, the worst first
 
     @property
     def total(self) -> int:
@@ -226,19 +219,12 @@ def account_losses(trials: Iterable[TrialPoint]) -> LossAccount:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """What a search found: of a goal over all directions, or of one direction.
-
-    Attributes:
-        result: The result.
-        goal: The goal.
-        direction: "phy0->phy1"; "" for their sum.
-        bound: Its bounds; None of a direction of which only the latency is known.
-        latency: Its latency at the lower bound.
-    """
+    """What a search found: of a goal over all directions, or of one direction."""
 
     result: Result
     goal: GoalResult
-    direction: str
+    direction: str  # "phy0->phy1"; "" for their sum
+    #: Its bounds; None of a direction of which only the latency is known.
     bound: GoalResult | DirectionBound | None
     latency: Latency | None = None
 

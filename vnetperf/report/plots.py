@@ -103,16 +103,11 @@ def throughput_plot(group: Group) -> Plot | None:
 
 @dataclass(frozen=True, slots=True)
 class GoalRow:
-    """One row of a plot of goals: a scenario, or a variant of one.
+    """One row of a plot of goals: a scenario, or a variant of one."""
 
-    Attributes:
-        name: The row's heading.
-        result: Its result; None where there is none.
-        absence: The word that stands for a missing number, and why there is none.
-    """
-
-    name: str
+    name: str  # The row's heading
     result: Result | None
+    #: The word that stands for a missing number, and why there is none.
     absence: tuple[str, str] = ("", "")
 
 
@@ -510,15 +505,10 @@ _MOST_DECADES = 9
 
 @dataclass(frozen=True, slots=True)
 class LatencyCurve:
-    """Latency over 1/(1-p).
+    """Latency over 1/(1-p)."""
 
-    Attributes:
-        points: 1/(1-p) and nanoseconds.
-        exact: True from a histogram, False from a few stored percentiles.
-    """
-
-    points: tuple[tuple[float, float], ...]
-    exact: bool
+    points: tuple[tuple[float, float], ...]  # 1/(1-p) and nanoseconds
+    exact: bool  # True from a histogram, False from a few stored percentiles
 
 
 def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:

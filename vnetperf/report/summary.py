@@ -38,17 +38,11 @@ class Entry(Generic[Found]):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One test of one scenario over all frame sizes.
-
-    Attributes:
-        scenario: "pvp_dpdk".
-        test: "throughput".
-        results: By rising frame size.
-    """
+    """One test of one scenario over all frame sizes."""
 
     scenario: str
     test: str
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  # By rising frame size
 
     @property
     def title(self) -> str:
@@ -244,15 +238,10 @@ _MARK = re.compile(r"(unknown|not measured)\s*(:|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class MissingValue:
-    """One thing a reader might look for and will not find.
+    """One thing a reader might look for and will not find."""
 
-    Attributes:
-        where: Path of the value, e.g. "environment.cpu.microcode".
-        what: "unknown: why" or "not measured: why".
-    """
-
-    where: str
-    what: str
+    where: str  # Path of the value, e.g. "environment.cpu.microcode".
+    what: str  # "unknown: why" or "not measured: why"
 
 
 def is_missing(value: object) -> bool:
