@@ -156,7 +156,7 @@ def per_direction(
             replace(outcome_of(trial), loss_ratio=trial.result.loss_ratio(counts))
             for trial, counts in counted
         ]
-        share = begin.load_of(direction)
+        share = begin.loads[direction] if begin.loads else 1.0
         least = share * _offered_ratio(trials, min, direction)
         most = share * _offered_ratio(above, max, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)

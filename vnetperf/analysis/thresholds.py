@@ -60,11 +60,6 @@ class Expectation(Frozen):
         return self
 
     @property
-    def is_relative(self) -> bool:
-        """Whether its bounds are multiples of another number."""
-        return bool(self.of_run or self.of_scenario)
-
-    @property
     def needs_others(self) -> bool:
         """Whether it needs another scenario of the same run."""
         return bool(self.of_scenario) and not self.of_run
@@ -235,15 +230,6 @@ class Expectations:
                 baselines[one.of_run] = _baseline(one.of_run, path, f"{where}.of_run")
         return cls(path, held.expect, baselines)
 
-    def of_case(self, result: Result) -> list[Judgement]:
-        """Judge a result as soon as it is there."""
-        return [
-            judgement
-            for number, one in enumerate(self.expected)
-            if not one.needs_others
-            for judgement in self._judge(number, one, [result])
-        ]
-
     def of_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
         """Judge what needs several scenarios of a run, when all are there."""
         found: list[Judgement] = []
@@ -265,9 +251,15 @@ class Expectations:
         return found
 
     def check(self, result: Result) -> None:
-        """Fail a case whose result is not as expected."""
+        """Fail a case whose result is not as expected, as soon as it is there."""
         __tracebackhide__ = True  # pytest shows the case, and not the code that judges it
-        failed = [str(judged) for judged in self.of_case(result) if judged.met is False]
+        failed = [
+            str(judged)
+            for number, one in enumerate(self.expected)
+            if not one.needs_others
+            for judged in self._judge(number, one, [result])
+            if judged.met is False
+        ]
         if failed:
             raise AssertionError("\n".join(failed))
 
@@ -277,7 +269,7 @@ class Expectations:
         results, where = list(results), self._where(number)
         for result in results:
             for found in _metrics_for(one, result):
-                if not one.is_relative:
+                if not (one.of_run or one.of_scenario):
                     yield judge_metric(one, found, where)
                     continue
                 among = self.baselines[one.of_run].results if one.of_run else results

@@ -206,15 +206,6 @@ def _with_the_mix(
     return preset.model_copy(update={"frame_sizes": (traffic.mix.key,)})
 
 
-def _require_same_mix(one: TrafficProfile, other: TrafficProfile) -> None:
-    if one.mix != other.mix:
-        raise ConfigError(
-            f"traffic profiles {one.name} and {other.name} have different mixes of frame sizes",
-            where="traffic",
-            cure="compare profiles of one mix, or of none",
-        )
-
-
 def _with_flows(traffic: TrafficProfile, flows: int) -> TrafficProfile:
     """The profile with another number of flows, held to what a file is held to."""
     try:
@@ -256,7 +247,13 @@ def _read(
     if settings.flows:
         traffic = _with_flows(traffic, settings.flows)
     if known is not None:
-        _require_same_mix(known.traffic, traffic)
+        if known.traffic.mix != traffic.mix:
+            names = f"{known.traffic.name} and {traffic.name}"
+            raise ConfigError(
+                f"traffic profiles {names} have different mixes of frame sizes",
+                where="traffic",
+                cure="compare profiles of one mix, or of none",
+            )
     elif traffic.mix is not None:
         preset = _with_the_mix(preset, traffic, settings, sources)
         check_traffic(preset, traffic)

@@ -101,10 +101,6 @@ def _testbeds(text: str, key: str) -> str:
     return ",".join(names)
 
 
-def _time(text: str, key: str) -> str:
-    return text if parse_seconds(text, key) else ""
-
-
 def _capture(text: str, key: str) -> str:
     parse_capture(text)
     return text
@@ -116,10 +112,6 @@ def _repeat(text: str, key: str) -> str:
             f"--{key} {text}: a case is deployed once or more; 5 and more give a usable interval"
         )
     return text
-
-
-def _separated(text: str, key: str) -> tuple[str, ...]:
-    return tuple(text.split(";"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +127,7 @@ class Option:
 
 
 _NAME = Option("NAME")
-_PAIRS = Option("KEY=VALUE", _separated, added_up=True)
+_PAIRS = Option("KEY=VALUE", lambda text, _: tuple(text.split(";")), added_up=True)
 
 MessageSizes = Annotated[
     tuple[Annotated[int, Field(ge=1, le=MAX_MESSAGE)], ...], Field(min_length=1)
@@ -178,7 +170,9 @@ class Settings(Options):
     """Octets including FCS, e.g. `64,512,1518`; empty for the preset's.
 
     64 to 9216, no size twice."""
-    time_budget: Annotated[str, Option("TIME", _time)] = ""
+    time_budget: Annotated[
+        str, Option("TIME", lambda text, key: text if parse_seconds(text, key) else "")
+    ] = ""
     """Longest time of each throughput search with the waits around its trials, e.g. `90s`, `5m`,
     `1h`, to give the best estimate in it; empty for the preset's.
 
@@ -319,11 +313,6 @@ ADDED_UP = tuple(k for k, f in Settings.model_fields.items() if option_of(f).add
 OF_THE_RUN = tuple(k for k, f in Settings.model_fields.items() if option_of(f).of_the_run)
 
 
-def option_name(key: str) -> str:
-    """The option of a setting: "--frame-sizes"."""
-    return f"--{key.replace('_', '-')}"
-
-
 def variable_name(key: str) -> str:
     """The variable of a setting: "VNETPERF_FRAME_SIZES"."""
     return f"{ENV_PREFIX}{key.upper()}"
@@ -352,7 +341,8 @@ def add_options(add: Callable[..., Any], *names: str) -> None:
         kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
         kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
         shown = (text + default).replace("%", "%%")
-        add(option_name(key), *option.also, dest=key, default=None, help=shown, **kind)
+        name = f"--{key.replace('_', '-')}"
+        add(name, *option.also, dest=key, default=None, help=shown, **kind)
 
 
 def _text(value: object) -> str:

@@ -129,9 +129,10 @@ class GroupView:
         goals = [g for r in group.measured for g in r.goals]
         directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
         of = [(r, self._trials_of(r)) for r in group.measured]
-        latencies = [
-            plots.latency_plot(r, plots.latency_lines(r), names, directions) for r, _ in of
-        ]
+        latencies = []
+        for r, _ in of:
+            lines = [(goal.name, d, v) for goal in r.goals for d, v in goal.latency.items()]
+            latencies.append(plots.latency_plot(r, lines, names, directions))
         strips = [
             _strip("Loss against load", [plots.loss_plot(r, found, names) for r, found in of]),
             _strip(

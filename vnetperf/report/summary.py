@@ -20,7 +20,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.units import percent
-from vnetperf.results.checklist import Item, missing_items
+from vnetperf.results.checklist import missing_items
 
 #: Scenario, test and frame size: what one search is about.
 Case = tuple[str, str, int]
@@ -319,13 +319,8 @@ def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
             found.append(MissingValue(scenario.scenario, why))
     known = {_INDEX.sub(".*", unknown.where) for unknown in found}
     found += [
-        _of_checklist(item)
+        MissingValue(item.title, item.reason)  # a title is clearer than its path
         for item in missing_items(results)
         if _INDEX.sub(".*", item.where) not in known
     ]
     return tuple(found)
-
-
-def _of_checklist(item: Item) -> MissingValue:
-    """A field that reports must have and this one has not, by its name: clearer than its path."""
-    return MissingValue(item.title, item.reason)

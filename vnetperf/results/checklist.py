@@ -70,8 +70,8 @@ def _traffic(name: str, *keys: str) -> RequiredField:
     return RequiredField(6, name, places, "scenario", "the traffic has none", "not applicable")
 
 
-def _search(name: str, *places: str, why: str = "") -> RequiredField:
-    why = why or "the log does not say"
+def _search(name: str, *places: str) -> RequiredField:
+    why = "the log does not say"
     return RequiredField(7, name, places, "result", why, test="throughput")
 
 

@@ -112,10 +112,6 @@ class BeginRecord(Frozen):
         """All interfaces' load as a multiple of a trial's load."""
         return sum(self.loads) if self.loads else self.directions
 
-    def load_of(self, direction: int) -> float:
-        """A direction's load as a share of a trial's."""
-        return self.loads[direction] if self.loads else 1.0
-
 
 class SearchRecord(BeginRecord):
     """A throughput search begins."""

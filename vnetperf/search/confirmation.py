@@ -471,7 +471,7 @@ class _Session:
         for _ in range(FURTHER_ROUNDS):
             for one in unsteady:
                 for load in (*_loads([one], "upper"), *_loads([one], "lower")):
-                    if not _is_unstable(one):
+                    if not (one.contradiction() or one.inversions()):
                         yield from self._try(load, [one], further=True)
 
     def _try(
@@ -603,10 +603,6 @@ def _judged(
 
 def _is_final(result: GoalOutcome) -> bool:
     return result.regular or result.at_least
-
-
-def _is_unstable(retried: _Retried) -> bool:
-    return bool(retried.contradiction() or retried.inversions())
 
 
 def _groups(rates: Sequence[float]) -> list[list[float]]:

@@ -240,12 +240,8 @@ def _choose_result(found: Sequence[GoalOutcome], own: GoalOutcome, width: float)
             for result, each in zip(found, widths, strict=True)
             if each is not None and each <= enough
         )
-    one_sided = (result for result in found if _has_a_bound(result))
+    one_sided = (one for one in found if one.relevant_lower_bound or one.relevant_upper_bound)
     return next(one_sided, own)
-
-
-def _has_a_bound(result: GoalOutcome) -> bool:
-    return result.relevant_lower_bound is not None or result.relevant_upper_bound is not None
 
 
 def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str:

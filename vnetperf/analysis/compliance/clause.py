@@ -191,11 +191,6 @@ def not_applicable(clause: str, requirement: str, why: str) -> LedgerEntry:
     return LedgerEntry(clause=clause, requirement=requirement, status="not applicable", value=why)
 
 
-def not_looked_at(clause: str, requirement: str, what: str) -> LedgerEntry:
-    """A clause of which the ledger says nothing, and what a run does of it all the same."""
-    return LedgerEntry(clause=clause, requirement=requirement, status="not looked at", value=what)
-
-
 def scoped(found: Iterable[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:
     """Entries of single results, those that are equal for all sizes or scenarios as one."""
     by_clause: dict[tuple[str, str, str], list[tuple[Result, LedgerEntry]]] = {}
