@@ -160,10 +160,8 @@ class _Visited:
     role: VisitRole
     goal: SearchGoal
     load_fps: float
-    trials: Sequence[TrialOutcome]
-    """They become more while the visit lasts."""
-    agreeing: int = AGREEING
-    """Trials that end it where all of them agree; 0: only a class does."""
+    trials: Sequence[TrialOutcome]  # They become more while the visit lasts
+    agreeing: int = AGREEING  # Trials that end it where all of them agree; 0: only a class does
 
     @property
     def carried(self) -> bool:
@@ -214,8 +212,7 @@ class _Retried:
     result: GoalOutcome
     limits: SearchLimits
     searched: Sequence[TrialOutcome]
-    after: Sequence[TrialOutcome]
-    """All trials of the confirmation; they become more while it lasts."""
+    after: Sequence[TrialOutcome]  # All trials of the confirmation; they become more while it lasts
     visits: list[_Visited] = field(default_factory=list)
 
     @property
