@@ -1,21 +1,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.trial import TrialRequest
 from vnetperf.search import (
     Bound,
     GoalOutcome,
     StopSearch,
     binary_search,
-    worst_case_trial_seconds,
 )
 from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
+from vnetperf.search.session import GeometricGrid
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import (
@@ -32,6 +33,16 @@ from .support import (
     measured,
     upper_fps,
 )
+
+
+def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
+    """Upper bound of the trial time of one goal, known before the first trial."""
+    halvings = (GeometricGrid(limits, goal.width).top + 1).bit_length()
+    trials_per_load = ceil(round(goal.duration_sum_s / goal.final_trial_s, 9))
+    coarse = (1 + halvings) * goal.initial_trial_s
+    # The candidate, then doubling steps away from it, then halving what they enclose.
+    verified = (2 + 2 * halvings) * trials_per_load * goal.final_trial_s
+    return coarse + verified
 
 
 @given(st.floats(0.01, 0.89), goals())

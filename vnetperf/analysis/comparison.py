@@ -132,18 +132,13 @@ TOO_FEW = "too few to tell"
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison.
+    """One side of a comparison."""
 
-    Attributes:
-        name: As the user wrote it.
-        runs: Its runs; each round of the only one is a deployment, and one observation. Of several
-            runs each is one: what its rounds have in common is no chance of theirs.
-        scenario: The only one that is looked at; "" for all.
-    """
-
-    name: str
+    name: str  # As the user wrote it
+    #: Its runs; each round of the only one is a deployment, and one observation. Of several runs
+    #: each is one: what its rounds have in common is no chance of theirs.
     runs: tuple[StoredRun, ...]
-    scenario: str = ""
+    scenario: str = ""  # The only one that is looked at; "" for all
 
     @property
     def deployments(self) -> dict[Deployment, RunResults]:
@@ -162,30 +157,20 @@ class Side:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A number of both sides.
+    """A number of both sides."""
 
-    Attributes:
-        scenario: "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones.
-        metric: The first side's, for what it is.
-        a: Observations of the first side, one for each deployment, or for each of several runs.
-        b: Those of the second.
-        found: What the second has more.
-        p: Probability of such a difference between equal sides, adjusted for all numbers that were
-            compared with it (Holm); None where it is not known.
-        least: Least effect that counts, as a share.
-        confidence: Level of the verdict.
-        marks: What a reader must see beside it, each with the side's letter.
-    """
-
-    scenario: str
-    metric: Metric
+    scenario: str  # "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones
+    metric: Metric  # The first side's, for what it is
+    #: Observations of the first side, one for each deployment, or for each of several runs.
     a: tuple[Measurand, ...]
-    b: tuple[Measurand, ...]
-    found: Difference
+    b: tuple[Measurand, ...]  # Those of the second
+    found: Difference  # What the second has more
+    #: Probability of such a difference between equal sides, adjusted for all numbers that were
+    #: compared with it (Holm); None where it is not known.
     p: float | None = None
-    least: float = 0.0
-    confidence: float = 0.95
-    marks: tuple[str, ...] = ()
+    least: float = 0.0  # Least effect that counts, as a share
+    confidence: float = 0.95  # Level of the verdict
+    marks: tuple[str, ...] = ()  # What a reader must see beside it, each with the side's letter
 
     @property
     def differs(self) -> bool:
@@ -234,47 +219,35 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class UngatedNumber:
-    """A main number that a gate cannot judge.
+    """A main number that a gate cannot judge."""
 
-    Attributes:
-        name: "pvp_dpdk, throughput, 64, ndr".
-        why: What it lacks.
-        lost: Whether the first side has enough deployments with it, and those of the second gave
-            none, or an unstable one, more often than by chance, all numbers considered (Holm).
-        needed: Deployments of each side with which a gate could judge it, were it the only number
-            that B lacks; None: more than 100, or not known.
-    """
-
-    name: str
-    why: str
+    name: str  # "pvp_dpdk, throughput, 64, ndr"
+    why: str  # What it lacks
+    #: Whether the first side has enough deployments with it, and those of the second gave none, or
+    #: an unstable one, more often than by chance, all numbers considered (Holm).
     lost: bool
+    #: Deployments of each side with which a gate could judge it, were it the only number that B
+    #: lacks; None: more than 100, or not known.
     needed: int | None = None
 
 
 @dataclass(frozen=True)
 class SideComparison:
-    """What a comparison found.
-
-    Attributes:
-        a: The first side.
-        b: The second.
-        paired: Whether the rounds of both were measured right after each other, number by number.
-        rows: Numbers that both have.
-        not_compared: Numbers that cannot be compared, and why, one sentence each.
-        across: What keys of comparability differ, where the user has them compared across.
-        environment: What differs in how both were measured.
-        ungated: Main numbers of the first side that a gate cannot judge.
-        single_run: Whether a gate takes rounds of a side's only run for all there is to know.
-    """
+    """What a comparison found."""
 
     a: Side
     b: Side
+    #: Whether the rounds of both were measured right after each other, number by number.
     paired: bool
-    rows: tuple[ComparisonRow, ...]
-    not_compared: tuple[str, ...]
+    rows: tuple[ComparisonRow, ...]  # Numbers that both have
+    not_compared: tuple[str, ...]  # Numbers that cannot be compared, and why, one sentence each
+    #: What keys of comparability differ, where the user has them compared across.
     across: tuple[str, ...] = ()
+    #: What differs in how both were measured.
     environment: tuple[FactDifference, ...] = field(default=())
+    #: Main numbers of the first side that a gate cannot judge.
     ungated: tuple[UngatedNumber, ...] = ()
+    #: Whether a gate takes rounds of a side's only run for all there is to know.
     single_run: bool = False
 
     @property
@@ -379,18 +352,12 @@ def compare(
 
 @dataclass(frozen=True)
 class _MainNumber:
-    """A main number of the first side.
+    """A main number of the first side."""
 
-    Attributes:
-        name: "pvp_dpdk, throughput, 64, ndr".
-        row: What was compared; None: nothing.
-        stable: Deployments of each side with a number that comes again.
-        broken: Observations of each side that gave none, or an unstable one.
-    """
-
-    name: str
-    row: ComparisonRow | None
-    stable: tuple[int, int]
+    name: str  # "pvp_dpdk, throughput, 64, ndr"
+    row: ComparisonRow | None  # What was compared; None: nothing
+    stable: tuple[int, int]  # Deployments of each side with a number that comes again
+    #: Observations of each side that gave none, or an unstable one.
     broken: tuple[Occurrences, Occurrences]
 
 

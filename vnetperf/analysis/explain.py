@@ -23,45 +23,28 @@ from vnetperf.results.records import (
 
 @dataclass(frozen=True)
 class Step:
-    """One trial on the way to a result.
-
-    Attributes:
-        trial: The trial.
-        part: What it did for the result: "lower bound of ndr", "not used: GENERATOR_LIMITED" ...
-    """
+    """One trial on the way to a result."""
 
     trial: TrialRecord
-    part: str
+    part: str  # What it did for the result: "lower bound of ndr", "not used: GENERATOR_LIMITED" ...
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One search or other test, from its beginning.
+    """One search or other test, from its beginning."""
 
-    Attributes:
-        begin: Its parameters.
-        steps: Its trials in order.
-        ended: How it ended: "", or why it is no result.
-    """
-
-    begin: BeginRecord
+    begin: BeginRecord  # Its parameters
     steps: tuple[Step, ...]
-    ended: str = ""
+    ended: str = ""  # How it ended: "", or why it is no result
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a result came about.
-
-    Attributes:
-        result: The result.
-        attempts: The tests that were begun for it, the one that gave it last.
-        conclusions: Why each number is what it is, a sentence each.
-    """
+    """How a result came about."""
 
     result: Result
-    attempts: tuple[Attempt, ...]
-    conclusions: tuple[str, ...]
+    attempts: tuple[Attempt, ...]  # The tests that were begun for it, the one that gave it last
+    conclusions: tuple[str, ...]  # Why each number is what it is, a sentence each
 
 
 def explain(

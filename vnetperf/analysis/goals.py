@@ -156,7 +156,7 @@ def per_direction(
             replace(outcome_of(trial), loss_ratio=trial.result.loss_ratio(counts))
             for trial, counts in counted
         ]
-        share = begin.load_of(direction)
+        share = begin.loads[direction] if begin.loads else 1.0
         least = share * _offered_ratio(trials, min, direction)
         most = share * _offered_ratio(above, max, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)
@@ -344,21 +344,13 @@ def _times(value: float | None, factor: float) -> float | None:
 
 @dataclass(frozen=True)
 class MissingTrials:
-    """Trials that would have to be run.
+    """Trials that would have to be run."""
 
-    Attributes:
-        load_fps: Load of each interface, frames/s.
-        duration_s: Seconds of each.
-        count: How many, at the least.
-        why: What they would decide.
-        further: Most loads that would have to be tried after it, each in the same way.
-    """
-
-    load_fps: float
-    duration_s: float
-    count: int
-    why: str
-    further: int = 0
+    load_fps: float  # Load of each interface, frames/s
+    duration_s: float  # Seconds of each
+    count: int  # How many, at the least
+    why: str  # What they would decide
+    further: int = 0  # Most loads that would have to be tried after it, each in the same way
 
     def __str__(self) -> str:
         trials = "a trial" if self.count == 1 else f"{self.count} trials"
@@ -369,15 +361,10 @@ class MissingTrials:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a log to a goal.
+    """The answer of a log to a goal."""
 
-    Attributes:
-        result: The goal's bounds; irregular where trials are missing.
-        missing: The trials; None when none are.
-    """
-
-    result: GoalResult
-    missing: MissingTrials | None
+    result: GoalResult  # The goal's bounds; irregular where trials are missing
+    missing: MissingTrials | None  # The trials; None when none are
 
 
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:

@@ -47,18 +47,13 @@ Begin_co = TypeVar("Begin_co", bound=BeginRecord, covariant=True)
 
 @dataclass
 class Logged(Generic[Begin_co]):
-    """One test as the log has it.
+    """One test as the log has it."""
 
-    Attributes:
-        begin: What it was run for.
-        trials: Its trials in order, whatever their verdict.
-        end: How it ended; None when the run was interrupted.
-        deployments: Numbers of the deployments of its scenario that its trials are of.
-    """
-
-    begin: Begin_co
+    begin: Begin_co  # What it was run for
+    #: Its trials in order, whatever their verdict.
     trials: list[TrialRecord] = field(default_factory=list)
-    end: SearchEndRecord | None = None
+    end: SearchEndRecord | None = None  # How it ended; None when the run was interrupted
+    #: Numbers of the deployments of its scenario that its trials are of.
     deployments: set[int] = field(default_factory=set)
 
     @property

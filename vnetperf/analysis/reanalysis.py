@@ -16,23 +16,14 @@ from vnetperf.results.records import Record
 
 @dataclass(frozen=True, kw_only=True)
 class WantedGoal:
-    """A goal that a user requests afterwards; what is None is as in the log.
+    """A goal that a user requests afterwards; what is None is as in the log."""
 
-    Attributes:
-        name: What it is called; "" to be named by its loss ratio.
-        loss_ratio: 0..1.
-        exceed_ratio: Share of trial seconds at a load that may exceed it.
-        final_trial_s: Seconds of a trial that counts.
-        duration_sum_s: Seconds of trials that classify a load.
-        width: Relative width of the bounds.
-    """
-
-    name: str
+    name: str  # What it is called; "" to be named by its loss ratio
     loss_ratio: float
-    exceed_ratio: float | None = None
-    final_trial_s: float | None = None
-    duration_sum_s: float | None = None
-    width: float | None = None
+    exceed_ratio: float | None = None  # Share of trial seconds at a load that may exceed it
+    final_trial_s: float | None = None  # Seconds of a trial that counts
+    duration_sum_s: float | None = None  # Seconds of trials that classify a load
+    width: float | None = None  # Relative width of the bounds
 
     def of(self, known: SearchGoal) -> SearchGoal:
         """The whole goal."""
@@ -52,15 +43,10 @@ class WantedGoal:
 
 @dataclass(frozen=True)
 class Reanalysis:
-    """The answer of a log to goals that it was not measured for.
+    """The answer of a log to goals that it was not measured for."""
 
-    Attributes:
-        results: The run, with the goals beside its own.
-        missing: What would narrow them, one sentence for each case, goal and round.
-    """
-
-    results: RunResults
-    missing: tuple[str, ...]
+    results: RunResults  # The run, with the goals beside its own
+    missing: tuple[str, ...]  # What would narrow them, one sentence for each case, goal and round
 
 
 def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Reanalysis:

@@ -20,17 +20,12 @@ RESULTS_NAME = "results.json"
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run.
+    """A run."""
 
-    Attributes:
-        path: Its folder, or log.
-        rounds: Its results by the number of the round, in order; each is a deployment of its own.
-        note: What a reader must know of where they come from; "".
-    """
-
-    path: Path
+    path: Path  # Its folder, or log
+    #: Its results by the number of the round, in order; each is a deployment of its own.
     rounds: Mapping[int, RunResults]
-    note: str = ""
+    note: str = ""  # What a reader must know of where they come from; ""
 
     @property
     def name(self) -> str:

@@ -26,37 +26,27 @@ from vnetperf.statistics.difference import Measurand
 
 
 class Expectation(Frozen):
-    """One threshold; numbers are in the unit of the result: frames/s, ns, s, or a ratio.
-
-    Attributes:
-        scenario: "pvp_dpdk", or a pattern: "pvp_*".
-        test: Test whose number it is.
-        frame_sizes: Octets including FCS, or "imix"; empty for all that are measured.
-        number: What the test's number is called, or a pattern: a goal's name for throughput. ""
-            is the first one.
-        at_least: Smallest number that is good.
-        at_most: Largest number that is good.
-        of_run: Results folder, relative to the file: the bounds are multiples of its number.
-        of_scenario: Scenario of the same run (or of `of_run`): they are multiples of its number.
-        across: True to hold it against a stored run that differs in traffic, wire, options, machine
-            or another key of comparability.
-        certain: True when the whole interval of the number must keep to the bounds.
-        why: Added to the message when it is not met.
-    """
+    """One threshold; numbers are in the unit of the result: frames/s, ns, s, or a ratio."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    scenario: str = Field(min_length=1)
-    test: TestName = "throughput"
+    scenario: str = Field(min_length=1)  # "pvp_dpdk", or a pattern: "pvp_*"
+    test: TestName = "throughput"  # Test whose number it is
+    #: Octets including FCS, or "imix"; empty for all that are measured.
     frame_sizes: tuple[int | str, ...] = ()
+    #: What the test's number is called, or a pattern: a goal's name for throughput. "" is the first
+    #: one.
     number: str = ""
-    at_least: float | None = None
-    at_most: float | None = None
-    of_run: str = ""
+    at_least: float | None = None  # Smallest number that is good
+    at_most: float | None = None  # Largest number that is good
+    of_run: str = ""  # Results folder, relative to the file: the bounds are multiples of its number
+    #: Scenario of the same run (or of `of_run`): they are multiples of its number.
     of_scenario: str = ""
+    #: True to hold it against a stored run that differs in traffic, wire, options, machine or
+    #: another key of comparability.
     across: bool = False
-    certain: bool = False
-    why: str = ""
+    certain: bool = False  # True when the whole interval of the number must keep to the bounds
+    why: str = ""  # Added to the message when it is not met
 
     @model_validator(mode="after")
     def _has_bounds(self) -> Self:
@@ -70,23 +60,13 @@ class Expectation(Frozen):
         return self
 
     @property
-    def is_relative(self) -> bool:
-        """Whether its bounds are multiples of another number."""
-        return bool(self.of_run or self.of_scenario)
-
-    @property
     def needs_others(self) -> bool:
         """Whether it needs another scenario of the same run."""
         return bool(self.of_scenario) and not self.of_run
 
 
 class ExpectationFile(Frozen):
-    """What a file of expectations holds.
-
-    Attributes:
-        name: Name of the file.
-        expect: The expectations.
-    """
+    """What a file of expectations holds."""
 
     name: str = ""
     expect: tuple[Expectation, ...] = Field(min_length=1)
@@ -94,17 +74,11 @@ class ExpectationFile(Frozen):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came of an expectation for one number.
+    """What came of an expectation for one number."""
 
-    Attributes:
-        where: "expectations.toml: expect.0".
-        met: Whether it is met; None when it could not be judged for want of a number.
-        text: Number, interval and bound, in one sentence.
-    """
-
-    where: str
-    met: bool | None
-    text: str
+    where: str  # "expectations.toml: expect.0"
+    met: bool | None  # Whether it is met; None when it could not be judged for want of a number
+    text: str  # Number, interval and bound, in one sentence
 
     def __str__(self) -> str:
         return f"{self.text} ({self.where})"
@@ -235,16 +209,11 @@ def _first_line(why: str) -> str:
 
 @dataclass(frozen=True)
 class Expectations:
-    """What is expected of a run.
-
-    Attributes:
-        path: The file.
-        expected: The expectations, in its order.
-        baselines: Stored runs, by the name that the file gives them.
-    """
+    """What is expected of a run."""
 
     path: Path
-    expected: tuple[Expectation, ...]
+    expected: tuple[Expectation, ...]  # The expectations, in its order
+    #: Stored runs, by the name that the file gives them.
     baselines: dict[str, RunResults] = field(default_factory=dict)
 
     @classmethod
@@ -260,15 +229,6 @@ class Expectations:
             if one.of_run and one.of_run not in baselines:
                 baselines[one.of_run] = _baseline(one.of_run, path, f"{where}.of_run")
         return cls(path, held.expect, baselines)
-
-    def of_case(self, result: Result) -> list[Judgement]:
-        """Judge a result as soon as it is there."""
-        return [
-            judgement
-            for number, one in enumerate(self.expected)
-            if not one.needs_others
-            for judgement in self._judge(number, one, [result])
-        ]
 
     def of_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
         """Judge what needs several scenarios of a run, when all are there."""
@@ -291,9 +251,15 @@ class Expectations:
         return found
 
     def check(self, result: Result) -> None:
-        """Fail a case whose result is not as expected."""
+        """Fail a case whose result is not as expected, as soon as it is there."""
         __tracebackhide__ = True  # pytest shows the case, and not the code that judges it
-        failed = [str(judged) for judged in self.of_case(result) if judged.met is False]
+        failed = [
+            str(judged)
+            for number, one in enumerate(self.expected)
+            if not one.needs_others
+            for judged in self._judge(number, one, [result])
+            if judged.met is False
+        ]
         if failed:
             raise AssertionError("\n".join(failed))
 
@@ -303,7 +269,7 @@ class Expectations:
         results, where = list(results), self._where(number)
         for result in results:
             for found in _metrics_for(one, result):
-                if not one.is_relative:
+                if not (one.of_run or one.of_scenario):
                     yield judge_metric(one, found, where)
                     continue
                 among = self.baselines[one.of_run].results if one.of_run else results

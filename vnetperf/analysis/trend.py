@@ -41,12 +41,7 @@ from vnetperf.statistics.samples import outliers
 
 @dataclass(frozen=True)
 class TrendRound:
-    """A number of one deployment.
-
-    Attributes:
-        results: The round.
-        metric: The number.
-    """
+    """A number of one deployment."""
 
     results: RunResults
     metric: Metric
@@ -61,17 +56,12 @@ class TrendRound:
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """A number of one run.
-
-    Attributes:
-        run: The run.
-        rounds: The number of each of its rounds that has it, the smallest first.
-        failures: Why others gave none.
-    """
+    """A number of one run."""
 
     run: StoredRun
+    #: The number of each of its rounds that has it, the smallest first.
     rounds: tuple[TrendRound, ...]
-    failures: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()  # Why others gave none
 
     @property
     def middle(self) -> TrendRound:
@@ -132,23 +122,14 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class LevelChange:
-    """Another level begins.
+    """Another level begins."""
 
-    Attributes:
-        before: Last point of the level before.
-        after: First point of the new level.
-        old: Median before.
-        new: Median after.
-        p: Share of shuffled series in which such a change is seen.
-        environment: What differs in how both were measured.
-    """
-
-    before: TrendPoint
-    after: TrendPoint
-    old: float
-    new: float
-    p: float
-    environment: tuple[FactDifference, ...]
+    before: TrendPoint  # Last point of the level before
+    after: TrendPoint  # First point of the new level
+    old: float  # Median before
+    new: float  # Median after
+    p: float  # Share of shuffled series in which such a change is seen
+    environment: tuple[FactDifference, ...]  # What differs in how both were measured
 
     @property
     def ratio(self) -> float:
@@ -164,23 +145,16 @@ class LevelChange:
 
 @dataclass(frozen=True)
 class Trend:
-    """One number over many runs.
+    """One number over many runs."""
 
-    Attributes:
-        metric: One of its numbers, for what it is.
-        points: One for each run, oldest first; those of runs that broke have no number.
-        levels: The levels they lie on; places are those of points, and limits lie on none.
-        changes: Where one level gives way to the next.
-        far: Places of points far from the others of their level.
-        apart: Why numbers of some runs are a series of their own: what differs; "".
-    """
-
-    metric: Metric
+    metric: Metric  # One of its numbers, for what it is
+    #: One for each run, oldest first; those of runs that broke have no number.
     points: tuple[TrendPoint, ...]
+    #: The levels they lie on; places are those of points, and limits lie on none.
     levels: tuple[Level, ...]
-    changes: tuple[LevelChange, ...]
-    far: tuple[int, ...]
-    apart: str = ""
+    changes: tuple[LevelChange, ...]  # Where one level gives way to the next
+    far: tuple[int, ...]  # Places of points far from the others of their level
+    apart: str = ""  # Why numbers of some runs are a series of their own: what differs; ""
 
     @property
     def name(self) -> str:
@@ -276,17 +250,11 @@ _Points: TypeAlias = dict[int, TrendPoint]
 
 @dataclass(frozen=True)
 class _Failure:
-    """A deployment that gave no number.
+    """A deployment that gave no number."""
 
-    Attributes:
-        place: Of its run.
-        why: Why.
-        held: What is known of its conditions.
-    """
-
-    place: int
+    place: int  # Of its run
     why: str
-    held: Mapping[str, str]
+    held: Mapping[str, str]  # What is known of its conditions
 
 
 def _points(runs: Sequence[StoredRun], found: Mapping[int, Sequence[TrendRound]]) -> _Points:

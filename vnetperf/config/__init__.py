@@ -67,31 +67,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Settings, the files they name, and where each value came from.
-
-    Attributes:
-        settings: Effective settings.
-        sources: Key -> "default", "vnetperf.toml", "environment VNETPERF_X", "command line".
-        testbed: The testbed file; of several that are named, the one that is measured on.
-        preset: The preset file, with the settings' frame sizes and tests applied.
-        traffic: The traffic file.
-        switch: The options of the vSwitch, with the settings' single ones applied.
-        guest: The options of guests, likewise.
-        mobile_core: The options of a mobile core, likewise.
-        nat: Subscribers, sessions and pool of a NAT, likewise.
-        lb: Services of a load balancer and their flows, likewise.
-    """
+    """Settings, the files they name, and where each value came from."""
 
     settings: Settings
+    #: Key -> "default", "vnetperf.toml", "environment VNETPERF_X", "command line".
     sources: dict[str, str]
-    testbed: Testbed
-    preset: Preset
-    traffic: TrafficProfile
-    switch: SwitchOptions
-    guest: GuestOptions
-    mobile_core: MobileCoreOptions
-    nat: Nat
-    lb: Services
+    testbed: Testbed  # The testbed file; of several that are named, the one that is measured on
+    preset: Preset  # The preset file, with the settings' frame sizes and tests applied
+    traffic: TrafficProfile  # The traffic file
+    switch: SwitchOptions  # The options of the vSwitch, with the settings' single ones applied
+    guest: GuestOptions  # The options of guests, likewise
+    mobile_core: MobileCoreOptions  # The options of a mobile core, likewise
+    nat: Nat  # Subscribers, sessions and pool of a NAT, likewise
+    lb: Services  # Services of a load balancer and their flows, likewise
 
     @property
     def capture(self) -> CaptureSpec | None:
@@ -218,15 +206,6 @@ def _with_the_mix(
     return preset.model_copy(update={"frame_sizes": (traffic.mix.key,)})
 
 
-def _require_same_mix(one: TrafficProfile, other: TrafficProfile) -> None:
-    if one.mix != other.mix:
-        raise ConfigError(
-            f"traffic profiles {one.name} and {other.name} have different mixes of frame sizes",
-            where="traffic",
-            cure="compare profiles of one mix, or of none",
-        )
-
-
 def _with_flows(traffic: TrafficProfile, flows: int) -> TrafficProfile:
     """The profile with another number of flows, held to what a file is held to."""
     try:
@@ -268,7 +247,13 @@ def _read(
     if settings.flows:
         traffic = _with_flows(traffic, settings.flows)
     if known is not None:
-        _require_same_mix(known.traffic, traffic)
+        if known.traffic.mix != traffic.mix:
+            names = f"{known.traffic.name} and {traffic.name}"
+            raise ConfigError(
+                f"traffic profiles {names} have different mixes of frame sizes",
+                where="traffic",
+                cure="compare profiles of one mix, or of none",
+            )
     elif traffic.mix is not None:
         preset = _with_the_mix(preset, traffic, settings, sources)
         check_traffic(preset, traffic)

@@ -101,10 +101,6 @@ def _testbeds(text: str, key: str) -> str:
     return ",".join(names)
 
 
-def _time(text: str, key: str) -> str:
-    return text if parse_seconds(text, key) else ""
-
-
 def _capture(text: str, key: str) -> str:
     parse_capture(text)
     return text
@@ -118,31 +114,20 @@ def _repeat(text: str, key: str) -> str:
     return text
 
 
-def _separated(text: str, key: str) -> tuple[str, ...]:
-    return tuple(text.split(";"))
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a setting is typed on the command line and in the environment.
+    """How a setting is typed on the command line and in the environment."""
 
-    Attributes:
-        metavar: What stands for its value in help texts; "" for a flag.
-        parse: Text and key to value, where that is not the type's own way.
-        added_up: The option may be repeated, and single values are laid over others.
-        of_the_run: It belongs to the run as a whole: a variant cannot have another.
-        also: Other names of the option.
-    """
-
-    metavar: str = ""
+    metavar: str = ""  # What stands for its value in help texts; "" for a flag
+    #: Text and key to value, where that is not the type's own way.
     parse: Callable[[str, str], Any] | None = None
-    added_up: bool = False
-    of_the_run: bool = False
-    also: tuple[str, ...] = ()
+    added_up: bool = False  # The option may be repeated, and single values are laid over others
+    of_the_run: bool = False  # It belongs to the run as a whole: a variant cannot have another
+    also: tuple[str, ...] = ()  # Other names of the option
 
 
 _NAME = Option("NAME")
-_PAIRS = Option("KEY=VALUE", _separated, added_up=True)
+_PAIRS = Option("KEY=VALUE", lambda text, _: tuple(text.split(";")), added_up=True)
 
 MessageSizes = Annotated[
     tuple[Annotated[int, Field(ge=1, le=MAX_MESSAGE)], ...], Field(min_length=1)
@@ -185,7 +170,9 @@ class Settings(Options):
     """Octets including FCS, e.g. `64,512,1518`; empty for the preset's.
 
     64 to 9216, no size twice."""
-    time_budget: Annotated[str, Option("TIME", _time)] = ""
+    time_budget: Annotated[
+        str, Option("TIME", lambda text, key: text if parse_seconds(text, key) else "")
+    ] = ""
     """Longest time of each throughput search with the waits around its trials, e.g. `90s`, `5m`,
     `1h`, to give the best estimate in it; empty for the preset's.
 
@@ -326,11 +313,6 @@ ADDED_UP = tuple(k for k, f in Settings.model_fields.items() if option_of(f).add
 OF_THE_RUN = tuple(k for k, f in Settings.model_fields.items() if option_of(f).of_the_run)
 
 
-def option_name(key: str) -> str:
-    """The option of a setting: "--frame-sizes"."""
-    return f"--{key.replace('_', '-')}"
-
-
 def variable_name(key: str) -> str:
     """The variable of a setting: "VNETPERF_FRAME_SIZES"."""
     return f"{ENV_PREFIX}{key.upper()}"
@@ -359,7 +341,8 @@ def add_options(add: Callable[..., Any], *names: str) -> None:
         kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
         kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
         shown = (text + default).replace("%", "%%")
-        add(option_name(key), *option.also, dest=key, default=None, help=shown, **kind)
+        name = f"--{key.replace('_', '-')}"
+        add(name, *option.also, dest=key, default=None, help=shown, **kind)
 
 
 def _text(value: object) -> str:

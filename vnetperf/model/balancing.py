@@ -39,7 +39,6 @@ class Services(Frozen):
         services: Virtual addresses.
         backends: Of each service. Of one alone it is known beforehand which one a flow gets: with
             more, frames go from clients alone, and any backend of the service is right.
-        flows: Flows to all services.
         clients: Addresses that flows come from, each from many ports.
     """
 

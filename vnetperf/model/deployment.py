@@ -13,11 +13,7 @@ from vnetperf.model.errors import ConfigError, DutError
 
 
 class PhyPort(Frozen):
-    """A physical port of the DUT, the DUT's end of a wire.
-
-    Attributes:
-        index: 0-based number of the port and of its wire.
-    """
+    """Physical port `index` of the DUT, from 0: the DUT's end of the wire of that number."""
 
     kind: Literal["phy"] = "phy"
     index: int
@@ -27,12 +23,7 @@ class PhyPort(Frozen):
 
 
 class VnfPort(Frozen):
-    """A port of a VNF.
-
-    Attributes:
-        vnf: 0-based number of the VNF.
-        index: 0-based number of the port on that VNF.
-    """
+    """Port `index` of VNF number `vnf`, both from 0."""
 
     kind: Literal["vnf"] = "vnf"
     vnf: int
@@ -53,7 +44,6 @@ class WireEnd(Frozen):
             of a VNF, the number of the tester's port.
         kind: Name of the wire family's backend, "memif", "veth", "nic"; of a tester in the place
             of a VNF, the attachment's kind.
-        side: Who plugs in here.
         socket: Unix socket path (memif, vhost-user).
         role: "server" listens, "client" connects (memif, vhost-user).
         netdev: Kernel interface name (veth, tap, macvtap, nic under its kernel driver), in the
@@ -61,7 +51,6 @@ class WireEnd(Frozen):
         pci: PCI address (nic, vf).
         driver: Driver the PCI device is bound to: "vfio-pci", "uio_pci_generic", or the kernel's.
         mac: Address that frames for the port carry, where it has one of its own.
-        queues: Queue pairs.
         peer_ring: Of the tester's end, frames that each receive ring at the other end holds, where
             its driver or the plan tells it (nic); None: not known.
         netns: Network namespace of the interface, where that is not the run's.
@@ -85,7 +74,6 @@ class Attachment(Frozen):
     """What a vSwitch offers a VNF to plug into.
 
     Attributes:
-        port: The VNF port it belongs to.
         kind: "vhost-user", "tap", "veth", "memif", "vf", "macvtap", "macvlan".
         socket: Unix socket path (vhost-user, memif).
         vnf_is_server: True when the VNF must listen on the socket and the vSwitch connects.
@@ -93,12 +81,10 @@ class Attachment(Frozen):
             run's network namespace; of a veth pair the VNF's end.
         pci: PCI address (vf).
         driver: Driver a PCI function is bound to: "vfio-pci" or the kernel's.
-        queues: Number of queue pairs.
         multi_queue: False when who plugs into a tap opens it for one queue, without
             IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
         mtu: MTU of what plugs in, octets, where that is not the scenario's.
         offloads: False where what plugs in must send whole checksums and segments of its MTU.
-        mac: MAC address of the VNF's port.
         peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
         netns: Network namespace of the interface, where that is not the run's.
     """
@@ -141,8 +127,6 @@ class Hop(Frozen):
     """One forwarding step of the vSwitch, in one direction.
 
     Attributes:
-        src: Port the frame enters the vSwitch by.
-        dst: Port it leaves by.
         chain: Only frames of this chain's streams take the hop; None when every frame does.
         tunnel: "encap" puts frames into the scenario's tunnel on the way, "decap" takes them out.
     """
@@ -165,7 +149,6 @@ class Deployment(Frozen):
         name: "phy2phy", "pvp", "pvvp", "pvpv", "p2v" ...
         vnf_count: Number of VNFs that are launched, each with two ports that it forwards between.
         chains: Number of parallel chains; traffic has a stream per chain and direction.
-        hops: Forwarding steps of the vSwitch.
         ends: Where the tester's ports 0 and 1 plug in: at a physical port by a wire, at a VNF port
             in the place of a VNF.
         directions: Tester ports that can send.
@@ -414,7 +397,6 @@ class Spanning(NamedTuple):
         sites: Pairs of ports that each vSwitch joins, both ways. VNFs are numbered from the first
             vSwitch on; one that the tester is in the place of comes last.
         cables: Pairs of physical ports that cables join.
-        ends: Where the tester's ports plug in.
     """
 
     sites: tuple[tuple[tuple[Port, Port], ...], ...]

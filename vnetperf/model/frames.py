@@ -26,11 +26,7 @@ RFC2544_FRAME_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
 
 @dataclass(frozen=True, slots=True)
 class LinkSpeed:
-    """A medium's speed.
-
-    Attributes:
-        bits_per_second: L1 bit rate, e.g. 10e9 for 10 GbE.
-    """
+    """A medium's speed: its L1 bit rate, e.g. 10e9 for 10 GbE."""
 
     bits_per_second: float
 
@@ -170,11 +166,9 @@ class FieldPlace(NamedTuple):
     """Where a field is in its header.
 
     Attributes:
-        headers: Headers that have it.
         offset: Octets from the start of the header to the first octet that is rewritten.
         width: Octets that are rewritten.
         shift: Bits below the field in those octets.
-        bits: Bits of the field itself.
         values: Values it can take from its first one, at most, as it is by default.
     """
 

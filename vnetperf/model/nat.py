@@ -32,13 +32,7 @@ NEW_SESSIONS = "new sessions"
 
 
 class PortBlock(NamedTuple):
-    """The public ports of a subscriber.
-
-    Attributes:
-        address: Public IPv4 address.
-        first: First port of the block.
-        last: Last port of the block.
-    """
+    """The public ports of a subscriber: `first` to `last`, of a public IPv4 address."""
 
     address: str
     first: int

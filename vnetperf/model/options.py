@@ -43,12 +43,8 @@ class SwitchOptions(Frozen):
     beyond these are of the `Options` models that backends declare.
 
     Attributes:
-        name: Name of the file.
         description: One sentence for the report.
         mode: Which of the backend's modes, e.g. VPP's "xconnect"; "" for its first.
-        rx_queues: Receive queues of each port.
-        rx_descriptors: Receive descriptors of each queue.
-        tx_descriptors: Transmit descriptors of each queue.
         workers: Poll-mode threads (PMDs, workers).
         placement: Where its poll-mode threads are, two at least, where each has a core of its own
             otherwise: "siblings" on both hardware threads of each core, "nodes" on NUMA nodes in
@@ -131,13 +127,11 @@ class GuestOptions(Frozen):
     A value of None, or an empty one, leaves the launcher's own, or the plan's.
 
     Attributes:
-        name: Name of the file.
         description: One sentence for the report.
         image: Name of a built image; or path of a disk image, ending in .qcow2 or .img (raw), that
             forwards by itself (mode "buildin").
         kernel: Kernel that a disk image is booted with; None for the one that is on the disk.
         initrd: First file system of that kernel.
-        cmdline: Command line of that kernel.
         uri: URI of libvirt's driver; "" for a private one of the run.
         accel: "kvm", "tcg" (emulated), or "auto" for kvm where it is proved to work.
         vcpus: Number of vCPUs; None for one that forwards beside one that does all else.
@@ -145,15 +139,11 @@ class GuestOptions(Frozen):
         emulator_pin: Processors of the host for QEMU's other threads.
         vhost_pin: Processors of the host for the threads of vhost-net.
         iothread_pins: Processors of the host for each I/O thread of disks; empty has none.
-        memory_mib: Memory, MiB.
         hugepage_kb: Size of the host's pages under its memory, KiB; 0 for ordinary pages.
         node: Node of the host that its memory is on; None for the pollers'.
         nic: What its NICs are, where the attachment leaves a choice.
         rx_ring: Receive descriptors of each queue of a virtio NIC.
         tx_ring: Transmit descriptors of each queue of a virtio NIC.
-        mergeable: Mergeable receive buffers.
-        packed: Packed rings.
-        csum: Checksum offload.
         tso: TCP segmentation offload.
         ufo: UDP fragmentation offload.
         ecn: Segmentation of packets with ECN.
@@ -239,7 +229,6 @@ class Bearers(Frozen):
     Attributes:
         teid: Tunnel endpoint of the first, at the mobile core for uplink.
         ue: Address of the first one's UE.
-        count: Number of sessions.
     """
 
     teid: int = Field(ge=0, lt=1 << 32)
@@ -288,7 +277,6 @@ class MobileCore(Frozen):
     """A mobile core that can be deployed; a file under conf/stacks/.
 
     Attributes:
-        name: Name of the file.
         description: One sentence for the report.
         programs: What runs, in order of its start; the first is the mobile core's user plane.
         files: Name -> text of files that programs read, with `${NAME}` for values.
@@ -297,7 +285,6 @@ class MobileCore(Frozen):
         max_sessions: Sessions that it has room for, one more kept for the UE of users' traffic.
         tun: Name of the interface that UEs' packets leave and enter the mobile core's kernel by.
         image: Guest image that has it, where it runs in a VM.
-        attach: How UEs attach.
         ue: A UE that makes itself an interface `${tun}` and routes by it, for users' own traffic.
     """
 

@@ -267,7 +267,6 @@ class FrameLossTest(ProcedureParameters):
 
     Attributes:
         step: Step down from the largest load, as a share of it; at most 0.1 by the clause.
-        duration_s: Seconds of a trial.
     """
 
     step: float = Field(default=0.1, gt=0, le=0.5)
@@ -281,7 +280,6 @@ class BackToBackTest(ProcedureParameters):
         searches: Independent searches at a size: RFC 2544 section 26.4 asks for 50.
         max_burst_s: Longest burst, seconds at the largest rate.
         idle_s: Wait after each burst, seconds: at least 2 by the RFC.
-        step_frames: Resolution, frames.
         repeats_after_loss: A burst that lost frames is tried this many times again (TST009 max(r)).
     """
 
@@ -301,9 +299,7 @@ class RecoveryTest(ProcedureParameters):
         overload: Load before, as a share of the throughput: 1.1 by the clause.
         relaxed: Load after, as a share of the overload: 0.5 by the clause.
         overload_s: Seconds of overload: at least 60 by the clause.
-        relaxed_s: Seconds after.
         repeats: Trials: several by the clause.
-        bin_s: Width of the recovery curve's bins, seconds.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("overload", "relaxed", "overload_s")
@@ -326,8 +322,6 @@ class ResetTest(ProcedureParameters):
         before_s: Seconds of traffic before the reset.
         after_s: Seconds after it; a DUT that is not back by then has no number.
         link_down_s: How long a link stays down, seconds.
-        repeats: Trials for each.
-        bin_s: Width of the curve's bins, seconds.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("share", "link_down_s")
@@ -342,25 +336,14 @@ class ResetTest(ProcedureParameters):
 
 
 class MrrTest(ProcedureParameters):
-    """Maximum receive rate, as FD.io CSIT measures it: trials at the largest load.
-
-    Attributes:
-        duration_s: Seconds of a trial.
-        repeats: Trials.
-    """
+    """Maximum receive rate, as FD.io CSIT measures it: trials at the largest load."""
 
     duration_s: float = Field(default=1.0, gt=0)
     repeats: int = Field(default=10, ge=1)
 
 
 class LossProfileTest(ProcedureParameters):
-    """Loss around the throughput.
-
-    Attributes:
-        shares: Loads as shares of the throughput.
-        duration_s: Seconds of a trial.
-        repeats: Trials at each load.
-    """
+    """Loss around the throughput, at loads that are shares of it."""
 
     shares: tuple[float, ...] = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2)
     duration_s: float = Field(default=10.0, gt=0)
@@ -377,7 +360,6 @@ class CpuLoadTest(ProcedureParameters):
     Attributes:
         shares: Loads as shares of the throughput.
         duration_s: Seconds of a trial: the kernel counts part of the time in ticks of 10 ms.
-        repeats: Trials at each load.
     """
 
     shares: tuple[PositiveFloat, ...] = Field(default=CPU_LOAD_SHARES, min_length=1)
@@ -467,7 +449,6 @@ class Rfc2889Test(ProcedureParameters):
         duration_s: Seconds of a trial: 30 by default in section 4.
         loads: Loads from the throughput to the largest that can be offered at which the forwarding
             rate is measured first; then between the best and its neighbours.
-        repeats: Trials at each.
         shares: Without a throughput, as logs of earlier versions are: shares of the largest load.
         max_addresses: Most addresses tried.
         learning_fps: Rate at which addresses are sent in the caching test, frames/s.

@@ -250,39 +250,22 @@ class Preset(Frozen):
     """A preset file.
 
     Attributes:
-        name: Name, as in `--preset NAME`.
         benchmark: False marks results as no benchmark, on the first line of every report.
         note: First line of every report.
         algorithm: Search algorithm: "binary", "mlr" or "tst009".
         goals: Search goals; "binary" and "tst009" take one search for each.
-        tst009: Inputs of the algorithm "tst009".
         frame_sizes: Octets including FCS.
         min_load_fps: Smallest load tried, frames/s per interface.
         max_trial_seconds: Longest traffic time of one search, seconds; None for no limit.
         time_budget_s: Longest time of one search with the waits around its trials, seconds, as
             --time-budget asks for it; None for no limit.
-        trial: Phases of a trial.
         repeat: Deployments in which every case is measured, in turn; `--repeat` gives others. One
             shows nothing of how a result repeats.
-        confirm: How the bounds of a search are confirmed.
         tests: Tests that it is for; others are left out unless `--tests` names them.
         smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
             section 26.6 asks for reset.
         meets: Clauses that a run of it can meet, as the ledger names them, if traffic and testbed
             do; the others it looks at it deviates from.
-        latency: Parameters of the test; so are those that follow.
-        frame_loss: See there.
-        back_to_back: See there.
-        recovery: See there.
-        reset: See there.
-        mrr: See there.
-        loss_profile: See there.
-        latency_load: See there.
-        cpu_load: See there.
-        soak: See there.
-        rfc2889: See there.
-        service: See there.
-        nat: See there.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)

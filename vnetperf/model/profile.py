@@ -46,12 +46,7 @@ LONGEST_GENOME = 256
 
 
 class SizeShare(Frozen):
-    """One size of a mix.
-
-    Attributes:
-        size: Octets including FCS.
-        weight: Its share of the frames, relative to those of the other sizes.
-    """
+    """One size of a mix, octets with FCS; its weight is relative to those of the other sizes."""
 
     size: Annotated[int, Field(ge=MIN_FRAME_SIZE, le=MAX_FRAME_SIZE)]
     weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -158,7 +153,6 @@ class TrafficProfile(Frozen):
     """A traffic profile, one file under conf/traffic/.
 
     Attributes:
-        name: Name of the profile.
         description: One sentence for the report.
         bidirectional: True sends into both ports (RFC 2544 section 14).
         loads: Load of direction 0 and of direction 1 as shares of a trial's load, which is that

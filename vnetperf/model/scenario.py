@@ -78,7 +78,6 @@ class Comparison(Frozen):
     """Variants of one scenario that are measured to be compared with each other.
 
     Attributes:
-        name: Name of the test case.
         title: What it finds out, in one sentence; "" when the test case does not say.
         scenario: The scenario without a variant, "pvp_dpdk".
         variants: In the order in which they are to be shown.
@@ -113,15 +112,7 @@ ADDRESSING_MODES, SWAPPING_MODES = ("mac", "route"), ("macswap", "5tswap")
 
 
 class HopAddresses(NamedTuple):
-    """Frames of one stream on one hop.
-
-    Attributes:
-        stream: The stream.
-        src: Port they enter the vSwitch by.
-        dst: Port they must leave by.
-        eth_src: Source MAC address.
-        eth_dst: Destination MAC address.
-    """
+    """Frames of a stream on a hop: they enter the vSwitch by port `src` and leave by `dst`."""
 
     stream: Stream
     src: Port
@@ -158,20 +149,16 @@ class Scenario(Frozen):
     """What is deployed and measured.
 
     Attributes:
-        deployment: The graph.
         vswitch: Registered name of the vSwitch; of a deployment of pods, of their network.
         vnf: Registered name of the VNF loader.
         vnf_mode: The VNF's forwarding mode: "io", "mac", "macswap", "5tswap", "bridge", "route",
             "xdp"; not every VNF has every mode.
         vnf_placement: Where VNFs' processors and memory are: "local" on the pollers' NUMA node,
             "remote" on another, "unpinned" where the kernel likes, "auto" where there is room.
-        traffic: The traffic profile.
-        generator: Registered name of the traffic generator.
         wire: Kind of wire, or "auto" for the best both ends accept.
         forwarding: "l2" switches frames, "l3" routes packets (new MAC addresses, TTL less one).
         rules: What forwarding goes by: "port" one rule per port, "stream" one rule per flow,
             "learning" addresses that the vSwitch learns.
-        addressing: Whom frames are addressed to.
         tunnel: Kind of tunnel of an overlay deployment, or over the cables between vSwitches;
             "none" where frames are in none there.
         options: What is asked of the vSwitch.
@@ -446,7 +433,6 @@ class RoleDemand(Frozen):
 
     Attributes:
         role: "pmd", "tester", "vnf0" ...
-        threads: Number of threads.
         group: On shared cores, roles of one group are put on the same core: the tester and the
             PMD take turns anyway, a VNF runs beside them.
         sleeps: True when its threads sleep while there is nothing to do, as the kernel's, or each
@@ -460,13 +446,7 @@ class RoleDemand(Frozen):
 
 
 class Pollers(Frozen):
-    """How to find a role's busy threads on the running machine.
-
-    Attributes:
-        role: As in RoleDemand.
-        pid: Process id.
-        thread_prefix: What the names of its busy threads begin with.
-    """
+    """How to find a role's busy threads on the running machine: by the start of their names."""
 
     role: str
     pid: int
@@ -478,11 +458,9 @@ class Placement(Frozen):
 
     Attributes:
         mode: "dedicated": each poller has a core of its own; "shared": they take turns.
-        reason: Why this mode.
         cores: Role -> processors.
         housekeeping: Processors for everything that does not poll.
         node: NUMA node of the pollers' memory.
-        nodes: NUMA nodes of the machine.
         far_nodes: The other nodes, when pollers sit on several.
         vnf_node: NUMA node of VNFs' memory, when it is not the pollers'.
         unpinned: Role -> processors among which the kernel moves it; such a role has no cores.
@@ -531,9 +509,7 @@ class MemoryPlan(Frozen):
     """Hugepages the scenario needs free on a node.
 
     Attributes:
-        node: NUMA node.
         size_kb: Page size, KiB.
-        pages: Pages that must be free.
         users: User -> MiB.
     """
 
@@ -547,9 +523,6 @@ class NicUse(Frozen):
     """One NIC of a wire, and the driver it will have.
 
     Attributes:
-        wire: Number of the wire.
-        side: Whose end it is.
-        pci: PCI address.
         driver: "vfio-pci", "uio_pci_generic", or the kernel's.
         kernel: True when its kernel interface is used.
         interface: Name of its kernel interface now; "" when it has none.
@@ -578,7 +551,6 @@ class CableUse(Frozen):
     Attributes:
         cable: Number of the cable in the testbed file.
         port: Number of the physical port at this end, or of the one at the tester's wire.
-        side: Who plugs in here.
         nic: Its name at this host.
         far: The other end, "HOST:NIC".
         in_kernel: True when both ends are NICs under their kernel drivers, whose link can be seen.
@@ -601,13 +573,8 @@ class Plan(Frozen):
 
     Attributes:
         scenario: What is deployed; on one of several hosts, what of it is there.
-        testbed: Where.
-        wire: Kind of wire chosen.
         nics: NICs of the wires, for wires of the kind "nic".
-        placement: Cores.
-        memory: Hugepages.
         commands: Launch lines as far as they are known before deployment, with what they are.
-        refusal_is_loss: See TrialResult.
         tester_rx_queues: Receive queues the tester must poll: the vSwitch may send on as many.
         host: Name of the host; "" where the testbed has one.
         parts: What of the deployment is on this host.

@@ -163,12 +163,7 @@ class MediaConfig(Frozen):
 
 
 class NicConfig(Frozen):
-    """The two NICs of one wire, cabled to each other.
-
-    Attributes:
-        tester: The tester's: a PCI address such as "0000:3b:00.0", or an interface name.
-        dut: The DUT's.
-    """
+    """The two NICs of one wire, cabled to each other: PCI addresses, or interface names."""
 
     tester: str
     dut: str
@@ -219,11 +214,7 @@ class CableEnd(Frozen):
 
 
 class CableConfig(Frozen):
-    """A cable between two hosts.
-
-    Attributes:
-        ends: Both ends, each "HOST:NIC".
-    """
+    """A cable between two hosts; its ends are each "HOST:NIC"."""
 
     ends: tuple[str, str]
 
@@ -259,7 +250,6 @@ class Testbed(Frozen):
     """A testbed file; keys beyond these are the sections that backends declare, by their names.
 
     Attributes:
-        name: Name, as in `--testbed NAME`.
         description: One sentence for the report.
         isolation: RFC 6815 isolation statement, quoted in every report.
         isolated: True when the NICs are known to be in an isolated test environment (RFC 6815),
@@ -267,8 +257,6 @@ class Testbed(Frozen):
         agent: How the machine side is reached.
         wires: Kinds of wire in order of preference.
         nics: NICs of wire 0 and wire 1, for wires of the kind "nic".
-        cores: Processors.
-        media: Medium that results are compared with.
         programs: Programs to use instead of those found on PATH, by `Program.setting`: absolute
             paths, "" to search.
         hugepage_kb: Page size of poll-mode memory, KiB.
@@ -277,7 +265,6 @@ class Testbed(Frozen):
             give it; drivers may then receive by a slower path.
         lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
         hosts: Its hosts, where there are several: name -> host.
-        cables: Cables between them.
     """
 
     __test__ = False
@@ -498,7 +485,6 @@ class CpuFacts(Frozen):
     Attributes:
         cpu: Number of the logical processor.
         core: Identity of its physical core; SMT siblings share it.
-        node: NUMA node.
         isolated: True when the kernel keeps other work away from it (isolcpus).
         governors: Frequency governors that can be chosen; empty where none can.
     """
@@ -511,14 +497,7 @@ class CpuFacts(Frozen):
 
 
 class HugepageFacts(Frozen):
-    """Hugepages of one size on one node.
-
-    Attributes:
-        node: NUMA node.
-        size_kb: Page size, KiB.
-        total: Pages reserved.
-        free: Pages free.
-    """
+    """Hugepages of one size on one node: those reserved, and of these the free ones."""
 
     node: int
     size_kb: int
@@ -530,10 +509,8 @@ class NicFacts(Frozen):
     """A PCI network device.
 
     Attributes:
-        address: PCI address.
         driver: Driver that has it; "" for none.
         kernel_driver: The kernel's driver for it, whether it has it now or not; "" for none.
-        interfaces: Its network interfaces.
         node: NUMA node; -1 when unknown.
         vfs: Virtual functions it has.
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
@@ -578,7 +555,6 @@ class MachineFacts(Frozen):
 
     Attributes:
         cpus: Processors this run may use.
-        hugepages: Hugepages by node and size.
         memory_free_kb: Free memory by node, KiB.
         boot: Identity of the boot of its kernel: hosts with the same one have one clock; "": not
             known.
@@ -588,12 +564,10 @@ class MachineFacts(Frozen):
         confinement: "" when QEMU can be kept from the machine's files, otherwise why not.
         bpf: "" when BPF programs can be loaded and watched, otherwise why not.
         programs: Program name -> path, or "" when missing.
-        versions: Program name -> version text.
         libraries: Program -> libraries that it is linked with, "libgtp", where that is known.
         program_troubles: Program name -> what is wrong with the one configured or found.
         modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
             that are not named are not known.
-        nics: PCI network devices.
         hosts: Facts of each host of a testbed of several, by name; those beside it are of one.
         seen: Name of a backend -> what else it has looked at there, by its `look`.
         images: Name of a guest image built there -> "" when it is whole and for its processors,

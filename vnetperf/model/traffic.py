@@ -43,14 +43,11 @@ class Stream(Frozen):
         id: Number of the stream, stamped into every frame.
         direction: Number of the tester port that sends it; the other port receives.
         chain: Number of the deployment's chain it travels.
-        eth_src: Source MAC address.
         eth_dst: Destination MAC address; tells chains apart at the vSwitch.
         ipv4_src: Source address, from 198.18.0.0/15 (RFC 2544 appendix C).
-        ipv4_dst: Destination address.
         udp_src: Source port, of TCP too.
         udp_dst: Destination port, of TCP too.
         ipv6_src: Source address, from 2001:2::/48 (RFC 5180 section 8).
-        ipv6_dst: Destination address.
         load: Its direction's load as a share of the trial's load per interface.
         tunnel: Kind of tunnel the frames are sent in, from the tester to the DUT; "" for none.
         tunnel_back: Kind of tunnel they come back in, from the DUT to the tester; "" for none.
@@ -213,16 +210,7 @@ MAC_BITS, PORT_BITS, ADDRESS_BITS = 24, 16, 32
 
 
 class FlowKey(NamedTuple):
-    """Addresses and ports of one flow.
-
-    Attributes:
-        eth_src: Source MAC address.
-        eth_dst: Destination MAC address.
-        ipv4_src: Source address.
-        ipv4_dst: Destination address.
-        udp_src: Source port.
-        udp_dst: Destination port.
-    """
+    """Addresses and ports of one flow."""
 
     eth_src: str
     eth_dst: str

@@ -23,12 +23,7 @@ MOST_FRAMES = 10_000
 
 
 class CaptureSpec(Frozen):
-    """What is captured.
-
-    Attributes:
-        frames: Frames of each port (or stream), each way, at most; 0 for none.
-        what: Which frames.
-    """
+    """What is captured: at most `frames` of each port (or stream), each way; 0 for none."""
 
     frames: int = Field(default=0, ge=0, le=MOST_FRAMES)
     what: CaptureWhat = "first"
@@ -58,12 +53,7 @@ class Verdict(StrEnum):
 
 
 class LoadStep(Frozen):
-    """One stretch of a trial whose load changes.
-
-    Attributes:
-        load_fps: Intended load of each sending interface, frames/s.
-        duration_s: Seconds.
-    """
+    """One stretch of a trial whose load changes: load of each sending interface, and seconds."""
 
     load_fps: float
     duration_s: float
@@ -194,7 +184,6 @@ class TrialSpec(TrialRequest):
     """A trial as the generator runs it: the request with the conditions it is run under.
 
     Attributes:
-        frame_size: Octets including FCS.
         drain_s: Longest wait for frames in flight after sending has stopped, seconds.
         full_drain: True waits all of it; False goes on once every frame has come back.
         learning_frames: Frames per stream sent before, not counted.
@@ -374,8 +363,6 @@ class HopCounters(Frozen):
         port: "phy0", "vnf0.1" as in the deployment's graph.
         rx: Frames the vSwitch took in from this port.
         tx: Frames the vSwitch put out to this port.
-        rx_dropped: Frames dropped coming in.
-        tx_dropped: Frames dropped going out.
         causes: Cause of a drop coming in -> frames, where the vSwitch tells; without zeros.
     """
 
@@ -392,7 +379,6 @@ class ThreadLoad(Frozen):
 
     Attributes:
         role: "pmd", "vnf0", "tester", ..., or "kernel": of its own threads those that ran.
-        thread: Name of the thread.
         cpu: Processor it last ran on.
         user: Share of wall time in user mode, 0..1.
         system: Share of wall time in kernel mode, 0..1.
@@ -423,7 +409,6 @@ class ProcessorLoad(Frozen):
     """Use of one processor over one trial, by everything on it: shares of wall time, 0..1.
 
     Attributes:
-        cpu: Its number.
         user: In user mode; the guests' time is in it.
         system: In kernel mode, without interrupts.
         irq: In interrupts.
@@ -464,7 +449,6 @@ class EnergyUse(Frozen):
     Attributes:
         part: What is metered: "package-0", "dram of package-0"; of a power meter what it calls
             itself and its place, "Server, hwmon1": a machine or a part of it.
-        joules: Energy.
         source: Who meters it: "RAPL", "power meter".
         watched_s: Time over which it is, seconds; None: not recorded.
     """
@@ -480,7 +464,6 @@ class ThreadEvents(Frozen):
 
     Attributes:
         role: "pmd", "vnf0", "tester", ...
-        thread: Name of the thread.
         counts: Event -> how often; an event for which no counter was free is left out.
     """
 
@@ -662,7 +645,6 @@ class EventTimes(Frozen):
     """When the event of a trial happened.
 
     Attributes:
-        what: As asked for.
         began_s: Seconds after the first frame.
         ended_s: Seconds after the first frame, when what was restarted said that it was ready.
         failure: Why it did not come back, or nothing came through it; "".
@@ -820,12 +802,10 @@ class PortCounts(Frozen):
     """What a port of the tester counted besides frames of streams; None: not counted there.
 
     Attributes:
-        port: Number of the port.
         missed: Frames that came and that its receive ring, or the kernel before it, had no room
             for (DPDK's imissed; receive drops of a kernel interface).
         no_buffers: Times that no buffer was free, to receive or to send.
         errors: Frames received with an error: a wrong checksum of the frame, a wrong length.
-        carrier_changes: Times that its link went down or up.
     """
 
     port: int
@@ -884,7 +864,6 @@ class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
     Attributes:
-        directions: Counts of each direction that sent.
         foreign: Frames without our signature, per tester port.
         corrupted: Frames of this trial with a stream or number that was never sent; None: not
             recorded. An older log has them among the foreign.
@@ -901,8 +880,6 @@ class TrialResult(Frozen):
         refusal_is_loss: True when the wire's far end is the DUT's own receive ring, so that a
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
-        threads: Processor use by thread.
-        events: Events of the processor by thread.
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         machine: The machine as a whole; None: not recorded.
         machines: Other hosts of the testbed -> the same of them, and with their names before
@@ -927,7 +904,6 @@ class TrialResult(Frozen):
             own and frames go both ways; None: not measured.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
         timelines: One for each direction, where `TrialSpec.bin_s` asks for them.
-        event: When the event happened; None without one.
         failure: Why the trial has no number: "" or a message with the log's tail.
         failed: "" | "dut" | "generator" | "timeout".
     """

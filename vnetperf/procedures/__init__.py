@@ -25,17 +25,11 @@ from vnetperf.search import Procedure
 
 @dataclass(frozen=True, slots=True)
 class DurationEstimate:
-    """The most that a test requests at one frame size.
-
-    Attributes:
-        trials: Number of trials.
-        traffic_s: Seconds of traffic.
-        idle_s: Least wait after each trial, seconds.
-    """
+    """The most that a test requests at one frame size."""
 
     trials: int
-    traffic_s: float
-    idle_s: float = 0.0
+    traffic_s: float  # Seconds of traffic
+    idle_s: float = 0.0  # Least wait after each trial, seconds
 
     def wall_s(self, preset: Preset) -> float:
         """Wall time with the waits of a preset's trials."""
@@ -118,24 +112,17 @@ def _estimate_forwarding_rate(preset: Preset, _: float) -> DurationEstimate:
 
 @dataclass(frozen=True)
 class StandardTest:
-    """A test that is no search.
+    """A test that is no search."""
 
-    Attributes:
-        run: The generator, called with its inputs.
-        section: Field of `Preset` that holds its parameters.
-        fills: Field of `Result` that holds what it finds.
-        estimate: The most that it requests at one frame size of a preset, at a rate; None for as
-            many trials as it takes.
-        needs_throughput: True when its inputs must have one: it is searched if need be.
-        on_grid: Whether the largest load, which its loads are shares of, is a preferred number, so
-            that runs on an unchanged machine have the same loads.
-    """
-
-    run: Callable[[Any], Procedure[Any]]
-    section: str
-    fills: str
+    run: Callable[[Any], Procedure[Any]]  # The generator, called with its inputs
+    section: str  # Field of `Preset` that holds its parameters
+    fills: str  # Field of `Result` that holds what it finds
+    #: The most that it requests at one frame size of a preset, at a rate; None for as many trials
+    #: as it takes.
     estimate: Callable[[Preset, float], DurationEstimate] | None = None
-    needs_throughput: bool = False
+    needs_throughput: bool = False  # True when its inputs must have one: it is searched if need be
+    #: Whether the largest load, which its loads are shares of, is a preferred number, so that runs
+    #: on an unchanged machine have the same loads.
     on_grid: bool = False
 
     @property

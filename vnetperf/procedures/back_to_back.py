@@ -51,27 +51,16 @@ class _Burst(Enum):
 
 @dataclass
 class _Bursts:
-    """What all bursts of a test came to.
+    """What all bursts of a test came to."""
 
-    Attributes:
-        slowest_s: Longest mean gap that counts, seconds; None: any does.
-        per_interface: Frames of an interface for each of a stream.
-        frames: Of the bursts that came through.
-        seconds: They took.
-        slow: Bursts that did not count by their gap.
-        slow_gap_s: Shortest mean gap of these, seconds.
-        disturbed: Bursts that did not count by their verdict.
-        trials: Numbers of all.
-    """
-
-    slowest_s: float | None
-    per_interface: float = 1.0
-    frames: float = 0.0
-    seconds: float = 0.0
-    slow: int = 0
-    slow_gap_s: float = inf
-    disturbed: int = 0
-    trials: list[int] = field(default_factory=list)
+    slowest_s: float | None  # Longest mean gap that counts, seconds; None: any does
+    per_interface: float = 1.0  # Frames of an interface for each of a stream
+    frames: float = 0.0  # Of the bursts that came through
+    seconds: float = 0.0  # What these bursts took
+    slow: int = 0  # Bursts that did not count by their gap
+    slow_gap_s: float = inf  # Shortest mean gap of these, seconds
+    disturbed: int = 0  # Bursts that did not count by their verdict
+    trials: list[int] = field(default_factory=list)  # Numbers of all
 
     def add(self, outcome: TrialOutcome) -> _Burst:
         """Take a burst."""

@@ -33,23 +33,14 @@ LOSSY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class _TrialFinding:
-    """What one trial shows.
-
-    Attributes:
-        number: Number of the trial.
-        seconds: From the drop of the load to the last lost frame.
-        overloaded: A direction was overloaded when the load dropped.
-        disturbed: The tester stood still in the trial.
-        recovered: No frames were lost at the end.
-        quiet_s: Longest time without loss between the drop and the last lost frame.
-    """
+    """What one trial shows."""
 
     number: int
-    seconds: float
-    overloaded: bool
-    disturbed: bool
-    recovered: bool
-    quiet_s: float
+    seconds: float  # From the drop of the load to the last lost frame
+    overloaded: bool  # A direction was overloaded when the load dropped
+    disturbed: bool  # The tester stood still in the trial
+    recovered: bool  # No frames were lost at the end
+    quiet_s: float  # Longest time without loss between the drop and the last lost frame
 
     @property
     def measured(self) -> bool:

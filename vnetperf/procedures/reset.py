@@ -44,16 +44,12 @@ SOFTWARE, INTERFACE = "software", "hardware: interface"
 
 
 class ResetInputs(ProcedureInputs[ResetTest]):
-    """What the test is given.
+    """What the test is given."""
 
-    Attributes:
-        impossible: Name of an event -> why it cannot happen here.
-        vswitches: Hosts of the vSwitches, where there are several.
-        link: Port of the cable between two of them that goes down; "" where the tester's does.
-    """
-
+    #: Name of an event -> why it cannot happen here.
     impossible: dict[str, str] = Field(default_factory=dict)
-    vswitches: tuple[str, ...] = ()
+    vswitches: tuple[str, ...] = ()  # Hosts of the vSwitches, where there are several
+    #: Port of the cable between two of them that goes down; "" where the tester's does.
     link: str = ""
 
 
@@ -112,23 +108,15 @@ def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
 
 @dataclass(frozen=True)
 class _Interruption:
-    """What an event did to one direction.
+    """What an event did to one direction."""
 
-    Attributes:
-        lost: Frames lost between the event and the recovery.
-        aside: Frames lost before and after.
-        until_s: When the DUT had recovered, seconds after the first frame; None: not at all.
-        too_late: What was reset was ready so late that a recovery could not show.
-        seconds: Lost frames over the rate at which frames were offered.
-        gap_s: Longest time without an arrival, from then; None: it is not known.
-    """
-
-    lost: int
-    aside: int
+    lost: int  # Frames lost between the event and the recovery
+    aside: int  # Frames lost before and after
+    #: When the DUT had recovered, seconds after the first frame; None: not at all.
     until_s: float | None
-    too_late: bool
-    seconds: float
-    gap_s: float | None
+    too_late: bool  # What was reset was ready so late that a recovery could not show
+    seconds: float  # Lost frames over the rate at which frames were offered
+    gap_s: float | None  # Longest time without an arrival, from then; None: it is not known
 
 
 def _interruption(timeline: Timeline, event: EventTimes, duration_s: float) -> _Interruption:

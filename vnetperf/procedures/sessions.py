@@ -38,19 +38,13 @@ SESSIONS_OF_RATE = 20 * 2048
 
 @dataclass(frozen=True)
 class _Try:
-    """Sessions made at a rate: whether the generator kept up.
+    """Sessions made at a rate: whether the generator kept up."""
 
-    Attributes:
-        row: Of the last trial of the rate.
-        sent: Whether the generator offered them all.
-        again: Trials of the rate before that one.
-        emptied: Before each trial of the rate: sessions of the one before, and sessions/s at which
-            they were taken away.
-    """
-
-    row: SessionsTried
-    sent: bool
-    again: int
+    row: SessionsTried  # Of the last trial of the rate
+    sent: bool  # Whether the generator offered them all
+    again: int  # Trials of the rate before that one
+    #: Before each trial of the rate: sessions of the one before, and sessions/s at which they were
+    #: taken away.
     emptied: tuple[tuple[int, float], ...]
 
 

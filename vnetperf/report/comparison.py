@@ -40,20 +40,14 @@ _NOT_KNOWN = "whether a difference comes again is not known (--repeat 5)"
 
 @dataclass(frozen=True, slots=True)
 class VariantResults:
-    """One comparison of one scenario, with its results of one test.
-
-    Attributes:
-        comparison: What is compared.
-        test: "throughput".
-        results: Scenario with its variant, and frame size -> result.
-        shared: Scenario with its variant -> why its pollers share processors.
-        transfers: Scenario with its variant -> its transfers, each in all rounds.
-    """
+    """One comparison of one scenario, with its results of one test."""
 
     comparison: ComparisonResult
     test: str
-    results: dict[tuple[str, int], Result]
+    results: dict[tuple[str, int], Result]  # Scenario with its variant, and frame size -> result
+    #: Scenario with its variant -> why its pollers share processors.
     shared: dict[str, str] = field(default_factory=dict)
+    #: Scenario with its variant -> its transfers, each in all rounds.
     transfers: dict[str, list[HeldTransfer]] = field(default_factory=dict)
 
     @property

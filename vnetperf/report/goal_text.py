@@ -95,14 +95,6 @@ def headline(goal: GoalResult, over_deployments: str = "") -> str:
     return (over_deployments or qualified_rate(goal)) + (f" ({goal.mark})" if goal.mark else "")
 
 
-def hover_text(about: str, goal: GoalResult) -> str:
-    """The tooltip of the mark of a goal."""
-    return (
-        f"{about}, {goal.name}: {headline(goal)}\nupper bound: {upper_bound_text(goal)}\n"
-        f"{flag_with_reason(goal)}"
-    )
-
-
 def upper_bound_text(bound: GoalResult | DirectionBound) -> str:
     """The upper bound."""
     return NO_LOAD_FAILED if bound.upper_bound_fps is None else units.fps(bound.upper_bound_fps)
@@ -189,19 +181,12 @@ def _burst_text(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LossAccount:
-    """Frames lost in the VALID trials of one search.
-
-    Attributes:
-        trials: VALID trials.
-        lossy: Those that lost frames.
-        unattributed: Lossy ones that name no hop.
-        by_hop: Hop or ring -> frames, the worst first.
-    """
+    """Frames lost in the VALID trials of one search."""
 
     trials: int
     lossy: int
-    unattributed: int
-    by_hop: dict[str, int]
+    unattributed: int  # Lossy ones that name no hop
+    by_hop: dict[str, int]  # Hop or ring -> frames, the worst first
 
     @property
     def total(self) -> int:
@@ -226,19 +211,12 @@ def account_losses(trials: Iterable[TrialPoint]) -> LossAccount:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """What a search found: of a goal over all directions, or of one direction.
-
-    Attributes:
-        result: The result.
-        goal: The goal.
-        direction: "phy0->phy1"; "" for their sum.
-        bound: Its bounds; None of a direction of which only the latency is known.
-        latency: Its latency at the lower bound.
-    """
+    """What a search found: of a goal over all directions, or of one direction."""
 
     result: Result
     goal: GoalResult
-    direction: str
+    direction: str  # "phy0->phy1"; "" for their sum
+    #: Its bounds; None of a direction of which only the latency is known.
     bound: GoalResult | DirectionBound | None
     latency: Latency | None = None
 
@@ -353,10 +331,6 @@ def _discarded_share(goal: GoalResult) -> str:
     return f"{sum(at.discarded for at in known)}/{sum(at.valid + at.discarded for at in known)}"
 
 
-def _longest_gap(gaps: TrialGaps | None) -> str:
-    return NONE if gaps is None else _gap(gaps.poll.max_s)
-
-
 def gaps_text(gaps: TrialGaps | None) -> str:
     """The tester's gaps of polling, which are part of every latency."""
     if gaps is None:
@@ -435,7 +409,7 @@ PAGE_COLUMNS: RateColumns = (
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
     Column("discarded", lambda row: _discarded_share(row.goal)),
     *_LATENCIES,
-    Column("poll gap", lambda row: _longest_gap(row.goal.gaps)),
+    Column("poll gap", lambda row: known(row.goal.gaps, lambda gaps: _gap(gaps.poll.max_s))),
 )
 _TERMINAL_COLUMNS: RateColumns = (
     Column("lower bound\nfps", _lower_cell),

@@ -42,18 +42,6 @@ def _notes(known: Iterable[Entry[Any]]) -> Iterator[str]:
     return group_sentences((e.result.size_text, e.found.note) for e in known)
 
 
-def _spread_columns(
-    get: Callable[[Any], Spread], kind: ValueKind, n: str
-) -> tuple[Column[Any], ...]:
-    """Standard deviation and extremes, and the number of measurements, which `n` names."""
-    return (
-        Column("std. dev.", lambda e: text.stdev(get(e), kind)),
-        Column("least", lambda e: single(get(e).minimum, kind), brief=False),
-        Column("most", lambda e: single(get(e).maximum, kind), brief=False),
-        Column(n, lambda e: str(get(e).n)),
-    )
-
-
 # Deployments of a case.
 
 
@@ -447,7 +435,10 @@ _RATES: tuple[Column[Entry[ForwardingRate]], ...] = (
         lambda e: text.mean_interval(e.found.forwarded_fps, "fps"),
         bold=True,
     ),
-    *_spread_columns(lambda e: e.found.forwarded_fps, "fps", "trials"),
+    Column("std. dev.", lambda e: text.stdev(e.found.forwarded_fps, "fps")),
+    Column("least", lambda e: single(e.found.forwarded_fps.minimum, "fps"), brief=False),
+    Column("most", lambda e: single(e.found.forwarded_fps.maximum, "fps"), brief=False),
+    Column("trials", lambda e: str(e.found.forwarded_fps.n)),
     Column("of", lambda e: seconds(e.found.duration_s), brief=False),
     Column("loss, worse direction, mean", lambda e: percent(e.found.loss_ratio.mean)),
     Column(

@@ -58,43 +58,27 @@ _BESIDE = 2
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Plots side by side, below one legend.
-
-    Attributes:
-        title: Their heading; "" for none.
-        plots: The plots.
-        key: False where each has a legend of its own, or none.
-        main: A plot that stands before them; None for none.
-        more: Further plots, folded.
-    """
+    """Plots side by side, below one legend."""
 
     title: str
     plots: tuple[Plot, ...]
-    key: bool = True
-    main: Plot | None = None
-    more: tuple[Plot, ...] = ()
+    key: bool = True  # False where each has a legend of its own, or none
+    main: Plot | None = None  # A plot that stands before them; None for none
+    more: tuple[Plot, ...] = ()  # Further plots, folded
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What the page shows of one test of one scenario.
-
-    Attributes:
-        group: The test.
-        anchor: Where links lead to.
-        trials: Trials of each of its frame sizes.
-        hops_of_run: Every hop that lost frames in the run, in the order of their colours.
-        roles_of_run: Every role of a thread.
-        profiles: Flame graphs of the run.
-        accounts: Lost frames by frame size; empty without a valid trial.
-    """
+    """What the page shows of one test of one scenario."""
 
     group: Group
     anchor: str
     trials: Mapping[Case, list[TrialPoint]]
+    #: Every hop that lost frames in the run, in the order of their colours.
     hops_of_run: Sequence[str]
     roles_of_run: Sequence[str]
     profiles: Sequence[Profile] = ()
+    #: Lost frames by frame size; empty without a valid trial.
     accounts: dict[str, LossAccount] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,9 +129,10 @@ class GroupView:
         goals = [g for r in group.measured for g in r.goals]
         directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
         of = [(r, self._trials_of(r)) for r in group.measured]
-        latencies = [
-            plots.latency_plot(r, plots.latency_lines(r), names, directions) for r, _ in of
-        ]
+        latencies = []
+        for r, _ in of:
+            lines = [(goal.name, d, v) for goal in r.goals for d, v in goal.latency.items()]
+            latencies.append(plots.latency_plot(r, lines, names, directions))
         strips = [
             _strip("Loss against load", [plots.loss_plot(r, found, names) for r, found in of]),
             _strip(

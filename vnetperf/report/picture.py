@@ -33,80 +33,43 @@ MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A host or a part.
-
-    Attributes:
-        name: What it is called.
-        lines: What stands below the name.
-        x: Left edge. So do those that follow, in units of the picture.
-        y: Upper edge.
-        width: Width.
-        height: Height.
-        css: Class names.
-        first: Where the name's line stands.
-    """
+    """A host or a part."""
 
     name: str
-    x: float
+    x: float  # Left edge, in units of the picture like the next four
     y: float
     width: float
     height: float
-    first: float
+    first: float  # Where the name's line stands
     lines: tuple[str, ...] = ()
     css: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What joins two ports: a cable, an attachment, or forwarding inside of a part.
+    """What joins two ports: a cable, an attachment, or forwarding inside of a part."""
 
-    Attributes:
-        path: An SVG path.
-        css: Class names.
-        label: What it is; "" for nothing.
-        x: Where the label stands.
-        y: Where the label stands.
-        end: True where it ends there.
-    """
-
-    path: str
+    path: str  # An SVG path
     css: str
     label: str = ""
-    x: float = 0.0
+    x: float = 0.0  # Where the label stands
     y: float = 0.0
-    end: bool = False
+    end: bool = False  # True where the label ends there
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A port, drawn on the edge of its part.
-
-    Attributes:
-        name: "phy0".
-        x: Its middle.
-        y: Its middle.
-        below: True where its name stands below it.
-    """
+    """A port, drawn on the edge of its part."""
 
     name: str
-    x: float
+    x: float  # Its middle
     y: float
-    below: bool = False
+    below: bool = False  # True where its name stands below it
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture.
-
-    Attributes:
-        title: What is shown, for readers who do not see it.
-        scenarios: What was deployed so.
-        hosts: Hosts.
-        parts: Parts.
-        pins: Ports.
-        joins: Cables, attachments, forwarding.
-        height: Its height; its width is `WIDTH`.
-    """
+    """A picture."""
 
     title: str
     scenarios: tuple[str, ...]
@@ -114,7 +77,7 @@ class Picture:
     parts: tuple[Box, ...]
     pins: tuple[Pin, ...]
     joins: tuple[Join, ...]
-    height: float
+    height: float  # Its height; its width is `WIDTH`
     width: int = WIDTH
 
 
@@ -124,21 +87,13 @@ _Part = tuple[str, tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Parts side by side on one host.
+    """Parts side by side on one host."""
 
-    Attributes:
-        host: What the host is called.
-        kind: What they are.
-        parts: Name, lines and class names of each.
-        graph: What of the deployment is at this host.
-        ends: Numbers of the tester's ports, or of the endpoint.
-    """
-
-    host: str
+    host: str  # What the host is called
     kind: Literal["tester", "vswitch", "vnfs", "end"]
-    parts: tuple[_Part, ...]
-    graph: Deployment
-    ends: tuple[int, ...] = ()
+    parts: tuple[_Part, ...]  # Name, lines and class names of each
+    graph: Deployment  # What of the deployment is at this host
+    ends: tuple[int, ...] = ()  # Numbers of the tester's ports, or of the endpoint
 
 
 def pictures(results: RunResults) -> list[Picture]:

@@ -69,21 +69,13 @@ class LogScale:
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
-    """Loss ratios on a logarithmic axis, with a lane of its own for no loss at all.
+    """Loss ratios on a logarithmic axis, with a lane of its own for no loss at all."""
 
-    Attributes:
-        low: Loss ratio at the foot of the logarithmic part.
-        start: Coordinate of 100 % loss.
-        end: Coordinate of ``low``.
-        zero: Coordinate of the lane of no loss.
-        unknown: Coordinate of a trial without a loss ratio (not a number).
-    """
-
-    low: float
-    start: float
-    end: float
-    zero: float
-    unknown: float = 0.0
+    low: float  # Loss ratio at the foot of the logarithmic part
+    start: float  # Coordinate of 100 % loss
+    end: float  # Coordinate of ``low``
+    zero: float  # Coordinate of the lane of no loss
+    unknown: float = 0.0  # Coordinate of a trial without a loss ratio (not a number)
     log = True
 
     def __call__(self, ratio: float) -> float:
@@ -127,31 +119,20 @@ def fitting_scale(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One axis.
+    """One axis."""
 
-    Attributes:
-        name: What it shows, with its unit.
-        tick: Text of a tick; "" for none.
-        value: Text of a value in the table of the plot's data; None: as a tick.
-        scale: "auto" is logarithmic where the range needs it; "loss" has a lane for no loss.
-        names: Of a category axis: the categories, at 0, 1, 2 ...
-        zero: True where a linear scale starts at 0.
-        log_from: Largest over smallest value from which "auto" is logarithmic.
-        low: Where the scale starts, whatever the values are.
-        high: Where it ends.
-        pad: Distance of the scale's ends from the frame.
-    """
-
-    name: str
-    tick: Callable[[float], str] = "{:g}".format
+    name: str  # What it shows, with its unit
+    tick: Callable[[float], str] = "{:g}".format  # Text of a tick; "" for none
+    #: Text of a value in the table of the plot's data; None: as a tick.
     value: Callable[[float], str] | None = None
+    #: "auto" is logarithmic where the range needs it; "loss" has a lane for no loss.
     scale: Literal["auto", "linear", "log", "loss"] = "auto"
-    names: Sequence[str] = ()
-    zero: bool = False
-    log_from: float = 10.0
+    names: Sequence[str] = ()  # Of a category axis: the categories, at 0, 1, 2 ...
+    zero: bool = False  # True where a linear scale starts at 0
+    log_from: float = 10.0  # Largest over smallest value from which "auto" is logarithmic
     low: float | None = None
     high: float | None = None
-    pad: int = 0
+    pad: int = 0  # Distance of the scale's ends from the frame
 
     @classmethod
     def of(cls, name: str, kind: ValueKind, **more: Any) -> Axis:
@@ -172,27 +153,17 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value; low and high are ends of its range along the axis of values.
+    """One value; low and high are ends of its range along the axis of values."""
 
-    Attributes:
-        x: Place on the level axis.
-        y: Place on the upright axis; of a loss ratio not a number where there is none.
-        low: Lower end: of an interval, or the lower bound.
-        high: Upper end.
-        hover: What is shown when it is pointed at.
-        open: "at least" or "at most" where the value is only a limit.
-        hollow: True for a mark that is not filled: an irregular result.
-        trial: Number of the trial.
-    """
-
-    x: float
-    y: float
-    low: float | None = None
-    high: float | None = None
-    hover: str = ""
+    x: float  # Place on the level axis
+    y: float  # Place on the upright axis; of a loss ratio not a number where there is none
+    low: float | None = None  # Lower end: of an interval, or the lower bound
+    high: float | None = None  # Upper end
+    hover: str = ""  # What is shown when it is pointed at
+    #: "at least" or "at most" where the value is only a limit.
     open: Literal["", "at least", "at most"] = ""
-    hollow: bool = False
-    trial: int = 0
+    hollow: bool = False  # True for a mark that is not filled: an irregular result
+    trial: int = 0  # Number of the trial
 
 
 Mark = Literal[
@@ -208,46 +179,27 @@ def series_css(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that are drawn alike.
+    """Points that are drawn alike."""
 
-    Attributes:
-        name: In the legend; "" for none.
-        points: The points.
-        css: Class names: the colour.
-        mark: What a point is drawn as; its range goes with it.
-        line: True for a line through the points.
-        hover: What the line shows when it is pointed at.
-        range_name: Of mark "mean": what its range is, in the legend.
-        shift: Distance of the marks from their category.
-    """
-
-    name: str
+    name: str  # In the legend; "" for none
     points: Sequence[Point]
-    css: str = ""
-    mark: Mark = "dot"
-    line: bool = False
+    css: str = ""  # Class names: the colour
+    mark: Mark = "dot"  # What a point is drawn as; its range goes with it
+    line: bool = False  # True for a line through the points
     hover: str = ""
-    range_name: str = ""
-    shift: float = 0.0
+    range_name: str = ""  # Of mark "mean": what its range is, in the legend
+    shift: float = 0.0  # Distance of the marks from their category
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A line across the plot.
+    """A line across the plot."""
 
-    Attributes:
-        name: In the legend; "" for none.
-        value: Where it is.
-        axis: Axis of the value: an "x" rule stands upright.
-        css: Class names.
-        label: Words at its upper end.
-    """
-
-    name: str
+    name: str  # In the legend; "" for none
     value: float
-    axis: Literal["x", "y"]
-    css: str
-    label: str = ""
+    axis: Literal["x", "y"]  # Axis of the value: an "x" rule stands upright
+    css: str  # Class names
+    label: str = ""  # Words at its upper end
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,38 +214,23 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A plot.
-
-    Attributes:
-        title: What it shows, for a screen reader.
-        caption: Its heading.
-        note: Beside the heading.
-        x: The level axis.
-        y: The upright axis; with categories the plot has a row for each.
-        series: What is drawn, the first below the others.
-        rules: Lines across.
-        notes: Words in categories without a value.
-        row: Of rows: height of one.
-        beside: Of rows: words at their right end.
-        inline: Of rows: True where the names stand at the left of the marks, not above them.
-        css: Further class names.
-        key: True for a legend of its own.
-        wide: True where the series share their places on the x axis: a column each in the table.
-    """
+    """A plot."""
 
     title: str
-    caption: str
-    note: str = ""
+    caption: str  # Its heading
+    note: str = ""  # Beside the heading
     x: Axis
-    y: Axis
-    series: Sequence[Series]
+    y: Axis  # The upright axis; with categories the plot has a row for each
+    series: Sequence[Series]  # What is drawn, the first below the others
     rules: Sequence[Rule] = ()
-    notes: Sequence[Note] = ()
-    row: int = 0
-    beside: Sequence[str] = ()
+    notes: Sequence[Note] = ()  # Words in categories without a value
+    row: int = 0  # Of rows: height of one
+    beside: Sequence[str] = ()  # Of rows: words at their right end
+    #: Of rows: True where the names stand at the left of the marks, not above them.
     inline: bool = False
     css: str = ""
-    key: bool = False
+    key: bool = False  # True for a legend of its own
+    #: True where the series share their places on the x axis: a column each in the table.
     wide: bool = False
 
     @property

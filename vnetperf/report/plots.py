@@ -62,7 +62,10 @@ def _goal_point(goal: GoalResult, about: str, **place: float) -> Point | None:
         y=place.get("y", value),
         low=goal.lower_bound_fps if bounded else None,
         high=goal.upper_bound_fps if bounded else None,
-        hover=goal_text.hover_text(about, goal),
+        hover=(
+            f"{about}, {goal.name}: {goal_text.headline(goal)}\n"
+            f"upper bound: {goal_text.upper_bound_text(goal)}\n{goal_text.flag_with_reason(goal)}"
+        ),
         open=goal.qualifier,
         hollow=not goal.regular,
     )
@@ -103,16 +106,11 @@ def throughput_plot(group: Group) -> Plot | None:
 
 @dataclass(frozen=True, slots=True)
 class GoalRow:
-    """One row of a plot of goals: a scenario, or a variant of one.
+    """One row of a plot of goals: a scenario, or a variant of one."""
 
-    Attributes:
-        name: The row's heading.
-        result: Its result; None where there is none.
-        absence: The word that stands for a missing number, and why there is none.
-    """
-
-    name: str
+    name: str  # The row's heading
     result: Result | None
+    #: The word that stands for a missing number, and why there is none.
     absence: tuple[str, str] = ("", "")
 
 
@@ -510,15 +508,10 @@ _MOST_DECADES = 9
 
 @dataclass(frozen=True, slots=True)
 class LatencyCurve:
-    """Latency over 1/(1-p).
+    """Latency over 1/(1-p)."""
 
-    Attributes:
-        points: 1/(1-p) and nanoseconds.
-        exact: True from a histogram, False from a few stored percentiles.
-    """
-
-    points: tuple[tuple[float, float], ...]
-    exact: bool
+    points: tuple[tuple[float, float], ...]  # 1/(1-p) and nanoseconds
+    exact: bool  # True from a histogram, False from a few stored percentiles
 
 
 def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
@@ -551,11 +544,6 @@ def latency_curve(latency: Latency) -> LatencyCurve:
 
 #: What latencies are of (a goal, a load), their direction, and the latency.
 LatencyLine = tuple[str, str, Latency]
-
-
-def latency_lines(result: Result) -> list[LatencyLine]:
-    """Latencies at the lower bounds of a search."""
-    return [(goal.name, d, latency) for goal in result.goals for d, latency in goal.latency.items()]
 
 
 def _latency_hover(result: Result, name: str, direction: str, latency: Latency) -> str:
@@ -668,9 +656,23 @@ def _poll_gap_series(result: Result) -> Series:
 _LATENCY_KINDS = {False: ("Latency", "worse direction"), True: ("Round trip", "round trip")}
 
 
+def _over_load(
+    title: str, caption: str, series: Sequence[Series], both_ways: bool, more: str = ""
+) -> Plot:
+    return Plot(
+        title=title,
+        caption=caption,
+        note=f"{_LATENCY_KINDS[both_ways][1]}; hollow: frames were lost{more}",
+        x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
+        y=Axis.of("latency", "ns", scale="log"),
+        series=series,
+        wide=True,
+        key=True,
+    )
+
+
 def latency_load_plot(result: Result, *, both_ways: bool) -> Plot | None:
     """Percentiles of latency against absolute load: the worse direction, or the round trip."""
-    what, note = _LATENCY_KINDS[both_ways]
     series = [
         Series(
             f"p{level}",
@@ -682,21 +684,13 @@ def latency_load_plot(result: Result, *, both_ways: bool) -> Plot | None:
     ]
     if not any(one.points for one in series):
         return None
-    return Plot(
-        title=f"{what} against load, {result.scenario}, {result.size_text}",
-        caption=result.size_text,
-        note=f"{note}; hollow: frames were lost{_missing_loads(result)}",
-        x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
-        y=Axis.of("latency", "ns", scale="log"),
-        series=(_poll_gap_series(result), *series),
-        wide=True,
-        key=True,
-    )
+    size, more = result.size_text, _missing_loads(result)
+    title = f"{_LATENCY_KINDS[both_ways][0]} against load, {result.scenario}, {size}"
+    return _over_load(title, size, (_poll_gap_series(result), *series), both_ways, more)
 
 
 def latencies_plot(results: Sequence[Result], level: str, *, both_ways: bool) -> Plot | None:
     """One percentile of several scenarios at the same loads: of one way, or of both."""
-    what, note = _LATENCY_KINDS[both_ways]
     series = [
         Series(
             result.scenario,
@@ -708,17 +702,8 @@ def latencies_plot(results: Sequence[Result], level: str, *, both_ways: bool) ->
     ]
     if sum(bool(one.points) for one in series) < 2:
         return None
-    size = results[0].size_text
-    return Plot(
-        title=f"{what} p{level} against load across scenarios, {size}",
-        caption=f"{what} p{level} against load at {size}",
-        note=f"{note}; hollow: frames were lost",
-        x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
-        y=Axis.of("latency", "ns", scale="log"),
-        series=series,
-        wide=True,
-        key=True,
-    )
+    what, size = f"{_LATENCY_KINDS[both_ways][0]} p{level} against load", results[0].size_text
+    return _over_load(f"{what} across scenarios, {size}", f"{what} at {size}", series, both_ways)
 
 
 def _loss_series(members: Sequence[Result]) -> Iterator[Series]:

@@ -10,7 +10,7 @@ from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.result import MACHINE, Result
 from vnetperf.model.units import nanoseconds, percent
 from vnetperf.report import text
-from vnetperf.report.summary import Group
+from vnetperf.report.summary import Entry, Group
 from vnetperf.report.table import Column, Table, group_sentences
 
 
@@ -22,11 +22,6 @@ class _Role:
     at: CpuAt
     name: str
     cost: RoleCost
-
-    @property
-    def fit(self) -> CpuFit | None:
-        found = self.result.cpu_load
-        return found.fits.get(self.name) if found is not None else None
 
     def counted(self, event: str) -> str | None:
         value = getattr(self.cost, f"{event}_per_frame")
@@ -87,25 +82,12 @@ _ENERGY_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """The line of one role over all loads."""
-
-    result: Result
-    name: str
-    fit: CpuFit
-
-
-_CPU_FITS: tuple[Column[_Fit], ...] = (
-    Column("size", lambda f: f.result.size_name, words=True),
-    Column("role", lambda f: f.name, words=True),
-    Column("time of a further frame", lambda f: nanoseconds(f.fit.ns_per_frame), bold=True),
-    Column(
-        "standard error",
-        lambda f: None if f.fit.error_ns is None else nanoseconds(f.fit.error_ns),
-        brief=False,
-    ),
-    Column("processors without frames", lambda f: units.significant(f.fit.idle, 3)),
+_CPU_FITS: tuple[Column[Entry[CpuFit]], ...] = (
+    Column("size", lambda e: e.result.size_name, words=True),
+    Column("role", lambda e: e.of, words=True),
+    Column("time of a further frame", lambda e: nanoseconds(e.found.ns_per_frame), bold=True),
+    Column("standard error", lambda e: text.known(e.found.error_ns, nanoseconds), brief=False),
+    Column("processors without frames", lambda e: units.significant(e.found.idle, 3)),
 )
 
 
@@ -195,7 +177,7 @@ def tables(group: Group) -> Iterator[Table]:
         for part, cost in at.energy.items()
     ]
     yield Table.of("Energy by part of the machine", _ENERGY, metered, [_ENERGY_NOTE])
-    fits = [_Fit(r, name, fit) for r, found in known for name, fit in found.fits.items()]
+    fits = [Entry(r, fit, name) for r, found in known for name, fit in found.fits.items()]
     note = "The straight line (least squares) of processors over frames that came back, all trials."
     yield Table.of("What a further frame takes", _CPU_FITS, fits, [note])
 

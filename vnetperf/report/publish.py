@@ -34,18 +34,11 @@ Labels = Mapping[str, str]
 
 @dataclass
 class MetricFamily:
-    """Samples of one name.
-
-    Attributes:
-        name: "vnetperf_throughput_fps".
-        kind: "gauge" or "info".
-        text: What it is.
-        samples: Labels and value.
-    """
+    """Samples of one name."""
 
     name: str
-    kind: str
-    text: str
+    kind: str  # "gauge" or "info"
+    text: str  # What it is
     samples: list[tuple[Labels, float]] = field(default_factory=list)
 
     def add(self, labels: Labels, value: float | None) -> None:
@@ -163,21 +156,14 @@ _CASE_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class TestApiNames:
-    """What results are filed under; the endpoint must know project, case and pod.
-
-    Attributes:
-        project: Project.
-        pod: The machines; "" for the testbed's name.
-        build_tag: The job that made the run; "" for the time it began.
-        installer: What installed the DUT.
-    """
+    """What results are filed under; the endpoint must know project, case and pod."""
 
     __test__ = False  # pytest would otherwise try to collect the name
 
     project: str = "vnetperf"
-    pod: str = ""
-    build_tag: str = ""
-    installer: str = "none"
+    pod: str = ""  # The machines; "" for the testbed's name
+    build_tag: str = ""  # The job that made the run; "" for the time it began
+    installer: str = "none"  # What installed the DUT
 
 
 def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[dict[str, Any]]:
@@ -288,25 +274,16 @@ class PublishError(VnetperfError):
 
 @dataclass(frozen=True)
 class PostEndpoint:
-    """Where documents go, and how long it is tried.
+    """Where documents go, and how long it is tried."""
 
-    Attributes:
-        url: Address that documents are posted to.
-        token: What proves who posts; "" for nothing. It is in no message and no repr.
-        header: Header that carries it; "Authorization" has it as a bearer token.
-        timeout_s: Longest wait for an answer, seconds.
-        tries: Times a document is posted before giving up.
-        ca_file: Certificates to trust instead of the system's.
-        insecure: True sends tokens over plain HTTP, and trusts any certificate.
-    """
-
-    url: str
+    url: str  # Address that documents are posted to
+    #: What proves who posts; "" for nothing. It is in no message and no repr.
     token: str = field(default="", repr=False)
-    header: str = "X-Auth-Token"
-    timeout_s: float = 10.0
-    tries: int = 4
-    ca_file: Path | None = None
-    insecure: bool = False
+    header: str = "X-Auth-Token"  # Header that carries it; "Authorization" has it as a bearer token
+    timeout_s: float = 10.0  # Longest wait for an answer, seconds
+    tries: int = 4  # Times a document is posted before giving up
+    ca_file: Path | None = None  # Certificates to trust instead of the system's
+    insecure: bool = False  # True sends tokens over plain HTTP, and trusts any certificate
 
     def check(self) -> None:
         """Refuse an address that cannot be posted to, or not with a secret."""

@@ -20,7 +20,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.units import percent
-from vnetperf.results.checklist import Item, missing_items
+from vnetperf.results.checklist import missing_items
 
 #: Scenario, test and frame size: what one search is about.
 Case = tuple[str, str, int]
@@ -38,17 +38,11 @@ class Entry(Generic[Found]):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One test of one scenario over all frame sizes.
-
-    Attributes:
-        scenario: "pvp_dpdk".
-        test: "throughput".
-        results: By rising frame size.
-    """
+    """One test of one scenario over all frame sizes."""
 
     scenario: str
     test: str
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  # By rising frame size
 
     @property
     def title(self) -> str:
@@ -244,15 +238,10 @@ _MARK = re.compile(r"(unknown|not measured)\s*(:|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class MissingValue:
-    """One thing a reader might look for and will not find.
+    """One thing a reader might look for and will not find."""
 
-    Attributes:
-        where: Path of the value, e.g. "environment.cpu.microcode".
-        what: "unknown: why" or "not measured: why".
-    """
-
-    where: str
-    what: str
+    where: str  # Path of the value, e.g. "environment.cpu.microcode".
+    what: str  # "unknown: why" or "not measured: why"
 
 
 def is_missing(value: object) -> bool:
@@ -330,13 +319,8 @@ def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
             found.append(MissingValue(scenario.scenario, why))
     known = {_INDEX.sub(".*", unknown.where) for unknown in found}
     found += [
-        _of_checklist(item)
+        MissingValue(item.title, item.reason)  # a title is clearer than its path
         for item in missing_items(results)
         if _INDEX.sub(".*", item.where) not in known
     ]
     return tuple(found)
-
-
-def _of_checklist(item: Item) -> MissingValue:
-    """A field that reports must have and this one has not, by its name: clearer than its path."""
-    return MissingValue(item.title, item.reason)

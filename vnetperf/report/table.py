@@ -41,46 +41,29 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in one cell.
-
-    Attributes:
-        text: The text.
-        short: The same for a narrow terminal; "" for the same text.
-        mark: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
-        css: Its own colour on the page; "" for none.
-        why: What the page shows when it is pointed at.
-        code: Whether it is to be read letter by letter: a command, a path.
-        role: How a terminal sets it off: "head" begins a group of rows, "strong", "faint", "warn".
-        beside: Words beside it that a terminal sets back.
-    """
+    """What stands in one cell."""
 
     text: str
-    short: str = ""
+    short: str = ""  # The same for a narrow terminal; "" for the same text
+    #: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
     mark: tuple[str, str] | None = None
-    css: str = ""
-    why: str = ""
-    code: bool = False
+    css: str = ""  # Its own colour on the page; "" for none
+    why: str = ""  # What the page shows when it is pointed at
+    code: bool = False  # Whether it is to be read letter by letter: a command, a path
+    #: How a terminal sets it off: "head" begins a group of rows, "strong", "faint", "warn".
     role: Literal["", "head", "strong", "faint", "warn"] = ""
-    beside: str = ""
+    beside: str = ""  # Words beside it that a terminal sets back
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Item]):
-    """One column of a table.
-
-    Attributes:
-        name: Its heading.
-        cell: What it shows of an item; None for nothing.
-        words: Whether it holds words and not numbers.
-        brief: Whether a narrow terminal shows it.
-        bold: Whether it answers the question.
-    """
+    """One column of a table."""
 
     name: str
-    cell: Callable[[Item], Cell | str | None]
-    words: bool = False
-    brief: bool = True
-    bold: bool = False
+    cell: Callable[[Item], Cell | str | None]  # What it shows of an item; None for nothing
+    words: bool = False  # Whether it holds words and not numbers
+    brief: bool = True  # Whether a narrow terminal shows it
+    bold: bool = False  # Whether it answers the question
 
     def shown(self, item: Item) -> Cell:
         """The cell of an item."""
@@ -90,21 +73,13 @@ class Column(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: described once, shown in a terminal, in Markdown and in the page.
-
-    Attributes:
-        title: Its heading; "" for none.
-        columns: Its columns.
-        rows: Cells by row.
-        notes: Sentences below it.
-        terminal: False where it is too long for a terminal.
-    """
+    """A table: described once, shown in a terminal, in Markdown and in the page."""
 
     title: str
     columns: tuple[Column[Any], ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-    terminal: bool = True
+    rows: tuple[tuple[Cell, ...], ...]  # Cells by row
+    notes: tuple[str, ...] = ()  # Sentences below it
+    terminal: bool = True  # False where it is too long for a terminal
 
     @classmethod
     def of(

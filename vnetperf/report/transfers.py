@@ -419,14 +419,10 @@ PLACES = {"same": "one host", "other": "two hosts"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTransfer:
-    """A transfer in all rounds, and what it is held against.
+    """A transfer in all rounds, and what it is held against."""
 
-    Attributes:
-        rounds: The transfer in each round.
-        baseline: Figures of the baseline in each round; empty where there is none.
-    """
-
-    rounds: tuple[Transfer, ...]
+    rounds: tuple[Transfer, ...]  # The transfer in each round
+    #: Figures of the baseline in each round; empty where there is none.
     baseline: tuple[Figures, ...] = ()
 
     @property
@@ -469,20 +465,14 @@ class HeldTransfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTransfer(HeldTransfer):
-    """A transfer between pods; what it is held against is the host's own network.
+    """A transfer between pods; what it is held against is the host's own network."""
 
-    Attributes:
-        network: Name of the network, with the options that it was given: "macvlan, mode = vepa".
-        place: Where the pods are: "same" or "other".
-        link: What it has in common with its baseline: MTU and offloads of the hosts' link, and the
-            kind of pods.
-        is_baseline: True of pods that have the host's network.
-    """
-
-    network: str
-    place: str
+    network: str  # Name of the network, with the options that it was given: "macvlan, mode = vepa"
+    place: str  # Where the pods are: "same" or "other"
+    #: What it has in common with its baseline: MTU and offloads of the hosts' link, and the kind of
+    #: pods.
     link: str
-    is_baseline: bool
+    is_baseline: bool  # True of pods that have the host's network
 
 
 def values_of(rounds: Sequence[Figures]) -> list[float]:

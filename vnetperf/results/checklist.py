@@ -30,26 +30,17 @@ GROUPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RequiredField:
-    """One field.
+    """One field."""
 
-    Attributes:
-        group: Its group, a key of `GROUPS`.
-        name: What a reader looks for.
-        places: Where it is, below the objects of `scope`.
-        scope: "run": results.json; else each scenario that was deployed, each of its VNFs, those
-            that are guests, or each result.
-        why: The reason where no place holds anything.
-        missing: What kind of absence that is.
-        test: Of results: only those of this test.
-    """
-
-    group: int
-    name: str
-    places: tuple[str, ...]
+    group: int  # Its group, a key of `GROUPS`
+    name: str  # What a reader looks for
+    places: tuple[str, ...]  # Where it is, below the objects of `scope`
+    #: "run": results.json; else each scenario that was deployed, each of its VNFs, those that are
+    #: guests, or each result.
     scope: Scope = "run"
-    why: str = "the run did not record it"
-    missing: Missing = "unknown"
-    test: str = ""
+    why: str = "the run did not record it"  # The reason where no place holds anything
+    missing: Missing = "unknown"  # What kind of absence that is
+    test: str = ""  # Of results: only those of this test
 
 
 def _host(name: str, *places: str) -> RequiredField:
@@ -79,8 +70,8 @@ def _traffic(name: str, *keys: str) -> RequiredField:
     return RequiredField(6, name, places, "scenario", "the traffic has none", "not applicable")
 
 
-def _search(name: str, *places: str, why: str = "") -> RequiredField:
-    why = why or "the log does not say"
+def _search(name: str, *places: str) -> RequiredField:
+    why = "the log does not say"
     return RequiredField(7, name, places, "result", why, test="throughput")
 
 
@@ -355,21 +346,14 @@ Place = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One field of one run.
+    """One field of one run."""
 
-    Attributes:
-        group: Number of its group.
-        name: What a reader looks for.
-        state: What became of it.
-        where: Where it stands, or was looked for: "pvp_dpdk.facts.vswitch.version".
-        reason: "unknown: why", "not measured: why", "not applicable: why", "removed by redaction:
-            how"; "" where it is recorded.
-    """
-
-    group: int
+    group: int  # Number of its group
     name: str
     state: State
-    where: str
+    where: str  # Where it stands, or was looked for: "pvp_dpdk.facts.vswitch.version"
+    #: "unknown: why", "not measured: why", "not applicable: why", "removed by redaction: how"; ""
+    #: where it is recorded.
     reason: str = ""
 
     @property

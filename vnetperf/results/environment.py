@@ -72,17 +72,11 @@ _OF_ONE_RUN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FactDifference:
-    """One fact that two runs do not share.
+    """One fact that two runs do not share."""
 
-    Attributes:
-        path: Where it stands in results.json, "environment.kernel.release".
-        a: The first run's value; `ABSENT` when it has none.
-        b: The second run's.
-    """
-
-    path: str
-    a: Any
-    b: Any
+    path: str  # Where it stands in results.json, "environment.kernel.release"
+    a: Any  # The first run's value; `ABSENT` when it has none
+    b: Any  # The second run's
 
 
 def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifference, ...]:

@@ -55,7 +55,6 @@ class TrialLog:
     """A log being written, by one process at a time: it holds a lock (flock) on the file.
 
     Attributes:
-        path: The file.
         trouble: Why a record could not be written; "" while all are.
     """
 

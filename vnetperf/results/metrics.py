@@ -40,52 +40,36 @@ Key: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number of one test.
+    """One number of one test."""
 
-    Attributes:
-        scenario: "pvp_dpdk".
-        test: "throughput" ...
-        size: Frame size as a table names it: "64", "imix"; "" for none.
-        name: Its name in files for programs: "latency_mean"; "" where it is not in them.
-        goal: The goal of a search that it belongs to; "" for what other tests measured.
-        item: What it is of, where a test has several: "90 % of throughput", "link phy0".
-        direction: "phy0->phy1"; "" for all of them together.
-        label: Its name where runs are compared: "mean at 90 % of throughput phy0->phy1"; "" where
-            it is not compared.
-        unit: What `value` is in.
-        value: The number, or the spread whose mean it is; None: not measured.
-        bounds: What a search or an interval leaves open; None: nothing, or what the spread does.
-        resolution: Smallest difference that the test can tell, in `unit`; 0: not limited.
-        load_fps: Load that it was measured at, aggregate frames/s (of transfers bit/s); None
-            where it is a load itself. Numbers at different loads are not comparable.
-        over: What other deployments of the run gave for it; None for a single one.
-        better: Whether more or less of it is better; "" where neither is.
-        main: False for what stands beside the number that the test is for.
-        note: What keeps it from being a result; "".
-        qualifiers: "at least", "irregular" ...
-        why: Why it was not measured.
-        conditions: What it was measured for; numbers of other conditions are not comparable.
-    """
-
-    scenario: str
-    test: str
-    size: str
-    name: str = ""
-    goal: str = ""
-    item: str = ""
-    direction: str = ""
+    scenario: str  # "pvp_dpdk"
+    test: str  # "throughput" ...
+    size: str  # Frame size as a table names it: "64", "imix"; "" for none
+    name: str = ""  # Its name in files for programs: "latency_mean"; "" where it is not in them
+    goal: str = ""  # The goal of a search that it belongs to; "" for what other tests measured
+    item: str = ""  # What it is of, where a test has several: "90 % of throughput", "link phy0"
+    direction: str = ""  # "phy0->phy1"; "" for all of them together
+    #: Its name where runs are compared: "mean at 90 % of throughput phy0->phy1"; "" where it is not
+    #: compared.
     label: str = ""
-    unit: Unit
+    unit: Unit  # What `value` is in
+    #: The number, or the spread whose mean it is; None: not measured.
     value: float | bool | Spread | None
+    #: What a search or an interval leaves open; None: nothing, or what the spread does.
     bounds: tuple[float, float] | None = None
-    resolution: float = 0.0
+    resolution: float = 0.0  # Smallest difference that the test can tell, in `unit`; 0: not limited
+    #: Load that it was measured at, aggregate frames/s (of transfers bit/s); None where it is a
+    #: load itself. Numbers at different loads are not comparable.
     load_fps: float | None = None
+    #: What other deployments of the run gave for it; None for a single one.
     over: RepeatedNumber | None = None
+    #: Whether more or less of it is better; "" where neither is.
     better: Literal["more", "less", ""] = ""
-    main: bool = False
-    note: str = ""
-    qualifiers: tuple[str, ...] = ()
-    why: str = ""
+    main: bool = False  # False for what stands beside the number that the test is for
+    note: str = ""  # What keeps it from being a result; ""
+    qualifiers: tuple[str, ...] = ()  # "at least", "irregular" ...
+    why: str = ""  # Why it was not measured
+    #: What it was measured for; numbers of other conditions are not comparable.
     conditions: Mapping[str, Any] = field(default_factory=dict)
 
     @property

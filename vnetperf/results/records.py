@@ -23,51 +23,33 @@ SEALED_SINCE = 3
 
 
 class RunRecord(Frozen):
-    """Opens a log, and opens it again when a run is resumed.
-
-    Attributes:
-        version: Version of the log's layout.
-        identity: Who and what.
-        preset: The preset with all its values.
-        testbed: The testbed with all its values.
-        settings: Effective settings with their sources.
-        fingerprint: What must be equal for a run to be continued.
-        resumed: True when this run continues the log.
-    """
+    """Opens a log, and opens it again when a run is resumed."""
 
     type: Literal["run"] = "run"
-    version: int = LOG_VERSION
-    identity: RunIdentity
-    preset: Preset
-    testbed: Testbed
-    settings: dict[str, dict[str, Any]]
-    fingerprint: str
-    resumed: bool = False
+    version: int = LOG_VERSION  # Version of the log's layout
+    identity: RunIdentity  # Who and what
+    preset: Preset  # The preset with all its values
+    testbed: Testbed  # The testbed with all its values
+    settings: dict[str, dict[str, Any]]  # Effective settings with their sources
+    fingerprint: str  # What must be equal for a run to be continued
+    resumed: bool = False  # True when this run continues the log
 
 
 class EnvironmentRecord(Frozen):
-    """The machine's facts.
-
-    Attributes:
-        facts: Everything known of it.
-        machine: What must be equal for a run to be continued: name -> value.
-    """
+    """The machine's facts."""
 
     type: Literal["environment"] = "environment"
     facts: dict[str, Any]
+    #: What must be equal for a run to be continued: name -> value.
     machine: dict[str, str] = Field(default_factory=dict)
 
 
 class CalibrationRecord(Frozen):
-    """The generator's calibration this run is limited by.
-
-    Attributes:
-        calibration: The calibration.
-        at_end: True for one that was made after the last trial, to see whether it still holds.
-    """
+    """The generator's calibration this run is limited by."""
 
     type: Literal["calibration"] = "calibration"
     calibration: Calibration
+    #: True for one that was made after the last trial, to see whether it still holds.
     at_end: bool = False
 
 
@@ -87,48 +69,31 @@ class ComparisonRecord(Frozen):
 
 
 class SkippedRecord(Frozen):
-    """A scenario is not measured, because the testbed cannot carry it.
-
-    Attributes:
-        scenario: "pvp_dpdk,rx_queues=2".
-        why: The reason, with its cure.
-    """
+    """A scenario is not measured, because the testbed cannot carry it."""
 
     type: Literal["skipped"] = "skipped"
-    scenario: str
-    why: str
+    scenario: str  # "pvp_dpdk,rx_queues=2"
+    why: str  # The reason, with its cure
 
 
 class BeginRecord(Frozen):
-    """What opens every test: a search, or another procedure.
-
-    Attributes:
-        search: Number of the test in the log, from 1; searches and others share the counter.
-        scenario: "pvp_dpdk".
-        test: "throughput", "latency" ...
-        frame_size: Octets including FCS; of a mix its mean, rounded.
-        imix: The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size.
-        mean_size: Mean of a mix, octets including FCS; None for a single size.
-        overhead: Octets that a frame is longer in the scenario's tunnel; None: not recorded.
-        loads: Load of each interface that sends, as a share of a trial's; empty for 1 each.
-        directions: Interfaces that send.
-        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
-        generator_max_fps: Calibrated clean maximum, aggregate frames/s.
-        limit_reason: What the maximum load is limited by.
-    """
+    """What opens every test: a search, or another procedure."""
 
     type: str
-    search: int
+    search: int  # Number of the test in the log, from 1; searches and others share the counter
     scenario: str
     test: str
-    frame_size: int
-    directions: int
+    frame_size: int  # Octets including FCS; of a mix its mean, rounded
+    directions: int  # Interfaces that send
+    #: Ports of the DUT that the tester's ports 0 and 1 plug in at.
     ends: tuple[str, str] = ("phy0", "phy1")
-    generator_max_fps: float | None = None
-    limit_reason: str = ""
-    imix: str = ""
-    mean_size: float | None = None
+    generator_max_fps: float | None = None  # Calibrated clean maximum, aggregate frames/s
+    limit_reason: str = ""  # What the maximum load is limited by
+    imix: str = ""  # The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size
+    mean_size: float | None = None  # Mean of a mix, octets including FCS; None for a single size
+    #: Octets that a frame is longer in the scenario's tunnel; None: not recorded.
     overhead: int | None = None
+    #: Load of each interface that sends, as a share of a trial's; empty for 1 each.
     loads: tuple[float, ...] = ()
 
     @property
@@ -147,19 +112,9 @@ class BeginRecord(Frozen):
         """All interfaces' load as a multiple of a trial's load."""
         return sum(self.loads) if self.loads else self.directions
 
-    def load_of(self, direction: int) -> float:
-        """A direction's load as a share of a trial's."""
-        return self.loads[direction] if self.loads else 1.0
-
 
 class SearchRecord(BeginRecord):
-    """A throughput search begins.
-
-    Attributes:
-        algorithm: Search algorithm.
-        goals: Its goals.
-        limits: Its limits.
-    """
+    """A throughput search begins."""
 
     type: Literal["search"] = "search"
     algorithm: str
@@ -168,88 +123,58 @@ class SearchRecord(BeginRecord):
 
 
 class ProcedureRecord(BeginRecord):
-    """A test begins that is no throughput search.
-
-    Attributes:
-        inputs: Everything it was given, as `Inputs` in procedures/base.py has it.
-    """
+    """A test begins that is no throughput search."""
 
     type: Literal["procedure"] = "procedure"
-    inputs: dict[str, Any]
+    inputs: dict[str, Any]  # Everything it was given, as `Inputs` in procedures/base.py has it
 
 
 class TrialRecord(Frozen):
-    """A trial, whatever its verdict.
-
-    Attributes:
-        number: Number of the trial in the log, from 1.
-        search: Number of the search or other test it belongs to.
-        spec: What was requested.
-        result: What was counted.
-        verdict: Whether it may classify a load.
-        reason: Why it is not VALID.
-        started: UTC, ISO 8601.
-        lost_at: Where lost frames died -> frames.
-        captures: Files of captured frames, relative to the run's folder.
-    """
+    """A trial, whatever its verdict."""
 
     type: Literal["trial"] = "trial"
-    number: int
-    search: int
-    spec: TrialSpec
-    result: TrialResult
-    verdict: Verdict
-    reason: str = ""
-    started: str
-    lost_at: dict[str, int] = Field(default_factory=dict)
-    captures: tuple[str, ...] = ()
+    number: int  # Number of the trial in the log, from 1
+    search: int  # Number of the search or other test it belongs to
+    spec: TrialSpec  # What was requested
+    result: TrialResult  # What was counted
+    verdict: Verdict  # Whether it may classify a load
+    reason: str = ""  # Why it is not VALID
+    started: str  # UTC, ISO 8601
+    lost_at: dict[str, int] = Field(default_factory=dict)  # Where lost frames died -> frames
+    captures: tuple[str, ...] = ()  # Files of captured frames, relative to the run's folder
 
 
 class SearchEndRecord(Frozen):
     """A search or another test ended, other than by being interrupted.
 
     Of two for one search the second holds: none that began anew after it found more.
-
-    Attributes:
-        search: Its number.
-        wall_s: Wall time, seconds.
-        stopped: Why it was stopped before its own end; "".
-        superseded: True when it is no result: it begins again with another limit, or failed.
-        lowered_to_fps: Largest load of the tests of this case from here on in this round, frames/s
-            per interface; None: as before, or not recorded.
-        lowered_by: What it is limited by.
-        start_fps: Load at which the search begins again, frames/s per interface; None: likewise.
     """
 
     type: Literal["search-end"] = "search-end"
-    search: int
-    wall_s: float
-    stopped: str = ""
+    search: int  # Its number
+    wall_s: float  # Wall time, seconds
+    stopped: str = ""  # Why it was stopped before its own end; ""
+    #: True when it is no result: it begins again with another limit, or failed.
     superseded: bool = False
+    #: Largest load of the tests of this case from here on in this round, frames/s per interface;
+    #: None: as before, or not recorded.
     lowered_to_fps: float | None = None
-    lowered_by: str = ""
+    lowered_by: str = ""  # What it is limited by
+    #: Load at which the search begins again, frames/s per interface; None: likewise.
     start_fps: float | None = None
 
 
 class NotMeasuredRecord(Frozen):
-    """A case has no number.
-
-    Attributes:
-        scenario: "pvp_dpdk".
-        test: "throughput".
-        frame_size: Octets including FCS.
-        why: The reason, with its cure.
-        kind: "failed": something broke; "incapable": the testbed cannot carry it.
-        imix: The mix of frame sizes; "" for a single size.
-    """
+    """A case has no number."""
 
     type: Literal["not-measured"] = "not-measured"
     scenario: str
     test: str
-    frame_size: int
-    why: str
+    frame_size: int  # Octets including FCS
+    why: str  # The reason, with its cure
+    #: "failed": something broke; "incapable": the testbed cannot carry it.
     kind: Literal["failed", "incapable"] = "failed"
-    imix: str = ""
+    imix: str = ""  # The mix of frame sizes; "" for a single size
 
     @property
     def case(self) -> tuple[str, str, int]:
@@ -258,22 +183,14 @@ class NotMeasuredRecord(Frozen):
 
 
 class TransfersRecord(Frozen):
-    """What users' own traffic came to.
-
-    Attributes:
-        result: The transfers of a scenario.
-    """
+    """What users' own traffic came to."""
 
     type: Literal["transfers"] = "transfers"
     result: Transfers
 
 
 class ProfileRecord(Frozen):
-    """Call stacks of the vSwitch's threads at a bound, taken in a trial that is no other record.
-
-    Attributes:
-        profile: What was found.
-    """
+    """Call stacks of the vSwitch's threads at a bound, taken in a trial that is no other record."""
 
     type: Literal["profile"] = "profile"
     profile: Profile
@@ -283,73 +200,49 @@ class RoundRecord(Frozen):
     """Cases begin again from the first, to see how their results repeat.
 
     What follows belongs to this round, what stands before the first such record to round 1.
-
-    Attributes:
-        number: Number of the round, from 1.
-        rounds: How many there are to be.
     """
 
     type: Literal["round"] = "round"
-    number: int
-    rounds: int
+    number: int  # Number of the round, from 1
+    rounds: int  # How many there are to be
 
 
 class MergedRecord(Frozen):
-    """The records of other logs stand above: those of pytest-xdist's workers.
-
-    Attributes:
-        logs: Names of the files; one that is still there holds nothing new.
-    """
+    """The records of other logs stand above: those of pytest-xdist's workers."""
 
     type: Literal["merged"] = "merged"
-    logs: tuple[str, ...]
+    logs: tuple[str, ...]  # Names of the files; one that is still there holds nothing new
 
 
 class RedactedRecord(Frozen):
-    """This log is a copy in which names, addresses or the like were replaced.
-
-    Attributes:
-        redaction: What was.
-    """
+    """This log is a copy in which names, addresses or the like were replaced."""
 
     type: Literal["redacted"] = "redacted"
     redaction: Redaction
 
 
 class RestoredRecord(Frozen):
-    """What became of the machine: of its state before the run, or after a deployment.
-
-    Attributes:
-        scenario: What was taken away: "pvp_dpdk", or "calibration"; "" for what runs before this
-            one had left.
-        troubles: What could not be undone, one sentence each.
-        differences: What differs from the machine before that deployment, whoever changed it; None
-            where it was not compared.
-    """
+    """What became of the machine: of its state before the run, or after a deployment."""
 
     type: Literal["restored"] = "restored"
+    #: What was taken away: "pvp_dpdk", or "calibration"; "" for what runs before this one had left.
     scenario: str = ""
-    troubles: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()  # What could not be undone, one sentence each
+    #: What differs from the machine before that deployment, whoever changed it; None where it was
+    #: not compared.
     differences: tuple[str, ...] | None = None
 
 
 class EndRecord(Frozen):
-    """The run ended in order.
-
-    Attributes:
-        ended: UTC, ISO 8601.
-        exit_status: pytest's exit status.
-        overhead: Seconds by what they were spent on.
-        lost: Why the testbed was given up, and its cases went to another; "".
-        clocks: Host on another machine, "" for the only one -> its clock against the controller's
-            at the end.
-    """
+    """The run ended in order."""
 
     type: Literal["end"] = "end"
-    ended: str
-    exit_status: int = 0
-    overhead: dict[str, float] = Field(default_factory=dict)
-    lost: str = ""
+    ended: str  # UTC, ISO 8601
+    exit_status: int = 0  # pytest's exit status
+    overhead: dict[str, float] = Field(default_factory=dict)  # Seconds by what they were spent on
+    lost: str = ""  # Why the testbed was given up, and its cases went to another; ""
+    #: Host on another machine, "" for the only one -> its clock against the controller's at the
+    #: end.
     clocks: dict[str, ClockOffset] = Field(default_factory=dict)
 
 

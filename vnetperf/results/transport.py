@@ -24,16 +24,11 @@ _GIGABIT = 1e9
 
 @dataclass(frozen=True, slots=True)
 class CpuPerGigabit:
-    """Processor time for each gigabit of payload of a stream; None: not recorded, or no stream.
+    """Processor time for each gigabit of payload of a stream; None: not recorded, or no stream."""
 
-    Attributes:
-        tools_s: Of the tool's programs at both ends, seconds.
-        machine_s: Of the whole machine, whoever spent it, seconds.
-        interrupts_s: Of that in interrupts and what the kernel puts off from them, seconds.
-    """
-
-    tools_s: float | None = None
-    machine_s: float | None = None
+    tools_s: float | None = None  # Of the tool's programs at both ends, seconds
+    machine_s: float | None = None  # Of the whole machine, whoever spent it, seconds
+    #: Of that in interrupts and what the kernel puts off from them, seconds.
     interrupts_s: float | None = None
 
 
@@ -54,24 +49,16 @@ def cpu_per_gigabit(transfer: Transfer) -> CpuPerGigabit:
 
 @dataclass(frozen=True, slots=True)
 class IpCapacity:
-    """Maximum IP-layer capacity (RFC 9097 section 5).
+    """Maximum IP-layer capacity (RFC 9097 section 5)."""
 
-    Attributes:
-        bits_per_second: The most bits of IP packets that arrived in a sub-interval that meets the
-            criterion of loss, over its length, bit/s; None where there is none.
-        loss_ratio: Loss ratio there, 0..1.
-        jitter_ms: Interarrival jitter at its end, milliseconds.
-        met: Sub-intervals that meet the criterion.
-        intervals: All that are about a second long.
-        why: Why there is no number; "".
-    """
-
+    #: The most bits of IP packets that arrived in a sub-interval that meets the criterion of loss,
+    #: over its length, bit/s; None where there is none.
     bits_per_second: float | None = None
-    loss_ratio: float | None = None
-    jitter_ms: float | None = None
-    met: int = 0
-    intervals: int = 0
-    why: str = ""
+    loss_ratio: float | None = None  # Loss ratio there, 0..1
+    jitter_ms: float | None = None  # Interarrival jitter at its end, milliseconds
+    met: int = 0  # Sub-intervals that meet the criterion
+    intervals: int = 0  # All that are about a second long
+    why: str = ""  # Why there is no number; ""
 
 
 def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
@@ -105,23 +92,17 @@ def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
 
 @dataclass(frozen=True, slots=True)
 class TcpQuality:
-    """RFC 6349 section 4; None where what it needs is not known.
+    """RFC 6349 section 4; None where what it needs is not known."""
 
-    Attributes:
-        efficiency: Transmitted less retransmitted octets over those transmitted, 0..1.
-        buffer_delay: Mean round-trip time of the transfer over the baseline, less 1: 0.2 is 20 %.
-        why: Why there is no buffer delay though its parts were measured; "".
-        baseline_us: Least round-trip time that was seen, microseconds.
-        baseline_of: What that is of.
-        time_ratio: Transfer time over that of an ideal TCP at the IP-layer capacity; not where TCP
-            carried more than the stream of UDP that the capacity is of.
-    """
-
+    #: Transmitted less retransmitted octets over those transmitted, 0..1.
     efficiency: float | None = None
+    #: Mean round-trip time of the transfer over the baseline, less 1: 0.2 is 20 %.
     buffer_delay: float | None = None
-    why: str = ""
-    baseline_us: float | None = None
-    baseline_of: str = ""
+    why: str = ""  # Why there is no buffer delay though its parts were measured; ""
+    baseline_us: float | None = None  # Least round-trip time that was seen, microseconds
+    baseline_of: str = ""  # What that is of
+    #: Transfer time over that of an ideal TCP at the IP-layer capacity; not where TCP carried more
+    #: than the stream of UDP that the capacity is of.
     time_ratio: float | None = None
 
 

@@ -20,7 +20,7 @@ from vnetperf.search.base import (
     StopSearch,
     replay,
 )
-from vnetperf.search.binary import binary_search, worst_case_trial_seconds
+from vnetperf.search.binary import binary_search
 from vnetperf.search.confirmation import with_confirmation
 from vnetperf.search.mlr import mlr_search
 from vnetperf.search.tst009 import OfferedLoads, tst009_search
@@ -86,5 +86,4 @@ __all__ = [
     "replay",
     "search_inputs",
     "tst009_search",
-    "worst_case_trial_seconds",
 ]

@@ -18,19 +18,17 @@ from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.trial import TrialOutcome, TrialRequest
 
 Found = TypeVar("Found")
+#: Any test; `Found` is a `SearchOutcome`, one of model/outcomes.py, or a tuple of them.
 Procedure: TypeAlias = Generator[TrialRequest, TrialOutcome, Found]
-"""Any test; `Found` is a `SearchOutcome`, one of model/outcomes.py, or a tuple of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A load that has been classified, with the evidence."""
 
-    load_fps: float
-    """Intended frames/s per interface."""
-
+    load_fps: float  # Intended frames/s per interface
+    #: Every trial at this load in the order run, the short ones included.
     trials: tuple[TrialOutcome, ...]
-    """Every trial at this load in the order run, the short ones included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +38,20 @@ class GoalOutcome:
     A result that is not `regular` must be marked wherever a value of it is shown.
     """
 
-    goal: SearchGoal
-    """The question, all of whose attributes a report must print."""
-
+    goal: SearchGoal  # The question, all of whose attributes a report must print
+    #: The largest load carried that is below every load found too much; None if there is none.
     relevant_lower_bound: Bound | None
-    """The largest load carried that is below every load found too much; None if there is none."""
-
-    relevant_upper_bound: Bound | None
-    """The smallest load found too much; None if there is none."""
-
+    relevant_upper_bound: Bound | None  # The smallest load found too much; None if there is none
+    #: Typical forwarding rate at the lower bound, frames/s per interface; None without one.
     conditional_throughput_fps: float | None
-    """Typical forwarding rate at the lower bound, frames/s per interface; None without one."""
-
-    regular: bool
-    """True if both bounds exist and are within the goal's width."""
-
-    reason: str
-    """Why the search stopped here, as a sentence for the report."""
-
+    regular: bool  # True if both bounds exist and are within the goal's width
+    reason: str  # Why the search stopped here, as a sentence for the report
+    #: True if the maximum load itself is carried: the limit is the generator's or the medium's, and
+    #: the DUT's is at least this.
     at_least: bool = False
-    """True if the maximum load itself is carried: the limit is the generator's or the medium's,
-    and the DUT's is at least this."""
-
-    at_most: bool = False
-    """True if even the minimum load is too much: the DUT's limit is below it."""
-
+    at_most: bool = False  # True if even the minimum load is too much: the DUT's limit is below it
+    #: What became of the bounds when they were tried again; None where a search ends without.
     confirmation: Confirmation | None = None
-    """What became of the bounds when they were tried again; None where a search ends without."""
 
     @property
     def relative_width(self) -> float | None:
@@ -81,20 +66,12 @@ class GoalOutcome:
 class SearchOutcome:
     """What a search returns (draft section "Controller Output")."""
 
-    algorithm: str
-    """Registered name of the algorithm, e.g. ``"mlr"``."""
-
-    results: tuple[GoalOutcome, ...]
-    """One per goal, in the order of the goals."""
-
-    trial_count: int
-    """Trials that were run to find the bounds."""
-
-    trial_seconds: float
-    """Sum of their durations, seconds."""
-
+    algorithm: str  # Registered name of the algorithm, e.g. "mlr"
+    results: tuple[GoalOutcome, ...]  # One per goal, in the order of the goals
+    trial_count: int  # Trials that were run to find the bounds
+    trial_seconds: float  # Sum of their durations, seconds
+    #: Seconds of the trials that confirmed the bounds, which are not in `trial_seconds`.
     confirm_seconds: float = 0.0
-    """Seconds of the trials that confirmed the bounds, which are not in `trial_seconds`."""
 
     def result(self, name: str) -> GoalOutcome:
         """Look up the result of a goal.
@@ -126,8 +103,7 @@ class StopSearch(Exception):  # noqa: N818 - a signal like StopIteration, not an
         self.reason = reason
 
 
-Search: TypeAlias = Procedure[SearchOutcome]
-"""Any search algorithm."""
+Search: TypeAlias = Procedure[SearchOutcome]  # Any search algorithm
 
 
 class ReplayMismatchError(LogError):
@@ -156,14 +132,11 @@ class ReplayMismatchError(LogError):
 class Replay(Generic[Found]):
     """Where a log leads to: exactly one of the two is set."""
 
+    #: The trial the test waits for, if the log is truncated; send its outcome to go on.
     next_request: TrialRequest | None
-    """The trial the test waits for, if the log is truncated; send its outcome to go on."""
-
-    found: Found | None = None
-    """What the test returned, if the log is complete."""
-
+    found: Found | None = None  # What the test returned, if the log is complete
+    #: Trials of the log that answered nothing: those that were repeated, or ended the test.
     discarded: int = 0
-    """Trials of the log that answered nothing: those that were repeated, or ended the test."""
 
 
 def replay(procedure: Procedure[Found], outcomes: Iterable[TrialOutcome]) -> Replay[Found]:

@@ -10,7 +10,6 @@ to `duration_sum_s`). If that fails the search continues below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import Procedure, Search, StopSearch
@@ -40,16 +39,6 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         stopped = stop.reason
     results = [session.result(goal, stopped) for goal, session in zip(goals, sessions, strict=True)]
     return sessions[0].outcome(ALGORITHM, results)
-
-
-def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
-    """Upper bound of the trial time of one goal, known before the first trial."""
-    halvings = (GeometricGrid(limits, goal.width).top + 1).bit_length()
-    trials_per_load = ceil(round(goal.duration_sum_s / goal.final_trial_s, 9))
-    coarse = (1 + halvings) * goal.initial_trial_s
-    # The candidate, then doubling steps away from it, then halving what they enclose.
-    verified = (2 + 2 * halvings) * trials_per_load * goal.final_trial_s
-    return coarse + verified
 
 
 def _coarse(goal: SearchGoal, session: SearchSession, first: int) -> Procedure[int]:

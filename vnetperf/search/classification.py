@@ -23,31 +23,21 @@ _TOLERANCE_S = 1e-9
 class LoadClass(Enum):
     """What the trials at a load show."""
 
-    LOWER = "lower bound"
-    """Carried, whatever the trials still missing would show."""
+    LOWER = "lower bound"  # Carried, whatever the trials still missing would show
 
-    UPPER = "upper bound"
-    """Too much, whatever the trials still missing would show."""
+    UPPER = "upper bound"  # Too much, whatever the trials still missing would show
 
-    UNDECIDED = "undecided"
-    """Further trials may still decide either way."""
+    UNDECIDED = "undecided"  # Further trials may still decide either way
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
     """The part of a goal (or of a coarser target on the way to it) that classifies a load."""
 
-    loss_ratio: float
-    """Larger trial loss ratios are high-loss."""
-
-    exceed_ratio: float
-    """Share of the trial seconds that may be high-loss."""
-
-    trial_s: float
-    """Trials of at least this intended duration are full-length, seconds."""
-
-    duration_sum_s: float
-    """Full-length seconds that surely classify a load."""
+    loss_ratio: float  # Larger trial loss ratios are high-loss
+    exceed_ratio: float  # Share of the trial seconds that may be high-loss
+    trial_s: float  # Trials of at least this intended duration are full-length, seconds
+    duration_sum_s: float  # Full-length seconds that surely classify a load
 
     @classmethod
     def of_goal(cls, goal: SearchGoal) -> Criterion:
@@ -67,14 +57,10 @@ class Criterion:
 class DurationSums:
     """Seconds of the trials at one load, split in four by a criterion."""
 
-    full_low: float = 0.0
-    """Full-length, low-loss."""
-    full_high: float = 0.0
-    """Full-length, high-loss."""
-    short_low: float = 0.0
-    """Short, low-loss."""
-    short_high: float = 0.0
-    """Short, high-loss."""
+    full_low: float = 0.0  # Full-length, low-loss
+    full_high: float = 0.0  # Full-length, high-loss
+    short_low: float = 0.0  # Short, low-loss
+    short_high: float = 0.0  # Short, high-loss
 
     @classmethod
     def of(cls, trials: Iterable[TrialOutcome], criterion: Criterion) -> DurationSums:
@@ -127,11 +113,8 @@ def conditional_throughput(
 class RelevantBounds:
     """The two relevant bounds for a criterion, as rungs of the search's grid of loads."""
 
-    lower: int | None
-    """Largest rung classified `LOWER` that is below `upper`."""
-
-    upper: int | None
-    """Smallest rung classified `UPPER`."""
+    lower: int | None  # Largest rung classified `LOWER` that is below `upper`
+    upper: int | None  # Smallest rung classified `UPPER`
 
 
 class History:

@@ -160,10 +160,8 @@ class _Visited:
     role: VisitRole
     goal: SearchGoal
     load_fps: float
-    trials: Sequence[TrialOutcome]
-    """They become more while the visit lasts."""
-    agreeing: int = AGREEING
-    """Trials that end it where all of them agree; 0: only a class does."""
+    trials: Sequence[TrialOutcome]  # They become more while the visit lasts
+    agreeing: int = AGREEING  # Trials that end it where all of them agree; 0: only a class does
 
     @property
     def carried(self) -> bool:
@@ -214,8 +212,7 @@ class _Retried:
     result: GoalOutcome
     limits: SearchLimits
     searched: Sequence[TrialOutcome]
-    after: Sequence[TrialOutcome]
-    """All trials of the confirmation; they become more while it lasts."""
+    after: Sequence[TrialOutcome]  # All trials of the confirmation; they become more while it lasts
     visits: list[_Visited] = field(default_factory=list)
 
     @property
@@ -471,7 +468,7 @@ class _Session:
         for _ in range(FURTHER_ROUNDS):
             for one in unsteady:
                 for load in (*_loads([one], "upper"), *_loads([one], "lower")):
-                    if not _is_unstable(one):
+                    if not (one.contradiction() or one.inversions()):
                         yield from self._try(load, [one], further=True)
 
     def _try(
@@ -603,10 +600,6 @@ def _judged(
 
 def _is_final(result: GoalOutcome) -> bool:
     return result.regular or result.at_least
-
-
-def _is_unstable(retried: _Retried) -> bool:
-    return bool(retried.contradiction() or retried.inversions())
 
 
 def _groups(rates: Sequence[float]) -> list[list[float]]:

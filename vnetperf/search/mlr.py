@@ -19,23 +19,12 @@ from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 class SearchState:
     """A goal's search for its current target, as it stands before the next trial."""
 
-    width: int
-    """Rungs between the bounds at which the target is reached."""
-
-    lower: int | None
-    """Relevant lower bound of the target."""
-
-    upper: int | None
-    """Relevant upper bound of the target."""
-
-    hint_low: int | None
-    """Lower bound that shorter trials gave before; None if they found none."""
-
-    hint_high: int | None
-    """Upper bound that shorter trials gave before; None if they found none."""
-
-    top: int
-    """Rung of the maximum load; the minimum load is rung 0."""
+    width: int  # Rungs between the bounds at which the target is reached
+    lower: int | None  # Relevant lower bound of the target
+    upper: int | None  # Relevant upper bound of the target
+    hint_low: int | None  # Lower bound that shorter trials gave before; None if they found none
+    hint_high: int | None  # Upper bound that shorter trials gave before; None if they found none
+    top: int  # Rung of the maximum load; the minimum load is rung 0
 
     def is_worth(self, rung: int) -> bool:
         """Tell whether classifying a rung would bring the target nearer."""
@@ -240,12 +229,8 @@ def _choose_result(found: Sequence[GoalOutcome], own: GoalOutcome, width: float)
             for result, each in zip(found, widths, strict=True)
             if each is not None and each <= enough
         )
-    one_sided = (result for result in found if _has_a_bound(result))
+    one_sided = (one for one in found if one.relevant_lower_bound or one.relevant_upper_bound)
     return next(one_sided, own)
-
-
-def _has_a_bound(result: GoalOutcome) -> bool:
-    return result.relevant_lower_bound is not None or result.relevant_upper_bound is not None
 
 
 def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str:
@@ -270,11 +255,8 @@ _WORTH = 1.5
 class Candidate:
     """A trial that a goal needs next."""
 
-    rung: int
-    """Its load."""
-
-    duration_s: float
-    """Its intended seconds."""
+    rung: int  # Its load
+    duration_s: float  # Its intended seconds
 
 
 class TargetTracker:

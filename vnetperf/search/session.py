@@ -19,8 +19,7 @@ _SAFETY = 1e-6
 class Grid(Protocol):
     """A monotonous ladder of loads from rung 0 (min load) to rung `top` (max load)."""
 
-    top: int
-    """The highest rung."""
+    top: int  # The highest rung
 
     def load(self, rung: int) -> float:
         """Load of a rung."""
@@ -34,8 +33,7 @@ class GeometricGrid:
         self._max = limits.max_load_fps
         self._unit = -log1p(-width) * (1.0 - _SAFETY) / divisions
         rungs = log(self._max / self._min) / self._unit
-        self.top = max(1, ceil(rungs - _SAFETY / 2))
-        """The highest rung."""
+        self.top = max(1, ceil(rungs - _SAFETY / 2))  # The highest rung
 
     def load(self, rung: int) -> float:
         """Load of a rung."""
@@ -69,17 +67,10 @@ _ROUNDING_S = 1e-6
 class Budget:
     """Trial seconds spent, against those allowed."""
 
-    allowed_s: float | None
-    """Seconds, or None for no limit."""
-
-    spent_s: float = 0.0
-    """Seconds of the trials so far."""
-
-    trials: int = 0
-    """Trials so far."""
-
-    around_s: float = 0.0
-    """Seconds that each trial costs the budget besides its own."""
+    allowed_s: float | None  # Seconds, or None for no limit
+    spent_s: float = 0.0  # Seconds of the trials so far
+    trials: int = 0  # Trials so far
+    around_s: float = 0.0  # Seconds that each trial costs the budget besides its own
 
     @property
     def left_s(self) -> float:
@@ -119,17 +110,11 @@ class Budget:
 class SearchSession:
     """One search on one grid of loads."""
 
-    grid: Grid
-    """What loads there are."""
-
-    budget: Budget
-    """Shared by all that run trials for the same caller."""
-
+    grid: Grid  # What loads there are
+    budget: Budget  # Shared by all that run trials for the same caller
+    #: All goals of the search: they decide which trials need a latency histogram.
     goals: Sequence[SearchGoal] = ()
-    """All goals of the search: they decide which trials need a latency histogram."""
-
-    history: History = field(default_factory=History)
-    """The trials so far."""
+    history: History = field(default_factory=History)  # The trials so far
 
     def measure(self, rung: int, duration_s: float) -> Procedure[TrialOutcome]:
         """Run one trial and note it."""

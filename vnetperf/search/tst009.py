@@ -32,8 +32,7 @@ class OfferedLoads:
     def __init__(self, max_load_fps: float, step_fps: float) -> None:
         self._max, self._step = max_load_fps, step_fps
         self.count = max(1, ceil(max_load_fps / step_fps * (1.0 - _ROUNDING)))
-        self.top = self.count - 1
-        """Place of the last load."""
+        self.top = self.count - 1  # Place of the last load
 
     def load(self, rung: int) -> float:
         """Load at a place."""
@@ -44,11 +43,8 @@ class OfferedLoads:
 class _Found:
     """What is known of one goal."""
 
-    failed: int
-    """Lowest place whose load was not carried; n while there is none."""
-
-    passed: int = -1
-    """Highest place whose load was carried."""
+    failed: int  # Lowest place whose load was not carried; n while there is none
+    passed: int = -1  # Highest place whose load was carried
 
 
 def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:

@@ -24,19 +24,13 @@ _SEED = 2544
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Values that follow each other on one level.
+    """Values that follow each other on one level."""
 
-    Attributes:
-        begin: Place of the first, from 0.
-        end: Place after the last.
-        median: Their median.
-        p: Share of shuffled series in which a change as large as that at `begin` is seen; 1 for
-            the first level.
-    """
-
-    begin: int
-    end: int
+    begin: int  # Place of the first, from 0
+    end: int  # Place after the last
     median: float
+    #: Share of shuffled series in which a change as large as that at `begin` is seen; 1 for the
+    #: first level.
     p: float = 1.0
 
 

@@ -27,17 +27,11 @@ _Event = TypeVar("_Event", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Measurand:
-    """One measurement, and the range that it leaves open by itself.
+    """One measurement, and the range that it leaves open by itself."""
 
-    Attributes:
-        value: The number; None where there are bounds only.
-        low: Lower end of what it leaves open: of a search, the load that was carried.
-        high: Upper end: of a search, the load that was not; infinite for "at least".
-    """
-
-    value: float | None
-    low: float
-    high: float
+    value: float | None  # The number; None where there are bounds only
+    low: float  # Lower end of what it leaves open: of a search, the load that was carried
+    high: float  # Upper end: of a search, the load that was not; infinite for "at least"
 
     @classmethod
     def exact(cls, value: float) -> Measurand:
@@ -52,32 +46,23 @@ class Measurand:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the second side has more than the first.
+    """What the second side has more than the first."""
 
-    Attributes:
-        value: Difference of the means, of positive numbers of the geometric ones; None where a side
-            has no number.
-        low: Lower end of its interval; minus infinity where nothing bounds it.
-        high: Upper end.
-        ratio: The same as a share of the first side: value, low and high; None where that is not
-            defined.
-        n: Deployments of the first and of the second side.
-        method: "paired" or "welch": Student's t, of logarithms where all numbers are positive,
-            widened by what a single search leaves open; "ranks": a permutation test, where numbers
-            are censored; "none": a side has one deployment only, of which nobody knows how it
-            repeats.
-        p: Probability of such a difference between equal sides; None where it is not known.
-        towards: Which way the second side lies.
-    """
-
+    #: Difference of the means, of positive numbers of the geometric ones; None where a side has no
+    #: number.
     value: float | None
-    low: float
-    high: float
-    n: tuple[int, int]
+    low: float  # Lower end of its interval; minus infinity where nothing bounds it
+    high: float  # Upper end
+    n: tuple[int, int]  # Deployments of the first and of the second side
+    #: "paired" or "welch": Student's t, of logarithms where all numbers are positive, widened by
+    #: what a single search leaves open; "ranks": a permutation test, where numbers are censored;
+    #: "none": a side has one deployment only, of which nobody knows how it repeats.
     method: Literal["paired", "welch", "ranks", "none"]
+    #: The same as a share of the first side: value, low and high; None where that is not defined.
     ratio: tuple[float, float, float] | None = None
+    #: Probability of such a difference between equal sides; None where it is not known.
     p: float | None = None
-    towards: Literal["more", "less", ""] = ""
+    towards: Literal["more", "less", ""] = ""  # Which way the second side lies
 
     def is_seen(self, confidence: float = 0.95) -> bool:
         """Whether equal sides would seldom differ so much."""
@@ -145,12 +130,7 @@ def least_by_ranks(n: int, m: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """Observations of a side in which something happened.
-
-    Attributes:
-        where: Which.
-        n: Of how many.
-    """
+    """Observations of a side in which something happened."""
 
     where: frozenset[Hashable]
     n: int

@@ -85,9 +85,9 @@ def loss_of_trials(lost: Sequence[int], confidence: float = 0.95) -> tuple[float
     return largest * float(low), largest * float(high)
 
 
-def most_events_unseen(confidence: float = 0.95) -> float:
-    """Events of a Poisson process that are expected at most where none was seen."""
-    return -log((1.0 - confidence) / 2.0)
+def most_events_unseen() -> float:
+    """Events of a Poisson process that are expected at most (95 %) where none was seen."""
+    return -log((1.0 - 0.95) / 2.0)
 
 
 def percentiles(pairs: Iterable[tuple[float, int]], wanted: Iterable[float]) -> dict[str, float]:

@@ -146,23 +146,16 @@ def least_pause_s(trials: Sequence[TrialRecord]) -> float | None:
 
 @dataclass(frozen=True)
 class ClauseContext:
-    """A result with the trials behind it.
+    """A result with the trials behind it."""
 
-    Attributes:
-        preset: Name of the run's preset: why something was not done.
-        result: What was measured.
-        trials: Every trial of the result's case, whatever its verdict.
-        inputs: What the test was given, as its log has it; of a search nothing.
-        no_throughput: Why the throughput that it takes its loads of is none; "" when it is one.
-        nominal: True when the wires have no speed of their own.
-    """
-
-    preset: str
+    preset: str  # Name of the run's preset: why something was not done
     result: Result
-    trials: tuple[TrialRecord, ...] = ()
+    trials: tuple[TrialRecord, ...] = ()  # Every trial of the result's case, whatever its verdict
+    #: What the test was given, as its log has it; of a search nothing.
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    #: Why the throughput that it takes its loads of is none; "" when it is one.
     no_throughput: str = ""
-    nominal: bool = True
+    nominal: bool = True  # True when the wires have no speed of their own
 
     @property
     def because(self) -> str:
@@ -196,11 +189,6 @@ def entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "")
 def not_applicable(clause: str, requirement: str, why: str) -> LedgerEntry:
     """A clause that does not speak of what was done."""
     return LedgerEntry(clause=clause, requirement=requirement, status="not applicable", value=why)
-
-
-def not_looked_at(clause: str, requirement: str, what: str) -> LedgerEntry:
-    """A clause of which the ledger says nothing, and what a run does of it all the same."""
-    return LedgerEntry(clause=clause, requirement=requirement, status="not looked at", value=what)
 
 
 def scoped(found: Iterable[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:
