@@ -21,7 +21,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.vswitches.lb.ipvs import ipvs_rules
+from vnetperf.vswitches.lb.ipvs import held, ipvs_rules
 from vnetperf.vswitches.lb.rules import iptables_rules, nft_rules
 from vnetperf.vswitches.lb.switch import ServiceBalancer
 
@@ -157,6 +157,26 @@ def test_ipvs_has_a_service_and_its_backends_and_nothing_else() -> None:
         "-a -u 10.96.0.2:80 -r 10.128.1.2:8080 -m -w 1",
     ]
     assert next(ipvs_rules(Services(), "tcp")).startswith("-A -t ")
+
+
+#: As Linux tells it, of services with two backends each.
+TOLD_BY_IPVS = """\
+IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
+UDP  0A600001:0050 rr
+  -> 0A800002:1F90      Masq    1      0          105
+  -> 0A800001:1F90      Masq    1      0          104
+TCP  0A600002:0050 rr
+  -> 0A800102:1F90      Masq    1      20         1
+  -> 0A800101:1F90      Masq    1      0          0
+"""
+
+
+def test_ipvs_holds_what_its_backends_have_active_or_not() -> None:
+    assert held(TOLD_BY_IPVS) == 105 + 104 + 20 + 1
+    header, _ = TOLD_BY_IPVS.split("UDP")
+    assert held(header) == 0
 
 
 @pytest.mark.parametrize(
