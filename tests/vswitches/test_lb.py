@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf import registry
 from vnetperf.config.settings import lb_options
 from vnetperf.deployment.capability_check import deployment_errors
 from vnetperf.deployment.planner import make_plan
@@ -193,6 +194,15 @@ def test_ipvs_needs_its_modules_and_its_program(have: dict[str, Any], why: str) 
     assert not ServiceBalancer.missing(
         facts(programs={**PROGRAMS, "ipvsadm": "/x"}), scenario(mode="ipvs")
     )
+
+
+def test_what_a_mode_needs_is_looked_for_and_keeps_no_other_mode_back() -> None:
+    assert {"nf_conntrack", "nf_nat", "ip_vs", "ip_vs_rr"} <= registry.kernel_modules().keys()
+    assert {"nft", "iptables-restore", "ipvsadm", "clang"} <= registry.programs().keys()
+    programs = {**PROGRAMS, "nft": "/x", "clang": "/x"}
+    lacking = facts(programs=programs, modules={"nf_nat": "it is not there"})
+    assert "nf_nat" in ServiceBalancer.missing(lacking, scenario(mode="nft"))
+    assert not ServiceBalancer.missing(lacking, scenario(mode="tc"))
 
 
 def test_iptables_has_a_rule_for_each_service_and_a_chance_for_each_backend() -> None:

@@ -14,11 +14,10 @@ from vnetperf.model.deployment import Port, port_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.nat import PORTS_OF_ADDRESS, SERVERS, Nat
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import MachineFacts, Program, Testbed
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
-from vnetperf.vswitches.vpp.daemon import PROGRAM
 from vnetperf.vswitches.vpp.forwarding import ApiMessage, address_messages, route_message
 from vnetperf.vswitches.vpp.switch import Vpp
 
@@ -36,7 +35,6 @@ NO_DROPS = ("Good ", "same worker", "do handoff")
 class VppNat(NatSwitch, Vpp):
     """VPP as a router between subscribers and servers, whose plugin chooses addresses and ports."""
 
-    programs: ClassVar[tuple[Program, ...]] = (PROGRAM.model_copy(update={"optional": True}),)
     Options: ClassVar[type[Frozen]] = NatOptions
     #: Nodes that drop, by the port where packets came in.
     nodes: ClassVar[dict[Port, tuple[str, ...]]]
@@ -50,7 +48,7 @@ class VppNat(NatSwitch, Vpp):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a VPP from translating here."""
-        if trouble := facts.missing_program(PROGRAM) or super().missing(facts, scenario):
+        if trouble := super().missing(facts, scenario):
             return trouble
         needed, free = cls.heap_mib(scenario), sum(facts.memory_free_kb.values()) >> 10
         if facts.memory_free_kb and needed > free:

@@ -12,7 +12,7 @@ from vnetperf.host.linux import PROC
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
 from vnetperf.model.errors import DutError
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.vswitches.cgnat.kernel import NAT, TRACKING, write_settings
 from vnetperf.vswitches.lb.rules import RuleBalancer
@@ -23,20 +23,15 @@ IPVSADM = Program(
     version_args=("--version",),
     software="ipvsadm",
     by_make=True,
-    optional=True,
 )
 #: The balancer, its scheduler (kube-proxy's default), and what empties conntrack: nft brings it.
-MODULES = (
-    KernelModule(name="ip_vs", purpose="services by IPVS", symbol="ip_vs_conn_new", optional=True),
-    KernelModule(
-        name="ip_vs_rr", purpose="services by IPVS", symbol="ip_vs_rr_schedule", optional=True
-    ),
-    KernelModule(
-        name="nf_conntrack_netlink",
-        purpose="ending the sessions of IPVS",
-        symbol="ctnetlink_flush_conntrack",
-        optional=True,
-    ),
+MODULES = tuple(
+    KernelModule(name=name, purpose=purpose, symbol=symbol)
+    for name, purpose, symbol in (
+        ("ip_vs", "services by IPVS", "ip_vs_conn_new"),
+        ("ip_vs_rr", "services by IPVS", "ip_vs_rr_schedule"),
+        ("nf_conntrack_netlink", "ending the sessions of IPVS", "ctnetlink_flush_conntrack"),
+    )
 )
 #: The link that has all virtual addresses: that of the run's namespace. kube-proxy makes one of
 #: kind dummy, whose module would have to stay loaded after the run.
@@ -72,12 +67,6 @@ class IpvsBalancer(RuleBalancer):
     programs: ClassVar[tuple[Program, ...]] = (IPVSADM,)
     rules_by: ClassVar[dict[str, Program]] = {"ipvs": IPVSADM}
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT, *MODULES)
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the kernel from balancing by IPVS here."""
-        lacking = (facts.missing_module(module) for module in MODULES)
-        return super().missing(facts, scenario) or next(filter(None, lacking), "")
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
