@@ -12,8 +12,7 @@ from vnetperf.host.linux import PROC
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
 from vnetperf.model.errors import DutError
-from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import KernelModule, MachineFacts, Program
+from vnetperf.model.testbed import KernelModule, Program
 from vnetperf.vswitches.cgnat.kernel import NAT, TRACKING, write_settings
 from vnetperf.vswitches.lb.rules import RuleBalancer
 
@@ -67,17 +66,11 @@ class IpvsBalancer(RuleBalancer):
     programs: ClassVar[tuple[Program, ...]] = (IPVSADM,)
     rules_by: ClassVar[dict[str, Program]] = {"ipvs": IPVSADM}
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT, *MODULES)
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The services, for `--plan`."""
-        del facts
-        return {"ipvs": f"IPVS in turn (rr) for {plan.scenario.services or Services()}"}
+    does_it: ClassVar[str] = "IPVS in turn (rr) for"
 
     def rules(self) -> str:
         """What ipvsadm reads."""
-        protocol = self.plan.scenario.traffic.headers[-1]
-        return "\n".join((*ipvs_rules(self.services, protocol), ""))
+        return "\n".join((*ipvs_rules(self.services, self.protocol), ""))
 
     def no_rules(self) -> str:
         """Services go with their backends, and by the settings their connections too."""
