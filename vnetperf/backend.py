@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from vnetperf.host.cpu import format_cpus
 from vnetperf.host.links import napi_thread_prefix, napi_threads
@@ -16,6 +16,7 @@ from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program, Testbed
 from vnetperf.model.trial import DatapathWork
 
+Needed = TypeVar("Needed", KernelModule, Program)
 LOG_LINES = 15
 #: Modules of the kernel by kind of tunnel.
 TUNNEL_MODULES: dict[str, KernelModule] = {
@@ -131,9 +132,9 @@ def threaded_napi(scenario: Scenario) -> bool:
     return scenario.options.napi == "threaded"
 
 
-def optional(*modules: KernelModule) -> tuple[KernelModule, ...]:
-    """The same modules, without which only some scenarios cannot run."""
-    return tuple(module.model_copy(update={"optional": True}) for module in modules)
+def optional(*needed: Needed) -> tuple[Needed, ...]:
+    """The same programs or modules, without which only some scenarios cannot run."""
+    return tuple(one.model_copy(update={"optional": True}) for one in needed)
 
 
 class Requirements:

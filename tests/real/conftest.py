@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host import snapshot
+from vnetperf.host import kernel, snapshot
 from vnetperf.host.paths import HostRoots
 from vnetperf.testing import stage
 
@@ -54,11 +54,21 @@ def processes() -> dict[str, str]:
 
 
 def differences(before: snapshot.Snapshot, patience_s: float = 20.0) -> tuple[str, ...]:
-    """How the machine differs from before, after time for what comes and goes."""
+    """How the machine differs from before, after time for what comes and goes.
+
+    A module that stays loaded lest others lose something is no difference: veth is one.
+    """
+
+    def found() -> tuple[str, ...]:
+        now = machine()
+        loaded = now.areas["modules"].keys() - before.areas["modules"].keys()
+        stay = {module for module in loaded if kernel.why_left_loaded(module)}
+        return snapshot.compare_snapshots(before, snapshot.without_loaded(now, before, stay))
+
     deadline = time.monotonic() + patience_s
-    while (found := snapshot.compare_snapshots(before, machine())) and time.monotonic() < deadline:
+    while (left := found()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return left
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf import registry
 from vnetperf.config.settings import lb_options
 from vnetperf.deployment.capability_check import deployment_errors
 from vnetperf.deployment.planner import make_plan
@@ -21,7 +22,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.vswitches.lb.ipvs import ipvs_rules
+from vnetperf.vswitches.lb.ipvs import held, ipvs_rules
 from vnetperf.vswitches.lb.rules import iptables_rules, nft_rules
 from vnetperf.vswitches.lb.switch import ServiceBalancer
 
@@ -159,6 +160,33 @@ def test_ipvs_has_a_service_and_its_backends_and_nothing_else() -> None:
     assert next(ipvs_rules(Services(), "tcp")).startswith("-A -t ")
 
 
+IPVS_HEADER = """\
+IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
+"""
+#: As Linux 6.12 told it of 30 flows, but for spaces at the ends of lines.
+IPVS_UDP = """\
+UDP  0A600001:0050 rr
+  -> 0A800001:1F90      Masq    1      0          15
+UDP  0A600002:0050 rr
+  -> 0A800101:1F90      Masq    1      0          15
+"""
+IPVS_TCP = """\
+TCP  0A600002:0050 rr
+  -> 0A800101:1F90      Masq    1      15         0
+TCP  0A600001:0050 rr
+  -> 0A800001:1F90      Masq    1      15         0
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "sessions"), [("", 0), (IPVS_UDP, 30), (IPVS_TCP, 30), (IPVS_UDP + IPVS_TCP, 60)]
+)
+def test_ipvs_holds_what_its_backends_have_active_or_not(told: str, sessions: int) -> None:
+    assert held(IPVS_HEADER + told) == sessions
+
+
 @pytest.mark.parametrize(
     ("have", "why"),
     [
@@ -173,6 +201,15 @@ def test_ipvs_needs_its_modules_and_its_program(have: dict[str, Any], why: str) 
     assert not ServiceBalancer.missing(
         facts(programs={**PROGRAMS, "ipvsadm": "/x"}), scenario(mode="ipvs")
     )
+
+
+def test_what_a_mode_needs_is_looked_for_and_keeps_no_other_mode_back() -> None:
+    assert {"nf_conntrack", "nf_nat", "ip_vs", "ip_vs_rr"} <= registry.kernel_modules().keys()
+    assert {"nft", "iptables-restore", "ipvsadm", "clang"} <= registry.programs().keys()
+    programs = {**PROGRAMS, "nft": "/x", "clang": "/x"}
+    lacking = facts(programs=programs, modules={"nf_nat": "it is not there"})
+    assert "nf_nat" in ServiceBalancer.missing(lacking, scenario(mode="nft"))
+    assert not ServiceBalancer.missing(lacking, scenario(mode="tc"))
 
 
 def test_iptables_has_a_rule_for_each_service_and_a_chance_for_each_backend() -> None:

@@ -235,7 +235,7 @@ def undo_modules(data: UndoData) -> str:
     for module in reversed(data["modules"]):
         if not module_loaded(module):
             continue
-        if why := _why_left_loaded(module) or _unload_module(module):
+        if why := why_left_loaded(module) or _unload_module(module):
             left.append(f"{module} ({why})")
         else:
             unloaded.append(module)
@@ -246,7 +246,7 @@ def undo_modules(data: UndoData) -> str:
     return "; ".join(parts) or "already gone"
 
 
-def _why_left_loaded(module: str) -> str:
+def why_left_loaded(module: str) -> str:
     """Why unloading a module may take something of others away; "" when it cannot.
 
     The kernel counts no reference for a link: a module that has a kind of them deletes every

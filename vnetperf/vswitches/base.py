@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vnetperf.backend import Datapath
+from vnetperf.backend import Datapath, optional
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
@@ -272,10 +272,18 @@ class ModalSwitch(VSwitch):
 
     Attributes:
         modes: Mode -> its class; the first is the default. A new one is a line there, and its name
-            in `modes` of the capabilities.
+            in `modes` of the capabilities. What a mode needs is optional for the whole.
     """
 
     modes: ClassVar[Mapping[str, type[VSwitch]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        classes = cls.modes.values()
+        programs = {one.name: one for mode in classes for one in mode.programs}
+        modules = {one.name: one for mode in classes for one in mode.kernel_modules}
+        cls.programs = optional(*programs.values())
+        cls.kernel_modules = optional(*modules.values())
 
     def __new__(cls, machine: Machine, plan: Plan) -> Any:
         """The mode that a plan requests."""
@@ -293,8 +301,12 @@ class ModalSwitch(VSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What the mode lacks."""
-        return cls.mode_class(scenario).missing(facts, scenario)
+        """What the mode lacks, or an option of another one."""
+        mode = cls.mode_class(scenario)
+        for name in scenario.options.given():
+            if name in cls.Options.model_fields and name not in mode.Options.model_fields:
+                return f"the mode has no option {name}; leave it out, or choose another mode"
+        return mode.missing(facts, scenario)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:

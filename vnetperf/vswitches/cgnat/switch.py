@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import Testbed
 from vnetperf.vswitches.base import ModalSwitch, VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
@@ -31,19 +30,9 @@ class Cgnat(ModalSwitch, NatSwitch):
         "vpp-nat44": VppNat44,
     }
     Options = CgnatOptions
-    programs = tuple({p.name: p for mode in modes.values() for p in mode.programs}.values())
 
     @classmethod
     def look(cls, testbed: Testbed) -> str:
         """Why the modes on DPDK cannot be built on a machine; "" when they can."""
         del testbed
         return ENGINE.problem()
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What the mode lacks."""
-        mode = cls.mode_class(scenario)
-        for name in scenario.options.given():
-            if name in cls.Options.model_fields and name not in mode.Options.model_fields:
-                return f"the mode has no option {name}; leave it out, or choose another mode"
-        return mode.missing(facts, scenario)

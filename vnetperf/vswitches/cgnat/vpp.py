@@ -14,11 +14,10 @@ from vnetperf.model.deployment import Port, port_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.nat import PORTS_OF_ADDRESS, SERVERS, Nat
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import MachineFacts, Program, Testbed
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
-from vnetperf.vswitches.vpp.daemon import PROGRAM
 from vnetperf.vswitches.vpp.forwarding import ApiMessage, address_messages, route_message
 from vnetperf.vswitches.vpp.switch import Vpp
 
@@ -26,6 +25,13 @@ from vnetperf.vswitches.vpp.switch import Vpp
 LINKS: dict[Port, tuple[IPv4Address, IPv4Address]] = {
     INSIDE: (IPv4Address("169.254.1.1"), IPv4Address("169.254.1.2")),
     OUTSIDE: (IPv4Address("169.254.2.1"), IPv4Address("169.254.2.2")),
+}
+#: Options of the NAT by the timers of the API.
+TIMERS = {
+    "udp": "udp_timeout",
+    "tcp_established": "tcp_timeout",
+    "tcp_transitory": "tcp_transitory_timeout",
+    "icmp": "icmp_timeout",
 }
 #: The node that answers what a NAT refuses.
 ERRORS_NODE = "ip4-icmp-error"
@@ -36,7 +42,6 @@ NO_DROPS = ("Good ", "same worker", "do handoff")
 class VppNat(NatSwitch, Vpp):
     """VPP as a router between subscribers and servers, whose plugin chooses addresses and ports."""
 
-    programs: ClassVar[tuple[Program, ...]] = (PROGRAM.model_copy(update={"optional": True}),)
     Options: ClassVar[type[Frozen]] = NatOptions
     #: Nodes that drop, by the port where packets came in.
     nodes: ClassVar[dict[Port, tuple[str, ...]]]
@@ -50,7 +55,7 @@ class VppNat(NatSwitch, Vpp):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a VPP from translating here."""
-        if trouble := facts.missing_program(PROGRAM) or super().missing(facts, scenario):
+        if trouble := super().missing(facts, scenario):
             return trouble
         needed, free = cls.heap_mib(scenario), sum(facts.memory_free_kb.values()) >> 10
         if facts.memory_free_kb and needed > free:
@@ -81,7 +86,7 @@ class VppNat(NatSwitch, Vpp):
         """The message that enables the plugin."""
 
     @abstractmethod
-    def port_message(self, index: int, *, inside: bool, on: bool) -> ApiMessage:
+    def port_message(self, port: Port, *, on: bool) -> ApiMessage:
         """The message that makes an interface a side of the NAT."""
 
     @abstractmethod
@@ -99,36 +104,31 @@ class VppNat(NatSwitch, Vpp):
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Enable the plugin; routes, sides, public addresses, timers."""
         del streams
-        index = {port: interface.index for port, interface in self.interfaces.items()}
-        self._send([self.enabling(), *self._routes(index)])
-        self._send([self._side(port, index[port], on=True) for port in index])
+        self._send([self.enabling(), *self._routes()])
+        self._send([self.port_message(port, on=True) for port in self.interfaces])
         self._send(list(self.nat_messages()))
         self._arrange_queues()
 
-    def _side(self, port: Port, index: int, *, on: bool) -> ApiMessage:
-        return self.port_message(index, inside=port == INSIDE, on=on)
-
-    def _routes(self, index: dict[Port, int]) -> Iterator[ApiMessage]:
+    def _routes(self) -> Iterator[ApiMessage]:
         networks: dict[Port, IPv4Network] = {INSIDE: self.nat.inside, OUTSIDE: SERVERS}
-        for port, number in index.items():
+        for port, interface in self.interfaces.items():
             own, neighbour = LINKS[port]
             mac = port_mac(self.plan.scenario.deployment, port, 0)
-            yield from address_messages(number, f"{own}/30", str(neighbour), mac)
-            yield route_message(str(networks[port]), number, str(neighbour))
+            yield from address_messages(interface.index, f"{own}/30", str(neighbour), mac)
+            yield route_message(str(networks[port]), interface.index, str(neighbour))
 
     def remove_port(self, port: Port) -> None:
         """Take an interface from the NAT, then away."""
         if port in self.interfaces:
-            message, fields = self._side(port, self.interfaces[port].index, on=False)
+            message, fields = self.port_message(port, on=False)
             self.vpp.api.call(message, **fields)
         super().remove_port(port)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of both ports, and what the plugin's nodes dropped of each."""
-        by_name = {str(port): port for port in self.interfaces}
+        found = {str(port): self.causes(port) for port in self.interfaces}
         return tuple(
-            hop.model_copy(update={"causes": self.causes(by_name[hop.port])})
-            for hop in super().counters()
+            hop.model_copy(update={"causes": found[hop.port]}) for hop in super().counters()
         )
 
     def causes(self, port: Port) -> dict[str, int]:
@@ -156,19 +156,12 @@ class VppNat(NatSwitch, Vpp):
 
     def _seconds(self) -> dict[str, int]:
         """Timers as the API takes them."""
-        options = self.options
-        return {
-            "udp": options.udp_timeout,
-            "tcp_established": options.tcp_timeout,
-            "tcp_transitory": options.tcp_transitory_timeout,
-            "icmp": options.icmp_timeout,
-        }
+        return {name: getattr(self.options, option) for name, option in TIMERS.items()}
 
 
 def read_timeouts(told: Any) -> dict[str, int]:
     """Timers in an answer of the API."""
-    names = ("udp", "tcp_established", "tcp_transitory", "icmp")
-    return {name: int(getattr(told, name)) for name in names}
+    return {name: int(getattr(told, name)) for name in TIMERS}
 
 
 class Det44Map(Frozen):
@@ -252,8 +245,9 @@ class VppDet44(VppNat):
         """Enable det44 in the default routing table."""
         return "det44_plugin_enable_disable", {"inside_vrf": 0, "outside_vrf": 0, "enable": True}
 
-    def port_message(self, index: int, *, inside: bool, on: bool) -> ApiMessage:
+    def port_message(self, port: Port, *, on: bool) -> ApiMessage:
         """The message that makes an interface a side of the NAT."""
+        index, inside = self.interfaces[port].index, port == INSIDE
         fields = {"is_add": on, "is_inside": inside, "sw_if_index": index}
         return "det44_interface_add_del_feature", fields
 
@@ -349,10 +343,10 @@ class VppNat44(VppNat):
             "flags": self.ENDPOINT_DEPENDENT,
         }
 
-    def port_message(self, index: int, *, inside: bool, on: bool) -> ApiMessage:
+    def port_message(self, port: Port, *, on: bool) -> ApiMessage:
         """The message that makes an interface a side of the NAT."""
-        flags = self.IS_INSIDE if inside else self.IS_OUTSIDE
-        fields = {"is_add": on, "flags": flags, "sw_if_index": index}
+        flags = self.IS_INSIDE if port == INSIDE else self.IS_OUTSIDE
+        fields = {"is_add": on, "flags": flags, "sw_if_index": self.interfaces[port].index}
         return "nat44_interface_add_del_feature", fields
 
     def nat_messages(self) -> Iterator[ApiMessage]:

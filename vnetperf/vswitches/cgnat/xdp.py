@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.xdp import ATOMIC, CLANG, BpfMap, BpfObject, compile_program
+from vnetperf.host.xdp import ATOMIC, CLANG, BpfObject, compile_program
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
@@ -73,7 +73,6 @@ class XdpNat(NatSwitch, Xdp):
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
-        self._tables: BpfObject | None = None
         self._code: dict[Port, bytes] = {}
 
     @classmethod
@@ -109,17 +108,7 @@ class XdpNat(NatSwitch, Xdp):
     @property
     def tables(self) -> BpfObject:
         """What has the maps, and the timer that ends mappings."""
-        if self._tables is None:
-            raise DutError("it has not been started", where=self.name)
-        return self._tables
-
-    def start(self) -> None:
-        """Compile the programs, make the tables, begin to keep time."""
-        try:
-            super().start()
-        except BaseException:
-            self._close()
-            raise
+        return self.loaded("tables")
 
     def prepare(self) -> None:
         """Compile the programs of both ports; load the tables, and start their timer."""
@@ -133,16 +122,14 @@ class XdpNat(NatSwitch, Xdp):
             p: compile_program(self.clang, source, ATOMIC, FROM=n, **values) for n, p in ends
         }
         code = compile_program(self.clang, PROGRAMS / "sessions.c", ATOMIC, **values)
-        self._tables = BpfObject("tables of the NAT", code)
-        if self._tables.run("begin")[0]:
+        self.objects["tables"] = BpfObject("tables of the NAT", code)
+        if self.tables.run("begin")[0]:
             raise HostError("the timer that ends mappings cannot be started", where="mode xdp")
 
     def load(self, port: Port) -> BpfObject:
         """A port's program, by the common tables."""
-        return BpfObject(f"NAT at {port}", self._code[port], self._maps())
-
-    def _maps(self) -> dict[str, BpfMap]:
-        return {name: self.tables.map(name) for name in SHARED}
+        shared = {name: self.tables.map(name) for name in SHARED}
+        return BpfObject(f"NAT at {port}", self._code[port], shared)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Tell the programs where frames go."""
@@ -170,11 +157,6 @@ class XdpNat(NatSwitch, Xdp):
         return tuple(
             hop.model_copy(update={"causes": found[hop.port]}) for hop in super().counters()
         )
-
-    def causes(self, port: Port) -> dict[str, int]:
-        """Frames of a port that its program dropped so far."""
-        counts = zip(self.counted[1:], self.counts(self.ports[port])[1:], strict=True)
-        return {cause: n for cause, n in counts if n}
 
     def sessions(self) -> int | None:
         """Mappings that there are."""
@@ -209,13 +191,3 @@ class XdpNat(NatSwitch, Xdp):
         if "mode=generic" in cure:
             cure = "choose an interface whose driver has native XDP, or --set mode=nft"
         return DutError(error.what, where=f"{self.name}, {error.where}", cure=cure)
-
-    def stop(self) -> None:
-        """Detach and unload all programs; the tables go with them."""
-        super().stop()
-        self._close()
-
-    def _close(self) -> None:
-        if self._tables is not None:
-            self._tables.close()
-        self._tables = None

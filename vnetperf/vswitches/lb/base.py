@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.model.balancing import Services
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.base import Frozen
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
 
 
@@ -19,6 +20,9 @@ class BalancingSwitch(VSwitch):
 
     name: ClassVar[str] = "lb"
     deployments: ClassVar[tuple[str, ...]] = ("phy2phy",)
+    Options: ClassVar[type[Frozen]] = Frozen
+    #: What does it, for `--plan`; the services follow.
+    does_it: ClassVar[str]
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=(),
@@ -37,7 +41,19 @@ class BalancingSwitch(VSwitch):
         del testbed
         return scenario.model_copy(update={"forwarding": "l3"})
 
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """What does it and for which services, for `--plan`."""
+        del facts
+        mode = plan.scenario.options.mode or cls.capabilities.modes[0]
+        return {mode: f"{cls.does_it} {plan.scenario.services or Services()}"}
+
     @property
     def services(self) -> Services:
         """Services and flows of the scenario."""
         return self.plan.scenario.services or Services()
+
+    @property
+    def protocol(self) -> str:
+        """Of all services: "udp" or "tcp"."""
+        return self.plan.scenario.traffic.headers[-1]

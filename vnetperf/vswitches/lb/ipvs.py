@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host import kernel
 from vnetperf.host.linux import PROC
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
-from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import KernelModule, MachineFacts, Program
+from vnetperf.model.errors import DutError
+from vnetperf.model.testbed import KernelModule, Program
 from vnetperf.vswitches.cgnat.kernel import NAT, TRACKING, write_settings
 from vnetperf.vswitches.lb.rules import RuleBalancer
 
@@ -21,20 +22,15 @@ IPVSADM = Program(
     version_args=("--version",),
     software="ipvsadm",
     by_make=True,
-    optional=True,
 )
 #: The balancer, its scheduler (kube-proxy's default), and what empties conntrack: nft brings it.
-MODULES = (
-    KernelModule(name="ip_vs", purpose="services by IPVS", symbol="ip_vs_conn_new", optional=True),
-    KernelModule(
-        name="ip_vs_rr", purpose="services by IPVS", symbol="ip_vs_rr_schedule", optional=True
-    ),
-    KernelModule(
-        name="nf_conntrack_netlink",
-        purpose="ending the sessions of IPVS",
-        symbol="ctnetlink_flush_conntrack",
-        optional=True,
-    ),
+MODULES = tuple(
+    KernelModule(name=name, purpose=purpose, symbol=symbol)
+    for name, purpose, symbol in (
+        ("ip_vs", "services by IPVS", "ip_vs_conn_new"),
+        ("ip_vs_rr", "services by IPVS", "ip_vs_rr_schedule"),
+        ("nf_conntrack_netlink", "ending the sessions of IPVS", "ctnetlink_flush_conntrack"),
+    )
 )
 #: The link that has all virtual addresses: that of the run's namespace. kube-proxy makes one of
 #: kind dummy, whose module would have to stay loaded after the run.
@@ -47,7 +43,9 @@ SETTINGS = {
     "expire_quiescent_template": 1,
     "sloppy_tcp": 1,
 }
-CONNECTIONS = PROC / "thread-self/net/ip_vs_conn"
+#: What each backend has, and the connections themselves, which are never read whole: for each page
+#: the kernel walks them from the first one on.
+COUNTS, CONNECTIONS = (PROC / "thread-self/net" / name for name in ("ip_vs", "ip_vs_conn"))
 #: Longest wait for all connections to end after their backends are gone, seconds.
 EMPTY_S = 5.0
 
@@ -68,23 +66,11 @@ class IpvsBalancer(RuleBalancer):
     programs: ClassVar[tuple[Program, ...]] = (IPVSADM,)
     rules_by: ClassVar[dict[str, Program]] = {"ipvs": IPVSADM}
     kernel_modules: ClassVar[tuple[KernelModule, ...]] = (TRACKING, NAT, *MODULES)
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the kernel from balancing by IPVS here."""
-        lacking = (facts.missing_module(module) for module in MODULES)
-        return super().missing(facts, scenario) or next(filter(None, lacking), "")
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The services, for `--plan`."""
-        del facts
-        return {"ipvs": f"IPVS in turn (rr) for {plan.scenario.services or Services()}"}
+    does_it: ClassVar[str] = "IPVS in turn (rr) for"
 
     def rules(self) -> str:
         """What ipvsadm reads."""
-        protocol = self.plan.scenario.traffic.headers[-1]
-        return "\n".join((*ipvs_rules(self.services, protocol), ""))
+        return "\n".join((*ipvs_rules(self.services, self.protocol), ""))
 
     def no_rules(self) -> str:
         """Services go with their backends, and by the settings their connections too."""
@@ -109,20 +95,29 @@ class IpvsBalancer(RuleBalancer):
 
     def sessions(self) -> int | None:
         """Connections that IPVS holds."""
-        return self.machine.in_netns(lambda: held(CONNECTIONS))
+        return held(self.machine.in_netns(lambda: kernel.read_value(COUNTS)))
 
     def end_sessions(self) -> None:
         """Take backends and services away, which ends their connections, and bring them back."""
         self._load(self.no_rules())
         what = "the end of all connections"
-        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, what, poll_s=0.01):
+        if not wait_at_most(lambda: not self._has_any(), EMPTY_S, what, poll_s=0.01):
             raise DutError(
-                f"{self.sessions()} connections of IPVS are left",
+                "connections of IPVS are left whose backends are gone",
                 where=self.name,
                 cure="a kernel of 5.9 or later ends them with their backends",
             )
         self.flush_tracking()
         self._load(self.rules())
+
+    def _has_any(self) -> bool:
+        """Whether there are connections, those of backends that are gone too: by the first page."""
+
+        def first_page() -> bytes:
+            with CONNECTIONS.open("rb", buffering=0) as file:
+                return file.read(mmap.PAGESIZE)
+
+        return self.machine.in_netns(first_page).count(b"\n") > 1
 
     def facts(self) -> dict[str, Any]:
         """Besides: how connections are distributed, and room of their hash."""
@@ -140,9 +135,7 @@ class IpvsBalancer(RuleBalancer):
             self.machine.run(flush, isolated=True, timeout=60)
 
 
-def held(table: Path) -> int:
-    """Connections of IPVS in the namespace of this thread."""
-    try:
-        return max(0, table.read_bytes().count(b"\n") - 1)
-    except OSError as error:
-        raise HostError(f"IPVS does not tell its connections: {error}") from error
+def held(told: str) -> int:
+    """Connections of all backends, active and inactive, in the text that the kernel has of them."""
+    _, *backends = (line.split() for line in told.splitlines() if line.startswith("  -> "))
+    return sum(int(number) for fields in backends for number in fields[-2:])

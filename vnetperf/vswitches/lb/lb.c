@@ -23,7 +23,6 @@
 #define CAME_BY ingress_ifindex
 #define DROP	XDP_DROP
 #endif
-#define ALWAYS	 static inline __attribute__((always_inline))
 #define FRAGMENT NETWORK_ORDER(0x3fff)
 #define L4	 (sizeof(struct ethhdr) + sizeof(struct iphdr))
 
@@ -147,7 +146,7 @@ HOOK int forward(FRAME *frame)
 	struct ethhdr *ethernet = start;
 	struct iphdr *ip = start + sizeof(*ethernet);
 	struct udphdr *ports = start + L4; /* where TCP has its own */
-	struct bpf_fib_lookup to = {.family = IPV4};
+	struct bpf_fib_lookup way = {.ifindex = frame->CAME_BY};
 	struct flow flow = {.direction = DIRECTION};
 	struct end *is, was;
 	enum count why = NO_FLOW;
@@ -174,18 +173,11 @@ HOOK int forward(FRAME *frame)
 		return counted(why, DROP);
 	was = DIRECTION ? flow.from : flow.to;
 
-	to.tos = ip->tos;
-	to.l4_protocol = ip->protocol;
-	to.tot_len = NETWORK_ORDER(ip->tot_len);
-	to.ipv4_src = DIRECTION ? is->address : ip->saddr;
-	to.ipv4_dst = DIRECTION ? ip->daddr : is->address;
-	to.ifindex = frame->CAME_BY;
-	if (bpf_fib_lookup(frame, &to, sizeof(to), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+	way.ipv4_src = DIRECTION ? is->address : ip->saddr;
+	way.ipv4_dst = DIRECTION ? ip->daddr : is->address;
+	if (!has_way(frame, ip, &way))
 		return counted(NO_ROUTE, DROP);
-
-	age(ip);
-	__builtin_memcpy(ethernet->h_dest, to.dmac, ETH_ALEN);
-	__builtin_memcpy(ethernet->h_source, to.smac, ETH_ALEN);
+	forward_by(&way, ethernet, ip);
 	rewrite(frame, ip, &was, is);
-	return bpf_redirect(to.ifindex, 0);
+	return bpf_redirect(way.ifindex, 0);
 }

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.xdp import CLANG, BpfMap, BpfObject, compile_program
-from vnetperf.model.balancing import BACKEND_PORT, CLUSTER, SERVICE_PORT, Services
-from vnetperf.model.base import Frozen
+from vnetperf.host.xdp import CLANG, BpfObject, compile_program
+from vnetperf.model.balancing import BACKEND_PORT, CLUSTER, SERVICE_PORT
 from vnetperf.model.deployment import Port
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
@@ -34,26 +33,18 @@ ENTRIES_OF_FLOW, FEWEST_ENTRIES = 4, 1 << 16
 class ProgramBalancer(BalancingSwitch, Xdp):
     """Our own eBPF: a flow's backend is in a table that forgets the least recently used ones."""
 
-    Options: ClassVar[type[Frozen]] = Frozen
+    does_it: ClassVar[str] = f"{SOURCE.stem} at both ports,"
     networks: ClassVar[str] = str(CLUSTER)
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._of_direction: tuple[bytes, bytes] = (b"", b"")
-        self._common: BpfObject | None = None
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps programs from being compiled or loaded."""
         trouble = facts.missing_program(CLANG) or facts.bpf
         return trouble or super(Xdp, cls).missing(facts, scenario)
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The program, for `--plan`."""
-        del facts
-        services = plan.scenario.services or Services()
-        return {plan.scenario.options.mode: f"{SOURCE.stem} at both ports, {services}"}
 
     @classmethod
     def source(cls, scenario: Scenario) -> Path:
@@ -84,17 +75,9 @@ class ProgramBalancer(BalancingSwitch, Xdp):
             compile_program(self.clang, SOURCE, (), DIRECTION=way, **numbers) for way in (0, 1)
         )
         self._of_direction = towards, back
-        self._common = BpfObject("services", towards)
-        try:
-            self._fill_maps()
-        except BaseException:
-            self._close_maps()
-            raise
-
-    def _fill_maps(self) -> None:
-        of = self.services
-        services, backends = (self._shared(name) for name in SHARED[:2])
-        protocol = PROTOCOLS[self.plan.scenario.traffic.headers[-1]]
+        self.objects["tables"] = BpfObject("services", towards)
+        services, backends = (self.loaded("tables").map(n) for n in ("services", "backends"))
+        protocol = PROTOCOLS[self.protocol]
         for number in range(of.services):
             first = number * of.backends
             key = _END.pack(int(of.virtual(number)), SERVICE_PORT)[:6] + _PROTOCOL.pack(protocol)
@@ -102,15 +85,10 @@ class ProgramBalancer(BalancingSwitch, Xdp):
             for at, backend in enumerate(of.backends_of(number), first):
                 backends.update(_PLACE.pack(at), _END.pack(int(backend), BACKEND_PORT))
 
-    def _shared(self, name: str) -> BpfMap:
-        if self._common is None:
-            raise DutError("it has not been started", where=self.name)
-        return self._common.map(name)
-
     def load(self, port: Port) -> BpfObject:
         """The program of a port's direction, with the maps of both."""
         code = self._of_direction[port == OUTSIDE]
-        shared = {name: self._shared(name) for name in SHARED}
+        shared = {name: self.loaded("tables").map(name) for name in SHARED}
         return self.addressed(BpfObject(f"lb at {port}", code, shared), port)
 
     def attach(self, code: BpfObject, netdev: str) -> None:
@@ -128,12 +106,12 @@ class ProgramBalancer(BalancingSwitch, Xdp):
 
     def sessions(self) -> int | None:
         """Flows that the table has."""
-        flows = self._shared(SHARED[2]).entries(FLOW_OCTETS, END_OCTETS)
+        flows = self.loaded("tables").map("flows").entries(FLOW_OCTETS, END_OCTETS)
         return sum(keys[DIRECTION_AT::FLOW_OCTETS].count(0) for keys in flows)
 
     def end_sessions(self) -> None:
         """Empty the table of flows."""
-        for _ in self._shared(SHARED[2]).entries(FLOW_OCTETS, END_OCTETS, delete=True):
+        for _ in self.loaded("tables").map("flows").entries(FLOW_OCTETS, END_OCTETS, delete=True):
             pass
         if left := self.sessions():
             raise DutError(f"{left} flows are left", where=self.name)
@@ -145,13 +123,3 @@ class ProgramBalancer(BalancingSwitch, Xdp):
             "services": str(self.services),
             "room for entries of flows": self.entries,
         }
-
-    def stop(self) -> None:
-        """Detach and unload all programs, and their maps."""
-        super().stop()
-        self._close_maps()
-
-    def _close_maps(self) -> None:
-        if self._common is not None:
-            self._common.close()
-        self._common = None

@@ -14,10 +14,7 @@ from vnetperf.model.balancing import (
     VIRTUAL,
     Services,
 )
-from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port
-from vnetperf.model.scenario import Plan
-from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat
 from vnetperf.vswitches.lb.base import BalancingSwitch
@@ -207,7 +204,7 @@ def iptables_rules(services: Services, protocol: str) -> Iterator[str]:
 class RuleBalancer(BalancingSwitch, KernelNat):
     """kube-proxy's rules: destination NAT of each new flow, which conntrack holds from then on."""
 
-    Options: ClassVar[type[Frozen]] = Frozen
+    does_it: ClassVar[str] = "kube-proxy's rules for"
     tables: ClassVar[tuple[str, ...]] = ("filter", "nat")
 
     @property
@@ -220,19 +217,11 @@ class RuleBalancer(BalancingSwitch, KernelNat):
         """Flows that the table of connections has room for."""
         return self.services.flows
 
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The rules, for `--plan`."""
-        del facts
-        mode = plan.scenario.options.mode or cls.capabilities.modes[0]
-        return {mode: f"kube-proxy's rules for {plan.scenario.services or Services()}"}
-
     def rules(self) -> str:
         """What the mode's program reads."""
-        protocol = self.plan.scenario.traffic.headers[-1]
         if self.mode == "nft":
-            return nft_rules(self.services, protocol)
-        return "\n".join(iptables_rules(self.services, protocol))
+            return nft_rules(self.services, self.protocol)
+        return "\n".join(iptables_rules(self.services, self.protocol))
 
     def networks(self) -> dict[Port, str]:
         """Clients behind phy0, backends behind phy1."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from vnetperf.vswitches.base import ModalSwitch
 from vnetperf.vswitches.lb.base import BalancingSwitch
-from vnetperf.vswitches.lb.ipvs import MODULES, IpvsBalancer
+from vnetperf.vswitches.lb.ipvs import IpvsBalancer
 from vnetperf.vswitches.lb.programs import ProgramBalancer
 from vnetperf.vswitches.lb.rules import RuleBalancer
 
@@ -24,5 +24,3 @@ class ServiceBalancer(ModalSwitch, BalancingSwitch):
         "tc": ProgramBalancer,
         "xdp": ProgramBalancer,
     }
-    kernel_modules = MODULES
-    programs = tuple({p.name: p for mode in modes.values() for p in mode.programs}.values())

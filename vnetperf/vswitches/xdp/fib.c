@@ -9,7 +9,7 @@ SEC("xdp.frags") int forward(struct xdp_md *frame)
 	void *start = (void *)(long)frame->data, *end = (void *)(long)frame->data_end;
 	struct ethhdr *ethernet = start;
 	struct iphdr *ip = start + sizeof(*ethernet);
-	struct bpf_fib_lookup to = {.family = IPV4};
+	struct bpf_fib_lookup way = {.ifindex = frame->ingress_ifindex};
 
 	counted(TAKEN, 0);
 	if (start + sizeof(*ethernet) + sizeof(*ip) > end ||
@@ -20,17 +20,10 @@ SEC("xdp.frags") int forward(struct xdp_md *frame)
 	if (ip->ttl <= 1)
 		return counted(TTL_ENDED, XDP_DROP);
 
-	to.tos = ip->tos;
-	to.l4_protocol = ip->protocol;
-	to.tot_len = NETWORK_ORDER(ip->tot_len);
-	to.ipv4_src = ip->saddr;
-	to.ipv4_dst = ip->daddr;
-	to.ifindex = frame->ingress_ifindex;
-	if (bpf_fib_lookup(frame, &to, sizeof(to), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+	way.ipv4_src = ip->saddr;
+	way.ipv4_dst = ip->daddr;
+	if (!has_way(frame, ip, &way))
 		return counted(NO_ROUTE, XDP_DROP);
-
-	age(ip);
-	__builtin_memcpy(ethernet->h_dest, to.dmac, ETH_ALEN);
-	__builtin_memcpy(ethernet->h_source, to.smac, ETH_ALEN);
-	return bpf_redirect(to.ifindex, 0);
+	forward_by(&way, ethernet, ip);
+	return bpf_redirect(way.ifindex, 0);
 }

@@ -90,7 +90,7 @@ class Xdp(KernelSwitch):
         super().__init__(machine, plan)
         self._compiled = b""
         self.ports: dict[Port, PortProgram] = {}
-        self._watch: BpfObject | None = None
+        self.objects: dict[str, BpfObject] = {}
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
@@ -191,13 +191,12 @@ class Xdp(KernelSwitch):
         """Compile the programs, and begin to count what becomes of redirected frames."""
         try:
             self.prepare()
-            self._watch = BpfObject("watch", compile_program(self.clang, SOURCES / "watch.c"))
+            watch = BpfObject("watch", compile_program(self.clang, SOURCES / "watch.c"))
+            self.objects["watch"] = watch
             for program in TRACEPOINTS:
-                self._watch.trace(program)
+                watch.trace(program)
         except BaseException as error:
-            if self._watch is not None:
-                self._watch.close()
-            self._watch = None
+            self._close()
             if isinstance(error, HostError):
                 raise self.refused(error) from error
             raise
@@ -211,7 +210,7 @@ class Xdp(KernelSwitch):
             index = self.machine.link(netdev).index
             code = self.load(port)
             try:
-                self._watched().update_per_cpu(self._interface(index), bytes(24))
+                self._outcomes().update_per_cpu(self._interface(index), bytes(24))
                 peer = self._peer(port, netdev) if self.hook == "native" else ""
                 self.attach(code, netdev)
             except BaseException:
@@ -279,7 +278,7 @@ class Xdp(KernelSwitch):
                 continue
             kernel = table[program.netdev]
             taken, *dropped = self.counts(program)
-            sent, refused, failed = self._watched().sums(self._interface(program.index), 3)
+            sent, refused, failed = self._outcomes().sums(self._interface(program.index), 3)
             native = self.hook == "native"
             # Before the program; the ring of a pair's end is its own, and the other counts drops.
             early = kernel.rx_dropped
@@ -301,6 +300,11 @@ class Xdp(KernelSwitch):
         counts = program.code.map("counts")
         return tuple(counts.sums(INDEX.pack(place))[0] for place in range(len(self.counted)))
 
+    def causes(self, port: Port) -> dict[str, int]:
+        """Frames of a port that its program dropped so far."""
+        counts = zip(self.counted[1:], self.counts(self.ports[port])[1:], strict=True)
+        return {cause: n for cause, n in counts if n}
+
     def check_alive(self) -> None:
         """Raise when an interface or its program is gone."""
         super().check_alive()
@@ -312,12 +316,7 @@ class Xdp(KernelSwitch):
 
     def facts(self) -> dict[str, Any]:
         """Programs, the modes that were read back, and what they dropped by cause."""
-        dropped = {}
-        for port, program in self.ports.items():
-            counts = dict(zip(self.counted, self.counts(program), strict=True))
-            dropped[str(port)] = {
-                k: n for k, n in counts.items() if n and k != self.counted[0]
-            } or "none"
+        dropped = {str(port): self.causes(port) or "none" for port in self.ports}
         peers = {str(port): one.peer for port, one in self.ports.items() if one.peer}
         return {
             **super().facts(),
@@ -339,14 +338,22 @@ class Xdp(KernelSwitch):
         """Detach and unload all programs; VNF ports stay, since VNFs have them open."""
         for program in self.ports.values():
             program.code.close()
-        if self._watch is not None:
-            self._watch.close()
-        self.ports, self._watch, self.netdevs = {}, None, {}
+        self._close()
+        self.ports, self.netdevs = {}, {}
 
-    def _watched(self) -> xdp.BpfMap:
-        if self._watch is None:
+    def _close(self) -> None:
+        for one in self.objects.values():
+            one.close()
+        self.objects = {}
+
+    def loaded(self, name: str) -> BpfObject:
+        """One of the objects for all ports."""
+        if name not in self.objects:
             raise DutError("it has not been started", where=self.name)
-        return self._watch.map("outcomes")
+        return self.objects[name]
+
+    def _outcomes(self) -> xdp.BpfMap:
+        return self.loaded("watch").map("outcomes")
 
     def _interface(self, index: int) -> bytes:
         """Key of an interface among the outcomes: indexes are of a namespace."""

@@ -9,7 +9,7 @@
 const char *const stage_names[STAGES] = {"rx", "val", "nat", "ct", "tx"};
 
 /* What an option's text is, and where its value goes. */
-enum form { NUMBER32, NUMBER16, ADDRESS, CHOICE, SEED };
+enum form { NUMBER32, NUMBER16, ADDRESS, CHOICE };
 
 struct option {
 	const char *name;
@@ -49,10 +49,8 @@ static const struct option options[] = {
 	{"--tcp-timeout", NUMBER32, NAT(tcp_s), 1, 864000, "", "", "seconds (7440)"},
 	{"--tcp-transitory-timeout", NUMBER32, NAT(tcp_transitory_s), 1, 86400, "", "",
 	 "seconds (240)"},
-	{"--seed", SEED, NAT(seed), 0, 0, "", "", "of hashes (random)"},
 	{"--rx-desc", NUMBER16, AT(rx_desc), 32, 32768, "", "", "descriptors (1024)"},
 	{"--tx-desc", NUMBER16, AT(tx_desc), 32, 32768, "", "", "descriptors (1024)"},
-	{"--ring", NUMBER32, AT(ring), 64, 1 << 20, "", "", "packets between stages (1024)"},
 	{"--room", NUMBER16, AT(room), 1518, 16384, "", "", "octets of frame in a buffer (2048)"},
 	{"--log-form", CHOICE, AT(log_ipfix), 0, 0, "text", "ipfix", "of --log"},
 	{"--sleep-us", NUMBER32, AT(sleep_us), 0, 1000000, "", "", "when idle (0: never)"},
@@ -81,7 +79,6 @@ void args_defaults(struct options *o)
 	o->groups[0] = (struct group){STAGE_RX, STAGE_TX};
 	o->n_groups = 1;
 	o->rx_desc = o->tx_desc = 1024;
-	o->ring = 1024;
 	o->room = 2048;
 }
 
@@ -123,9 +120,6 @@ static bool store(const struct option *o, void *to, const char *text, struct pro
 			*(uint32_t *)to = (uint32_t)n;
 		else
 			*(uint16_t *)to = (uint16_t)n;
-		return true;
-	case SEED:
-		*(uint64_t *)to = strtoull(text, NULL, 0);
 		return true;
 	case ADDRESS:
 		if (inet_pton(AF_INET, text, &address) != 1)
@@ -225,9 +219,5 @@ static bool option(void *to, const char *name, const char *value, struct problem
 
 bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why)
 {
-	if (!words_take(argc, argv, option, o, &o->help, why))
-		return false;
-	if (o->ring & (o->ring - 1))
-		return problem_set(why, "a power of two", "--ring %u", o->ring);
-	return config_check(&o->nat, why);
+	return words_take(argc, argv, option, o, &o->help, why) && config_check(&o->nat, why);
 }

@@ -23,7 +23,6 @@ struct options {
 	uint32_t lcores[STAGES]; /* of the groups */
 	uint32_t n_lcores;	 /* 0: in order of their numbers */
 	uint16_t rx_desc, tx_desc;
-	uint32_t ring;	   /* packets between two groups, a power of two */
 	uint16_t room;	   /* octets of frame in a buffer */
 	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
 	char log[256];	   /* file of block events; "" for none */

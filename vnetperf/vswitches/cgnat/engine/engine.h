@@ -14,6 +14,9 @@
 #include "program.h"
 #include "tracker.h"
 
+/* Room of a ring between two groups of stages. */
+#define RING_PACKETS 1024u
+
 /* What a stage took: a turn without packets is not counted. */
 struct stage_work {
 	uint64_t packets, cycles;
@@ -23,7 +26,6 @@ struct stage_work {
 struct worker {
 	struct group group;
 	unsigned int lcore;
-	pid_t tid;
 	struct rte_ring *in; /* from the group before; NULL for the first */
 	struct rte_ring *out;
 	bool unflushed;	 /* sent since the transmit rings were seen to be empty */

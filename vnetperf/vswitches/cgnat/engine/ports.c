@@ -11,7 +11,7 @@ static bool pool_create(struct problem *why)
 {
 	const struct options *o = &engine.options;
 	const uint32_t in_hand = engine.n_workers * (2 * CACHE + 2 * BURST);
-	const uint32_t n = 2u * (o->rx_desc + o->tx_desc) + (engine.n_workers - 1) * o->ring +
+	const uint32_t n = 2u * (o->rx_desc + o->tx_desc) + (engine.n_workers - 1) * RING_PACKETS +
 			   in_hand + MOST_HELD;
 	const uint16_t room = (uint16_t)RTE_MAX(RTE_ALIGN_CEIL(o->room, 64) + RTE_PKTMBUF_HEADROOM,
 						RTE_MBUF_DEFAULT_BUF_SIZE);

@@ -119,7 +119,6 @@ static int tell_worker(const char *command, const char *text, struct rte_tel_dat
 		return -1;
 	rte_tel_data_start_dict(d);
 	add(d, "lcore", w->lcore);
-	add(d, "thread", (uint64_t)w->tid);
 	add(d, "turns", read_number(&w->turns));
 	add(d, "empty", read_number(&w->empty));
 	add(d, "busy", read_number(&w->busy));

@@ -6,7 +6,6 @@
 #include "engine.h"
 
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,9 +66,8 @@ bool workers_create(struct problem *why)
 		char name[RTE_RING_NAMESIZE];
 
 		snprintf(name, sizeof(name), "cgnat_%u", i);
-		engine.workers[i].out =
-			rte_ring_create(name, engine.options.ring, (int)rte_socket_id(),
-					RING_F_SP_ENQ | RING_F_SC_DEQ);
+		engine.workers[i].out = rte_ring_create(name, RING_PACKETS, (int)rte_socket_id(),
+							RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (engine.workers[i].out == NULL)
 			return problem_set(why, "more memory", "no memory for a ring: %s",
 					   rte_strerror(rte_errno));
@@ -344,7 +342,6 @@ int worker_main(void *unused)
 	(void)unused;
 	if (w == NULL)
 		return -1;
-	w->tid = (pid_t)syscall(SYS_gettid);
 	snprintf(name, sizeof(name), "cgnat-%u", (unsigned int)(w - engine.workers));
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
