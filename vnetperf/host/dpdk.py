@@ -41,13 +41,19 @@ def mbuf_room(mtu: int) -> int:
 
 
 def memif_devargs(
-    number: int, *, role: str, identity: int, socket: str, mtu: int, mac: str = ""
+    number: int,
+    *,
+    role: str,
+    identity: int,
+    socket: str,
+    mtu: int,
+    mac: str = "",
+    ring_log2: int = MEMIF_RING_LOG2,
 ) -> str:
     """A memif device."""
     return (
         f"net_memif{number},role={role},id={identity},socket={socket},"
-        f"socket-abstract=no,bsize={mbuf_room(mtu)},rsize={MEMIF_RING_LOG2}"
-        + (f",mac={mac}" * bool(mac))
+        f"socket-abstract=no,bsize={mbuf_room(mtu)},rsize={ring_log2}" + (f",mac={mac}" * bool(mac))
     )
 
 
