@@ -301,7 +301,13 @@ class PodHost:
 
 
 class FarHost(PodHost):
-    """The other host of pods, where another agent or a cluster has it: nothing is made here."""
+    """The other host of pods where another agent, or a cluster, has it: nothing of it is made here.
+
+    Args:
+        machine: The machine of this host.
+        number: Number of the other.
+        uplink_mac: Address of its interface towards this one.
+    """
 
     def __init__(self, machine: Machine, number: int, uplink_mac: str) -> None:
         super().__init__(machine, number)
@@ -380,18 +386,39 @@ class Network(Datapath):
 
     @classmethod
     def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
-        """Where it routes packets between two pods; by default as its capabilities have it."""
+        """Where it routes packets between two pods.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            By default those of its capabilities.
+        """
         del scenario
         return cls.capabilities.routed
 
     @classmethod
     def pod_mtu(cls, scenario: Scenario) -> int:
-        """MTU of pods, octets: the hosts' link's without what the network adds to a frame."""
+        """MTU of pods.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            By default that of the hosts' link without what the network adds to a frame, octets.
+        """
         return scenario.mtu - cls.capabilities.overhead
 
     @classmethod
     def tools(cls, facts: MachineFacts) -> tuple[str, ...] | None:
-        """Endpoint tools that its pods have; None, by default, where programs are the machine's."""
+        """Endpoint tools that its pods have, where these are not the machine's.
+
+        Args:
+            facts: The machine.
+
+        Returns:
+            Their names; None, by default, where programs are the machine's.
+        """
         del facts
         return None
 
@@ -416,7 +443,14 @@ class Network(Datapath):
         return self.pod_mtu(self.plan.scenario)
 
     def netdev(self, number: int) -> str:
-        """Name of a pod's interface, unique in the run."""
+        """Name of a pod's interface.
+
+        Args:
+            number: Number of the pod.
+
+        Returns:
+            A name that is unique in the run.
+        """
         return self.machine.interface_name(f"p{number}")
 
     def lay_link(self, hosts: Sequence[PodHost]) -> None:
@@ -457,7 +491,14 @@ class Network(Datapath):
         """
 
     def is_there(self, pod: Pod) -> bool:
-        """Whether a pod has its interface or socket, of before the network was stopped."""
+        """Whether a pod has its interface or socket, of before the network was stopped.
+
+        Args:
+            pod: The pod.
+
+        Returns:
+            True when there is nothing to be made.
+        """
         return pod.netdev in self.machine.link_statistics()
 
     @abstractmethod
@@ -473,13 +514,21 @@ class Network(Datapath):
         """
 
     def endpoints(self) -> EndpointPair | None:
-        """The pods as ends of transfers, where they are not on this machine; by default None."""
+        """The pods as ends of transfers, where they are not on this machine.
+
+        Returns:
+            None, by default, where endpoints take the pods' interfaces over.
+        """
         return None
 
     def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
-        """Frames that passed pods' ports since they were made, one entry for each that is there.
+        """Frames that passed pods' ports since they were made, as the network sees them.
 
-        What the pod sends is received.
+        Args:
+            ports: What the pods were given.
+
+        Returns:
+            One entry per pod whose interface is there: what the pod sends is received.
         """
         table = self.machine.link_statistics()
         return tuple(
@@ -495,7 +544,14 @@ class Network(Datapath):
         )
 
     def links_down(self, ports: Mapping[VnfPort, PodPort]) -> tuple[str, ...]:
-        """Names of pods' ports without a carrier, or with a socket nobody is connected to."""
+        """Pods whose interface has no carrier, or whose socket nobody is connected to.
+
+        Args:
+            ports: What the pods were given.
+
+        Returns:
+            Names of the pods' ports.
+        """
         up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
         return tuple(str(port) for port, given in ports.items() if given.pod.netdev not in up)
 
@@ -507,7 +563,11 @@ class Network(Datapath):
         """
 
     def facts(self) -> dict[str, Any]:
-        """What all networks of the kernel have in common, as JSON values."""
+        """What all networks of the kernel have in common.
+
+        Returns:
+            JSON values.
+        """
         return {
             "backend": self.name,
             "version": f"Linux {platform.release()}",
@@ -521,17 +581,35 @@ class Network(Datapath):
         }
 
     def detach(self, host: PodHost, port: PodPort) -> None:
-        """Take a pod's interface away, or what its host has of its socket."""
+        """Take a pod's interface away, or what its host has of its socket.
+
+        Args:
+            host: Its host.
+            port: What it was given.
+        """
         del host
         if port.pod.netdev:
             self.machine.delete_link(port.pod.netdev)
 
     @abstractmethod
     def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Take away what `prepare` and `join` made. Idempotent."""
+        """Take away what `prepare` and `join` made. Idempotent.
+
+        Args:
+            hosts: The two hosts.
+        """
 
     def attach_veth(self, host: PodHost, pod: Pod, *, mac: str = "") -> PodPort:
-        """Give a pod one end of a veth pair; `mac` is the other's, "" for the kernel's choice."""
+        """Give a pod one end of a veth pair whose other end is at its host.
+
+        Args:
+            host: Its host.
+            pod: The pod.
+            mac: Address of the host's end; "" for one that the kernel makes up.
+
+        Returns:
+            What it was given.
+        """
         self.machine.load_module("veth")
         far = f"veth{pod.port.vnf}"
         if not self.is_there(pod):
@@ -551,7 +629,17 @@ class Network(Datapath):
         )
 
     def attach_child(self, host: PodHost, pod: Pod, kind: str, **options: Any) -> PodPort:
-        """Give a pod an interface on its host's: made there and moved, as a runtime does."""
+        """Give a pod an interface on its host's: made there and moved, as a runtime does.
+
+        Args:
+            host: Its host.
+            pod: The pod.
+            kind: Kind of interface.
+            **options: What the kernel is told besides.
+
+        Returns:
+            What it was given.
+        """
         if not self.is_there(pod):
             own = {"link": host.index(host.uplink), **options}
             if pod.mac:
@@ -562,17 +650,36 @@ class Network(Datapath):
         return PodPort(pod=pod, host=host.number, kind=kind, mtu=self.mtu)
 
     def route_pod(self, host: PodHost, port: PodPort, netdev: str) -> None:
-        """Route a pod's packets on its own host to the interface there that leads to it."""
+        """Route a pod's packets on its own host to an interface there.
+
+        Args:
+            host: The pod's host.
+            port: What the pod was given.
+            netdev: Interface that leads to it.
+        """
         host.add_neighbour(netdev, port.pod.address, port.pod.mac)
         host.add_route(port.pod.network, netdev, port.pod.address)
 
     def route_far_pods(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Route the pods of each host through it on the other."""
+        """Route the pods of each host through it on the other.
+
+        Args:
+            hosts: The two hosts, by number.
+            ports: What the pods were given.
+        """
         for host in hosts:
             for port in self.far_ports(host, ports):
                 host.add_route(port.pod.network, host.uplink, hosts[port.host].address)
 
     @staticmethod
     def far_ports(host: PodHost, ports: Sequence[PodPort]) -> list[PodPort]:
-        """Ports of pods that are on the other host."""
+        """Ports of pods that are on the other host.
+
+        Args:
+            host: A host.
+            ports: What all pods were given.
+
+        Returns:
+            Those that are not on it.
+        """
         return [port for port in ports if port.host != host.number]

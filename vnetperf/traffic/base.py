@@ -142,7 +142,11 @@ class TrafficGenerator(Backend):
     @classmethod
     @abstractmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
-        """Busy threads it runs."""
+        """Busy threads it runs.
+
+        Returns:
+            Demands.
+        """
 
     @classmethod
     def cannot_plug(
@@ -155,19 +159,46 @@ class TrafficGenerator(Backend):
         testbed: Testbed,
         facts: MachineFacts,
     ) -> str:
-        """Why it cannot plug into a wire with so many queues, and the cure; "" when it can."""
+        """Why it cannot plug into a kind of wire in this scenario.
+
+        Args:
+            wire: Kind of wire, one of `capabilities.wires`.
+            queues: Queues that the other end sends on.
+            scenario: The scenario.
+            placement: Cores.
+            testbed: Its own section may name a server elsewhere.
+            facts: The machine, with the programs found there.
+
+        Returns:
+            "" or the reason and the cure.
+        """
         del wire, queues, scenario, placement, testbed, facts
         return ""
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Why it cannot send a scenario's traffic beyond what its capabilities state; or ""."""
+        """Why it cannot send a scenario's traffic, where its capabilities do not state it.
+
+        Args:
+            scenario: The scenario, whose traffic fits the capabilities.
+            testbed: Its own section may name a server elsewhere.
+
+        Returns:
+            "" or what it cannot send, and what it accepts.
+        """
         del scenario, testbed
         return ""
 
     @classmethod
     def lacks(cls, trial: TrialSpec) -> str:
-        """Parts of a trial that it cannot do, whatever is deployed; "" for none."""
+        """Parts of a trial that it cannot do, whatever is deployed.
+
+        Args:
+            trial: The trial.
+
+        Returns:
+            "" or what it cannot do.
+        """
         can = cls.capabilities
         required = {
             "send bursts of an exact length": bool(trial.burst) > can.exact_bursts,
@@ -180,7 +211,15 @@ class TrafficGenerator(Backend):
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
-        """Hugepage memory it needs for ports of these kinds, MiB; 0 for none."""
+        """Hugepage memory it needs.
+
+        Args:
+            scenario: The scenario: its MTU and queues matter.
+            kinds: Kinds of wire and attachment its ports plug into.
+
+        Returns:
+            MiB; 0 for none.
+        """
         del scenario, kinds
         return 0
 
@@ -196,7 +235,11 @@ class TrafficGenerator(Backend):
 
     @classmethod
     def identity(cls) -> str:
-        """Version or digest that a stored calibration depends on; "": its name is enough."""
+        """What a stored calibration of it depends on, besides the machine: its own build.
+
+        Returns:
+            A version or digest; "" when its name is enough.
+        """
         return ""
 
     @abstractmethod
@@ -227,7 +270,11 @@ class TrafficGenerator(Backend):
 
     @abstractmethod
     def links_down(self) -> tuple[str, ...]:
-        """Names of ports whose link is not up yet."""
+        """Ports whose link is not up yet.
+
+        Returns:
+            Names of the ports; empty when every port is up.
+        """
 
     def check_alive(self) -> None:
         """Raise when it has ended, or is stopped. Called often while a trial runs.
@@ -237,7 +284,11 @@ class TrafficGenerator(Backend):
         """
 
     def port_counters(self) -> tuple[PortCounts, ...]:
-        """What each port has counted since its start besides frames of streams; or none."""
+        """What its ports have counted since their start besides frames of streams.
+
+        Returns:
+            One entry for each port; empty where it counts nothing of the kind.
+        """
         return ()
 
     @abstractmethod
@@ -257,7 +308,11 @@ class TrafficGenerator(Backend):
 
     @abstractmethod
     def learn(self, frames_per_stream: int) -> None:
-        """Send learning frames of each stream; they are never counted in a trial."""
+        """Send learning frames; they are never counted in a trial.
+
+        Args:
+            frames_per_stream: Frames of each stream.
+        """
 
     def refusal_is_loss(self, trial: TrialSpec) -> bool:
         """Whether a frame that the wire does not take counts as lost.
@@ -314,11 +369,19 @@ class TrafficGenerator(Backend):
         raise GeneratorError("its ports are on one host", where=self.name)
 
     def live(self) -> LiveCounts | None:
-        """Counts of the running trial, from the `watch` of `run`; None when there are none."""
+        """Counts of the running trial; called from the `watch` of `run`.
+
+        Returns:
+            Counts so far; None when the generator has none, or not now.
+        """
         return None
 
     def captured(self) -> dict[str, bytes]:
-        """Frames kept of the last trial: name such as "port0-sent.pcap" -> octets of the file."""
+        """Frames kept of the last trial, as `TrialSpec.capture` requests.
+
+        Returns:
+            Name such as "port0-sent.pcap" -> octets of the file.
+        """
         return {}
 
     @abstractmethod

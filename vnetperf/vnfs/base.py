@@ -100,30 +100,69 @@ class Vnf(Backend):
 
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
-        """Kinds of attachment, among its `attachments`, it plugs into in the scenario's mode."""
+        """Kinds of attachment it plugs into in the scenario's mode.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Kinds, among its `attachments`.
+        """
         del scenario
         return cls.attachments
 
     @classmethod
     def narrowed_by(cls, scenario: Scenario) -> str:
-        """Why it accepts fewer kinds than it could: " in mode route" stands after its name."""
+        """Why it accepts fewer kinds than it could.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            " in mode route": what stands after its name in a message.
+        """
         return f" in mode {scenario.vnf_mode}"
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
-        """What it starts, for `--plan`, as far as it is known: what -> how, in one line."""
+        """What it starts, for `--plan`, as far as it is known before deployment.
+
+        Args:
+            plan: The plan without commands.
+            facts: The machine.
+            number: Number of the VNF.
+
+        Returns:
+            What -> how, in one line.
+        """
         del plan, facts, number
         return {}
 
     @classmethod
     def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads of one VNF, by default one; none where the kernel forwards."""
+        """Poll-mode threads of one VNF in the scenario's mode.
+
+        Args:
+            scenario: The scenario.
+            number: Number of the VNF.
+
+        Returns:
+            Demands, one thread by default; empty where the kernel forwards.
+        """
         del scenario
         return (RoleDemand(role=f"vnf{number}", group="vnf"),)
 
     @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
-        """Hugepage memory one VNF requires at a kind of attachment; none by default."""
+        """Hugepage memory one VNF requires.
+
+        Args:
+            scenario: The scenario: its MTU and queues matter.
+            attachment: Kind of attachment it plugs into.
+
+        Returns:
+            The memory, none by default.
+        """
         del scenario, attachment
         return VnfMemory()
 
@@ -153,7 +192,11 @@ class Vnf(Backend):
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters that it keeps itself since its launch, one entry per port; or none."""
+        """Counters the VNF itself keeps, one entry per port; empty when it has none to read.
+
+        Returns:
+            Counters since the VNF was launched.
+        """
 
     @abstractmethod
     def check_alive(self) -> None:
@@ -184,12 +227,27 @@ class UserPlane(Vnf):
 
     @abstractmethod
     def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
-        """Streams with what is known only once it is ready, such as sessions of UEs; same ids."""
+        """Streams with what is known only once it is ready, such as sessions of UEs.
+
+        Args:
+            streams: The scenario's.
+
+        Returns:
+            As many, with the same ids.
+        """
 
     @classmethod
     @abstractmethod
     def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
-        """What keeps `users` from being possible, and the cure, before anything is deployed."""
+        """What keeps `users` from being possible, before anything is deployed.
+
+        Args:
+            facts: The machine.
+            plan: The plan.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
 
     @abstractmethod
     def users(self, ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
@@ -231,11 +289,27 @@ class EndpointHost(Vnf):
     @classmethod
     @abstractmethod
     def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps `inside` from being possible, and the cure, before it is deployed."""
+        """What keeps `inside` from being possible, before anything is deployed.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
 
     @classmethod
     def lacks_inside(cls, scenario: Scenario, programs: Sequence[str]) -> str:
-        """Programs that cannot be run in it, and the cure; "" when none is known to lack."""
+        """Which programs cannot be run in it, as far as that is known before it is deployed.
+
+        Args:
+            scenario: The scenario.
+            programs: Their names.
+
+        Returns:
+            "" when it has them, or nobody knows; otherwise what is missing and the cure.
+        """
         del scenario, programs
         return ""
 

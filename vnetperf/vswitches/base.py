@@ -102,13 +102,28 @@ class VSwitch(Datapath):
 
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
-        """The scenario as a testbed has it for this vSwitch; unchanged by default."""
+        """The scenario as a testbed has it for this vSwitch.
+
+        Args:
+            scenario: The scenario.
+            testbed: The testbed.
+
+        Returns:
+            The scenario; unchanged by default.
+        """
         del testbed
         return scenario
 
     @classmethod
     def largest_frame(cls, scenario: Scenario) -> int:
-        """Largest frame that it carries, octets including FCS."""
+        """Largest frame that it carries.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Octets including FCS.
+        """
         can = cls.capabilities
         return min(
             can.wire_frame_sizes.get(scenario.wire, can.max_frame_size),
@@ -193,14 +208,26 @@ class VSwitch(Datapath):
         """
 
     def link_came_up(self, port: Port) -> None:
-        """Put back what the kernel forgot of a physical port while its link was down."""
+        """Put back what the kernel forgot of a port when its link went down, now that it is up.
+
+        Args:
+            port: A physical port whose interface was down for a moment.
+        """
 
     @abstractmethod
     def links_down(self) -> tuple[str, ...]:
-        """Names of ports whose link is not up yet."""
+        """Ports whose link is not up yet.
+
+        Returns:
+            Names of the ports; empty when every port is up.
+        """
 
     def sessions(self) -> int | None:
-        """Sessions that its table holds now; None for a vSwitch that has no such table."""
+        """Sessions that its table holds now.
+
+        Returns:
+            Their number; None for a vSwitch that has no such table.
+        """
         return None
 
     def end_sessions(self) -> None:
@@ -211,16 +238,28 @@ class VSwitch(Datapath):
         """
 
     def endpoints(self) -> EndpointPair | None:
-        """The ends of transfers, where it has them itself and elsewhere; by default None."""
+        """The two ends of transfers, where it has them itself and not on this machine.
+
+        Returns:
+            None, by default, where endpoints are put into the tester's place.
+        """
         return None
 
     def fragments(self) -> int | None:
-        """IPv4 fragments that it has made since its start; None where that is not counted."""
+        """IPv4 fragments that it has made of packets that were too long for their next link.
+
+        Returns:
+            Their number since its start; None where that is not counted.
+        """
         return None
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port of the deployment since it was made."""
+        """Counters of every port since it was made.
+
+        Returns:
+            One entry per port of the deployment.
+        """
 
     def check_alive(self) -> None:
         """Raise when a process of the switch has ended, or what it made is gone.
@@ -240,7 +279,14 @@ class VSwitch(Datapath):
         return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues)
 
     def cannot_plug(self, end: WireEnd) -> DutError:
-        """The error, to be raised, of a wire that it does not accept."""
+        """The error of a wire that it does not accept.
+
+        Args:
+            end: The wire's end.
+
+        Returns:
+            The error, to be raised.
+        """
         under = f" under driver {end.driver}" if end.driver else ""
         return DutError(
             f"cannot plug a {end.kind} wire{under} in",
@@ -249,7 +295,15 @@ class VSwitch(Datapath):
         )
 
     def no_port(self, port: Port, there: Iterable[Port | str]) -> DutError:
-        """The error, to be raised, of a port that it does not have."""
+        """The error of a port that it does not have.
+
+        Args:
+            port: The port.
+            there: The ports that it has.
+
+        Returns:
+            The error, to be raised.
+        """
         names = ", ".join(map(str, there)) or "none"
         return DutError(f"there is no port {port}", where=self.name, accepted=names)
 
@@ -335,7 +389,14 @@ class ModalSwitch(VSwitch):
 
 
 def rxq_affinity_problem(scenario: Scenario) -> str:
-    """Why the pins of a scenario cannot be applied, and the cure; "" when they can."""
+    """Why the pins of a scenario cannot be applied.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        "" when they can; otherwise the reason and the cure.
+    """
     names = [str(port) for port in scenario.deployment.ports]
     strangers = [pin.port for pin in scenario.options.rxq_affinity if pin.port not in names]
     if not strangers:
