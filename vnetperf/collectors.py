@@ -141,7 +141,7 @@ _STAT_CPU, _STAT_GUEST = 36, 40
 
 
 def _stat(folder: str) -> list[str]:
-    """Those fields of a thread."""
+    """Fields of a thread's `stat` behind its name."""
     return _text(f"{folder}/stat").rpartition(")")[2].split()
 
 

@@ -26,6 +26,8 @@ from vnetperf.model.errors import TestbedBusyError
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("hugepages_to_ourselves")]
 
+#: Raise for a soak: TEST_GUARDIAN_KILLS=200.
+KILLS = int(os.environ.get("TEST_GUARDIAN_KILLS", "30"))
 GIB_KB = 1048576
 # One page is reserved at most once by each of up to 15 changes: only where memory is plenty.
 MEMORY_KB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
@@ -34,10 +36,10 @@ USE_HUGEPAGES = MEMORY_KB > 12 * GIB_KB and any(
 )
 
 
-def kills(count: int, *, of_each_merge: int) -> list[Any]:
+def kills(numbers: range, *, of_each_merge: int) -> list[Any]:
     """Numbers of random moments: some for every merge, all of them daily."""
-    rest = range(of_each_merge, int(os.environ.get("TEST_GUARDIAN_KILLS", count)))
-    return [*range(of_each_merge), *(pytest.param(n, marks=pytest.mark.daily) for n in rest)]
+    rest = [pytest.param(n, marks=pytest.mark.daily) for n in numbers[of_each_merge:]]
+    return [*numbers[:of_each_merge], *rest]
 
 
 class Agents:
@@ -109,7 +111,7 @@ class Witness:
         return problems + [f"process {pid} lives" for pid in find_processes(self._run_id)]
 
 
-@pytest.mark.parametrize("seed", kills(30, of_each_merge=12))
+@pytest.mark.parametrize("seed", kills(range(KILLS), of_each_merge=12))
 def test_an_agent_killed_at_any_moment(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:
@@ -134,7 +136,7 @@ def test_an_agent_killed_at_any_moment(
     assert not roots.run.exists()
 
 
-@pytest.mark.parametrize("seed", kills(8, of_each_merge=3))
+@pytest.mark.parametrize("seed", kills(range(100, 108), of_each_merge=3))
 def test_agent_and_guardian_killed_then_restored(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:

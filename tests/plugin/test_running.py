@@ -331,7 +331,7 @@ def test_a_run_of_workers_is_resumed_without_its_options(
     assert len(site.folders) == 1
 
 
-@pytest.mark.daily
+@pytest.mark.daily  # --lf is pytest's; how cases are counted has tests without workers
 @pytest.mark.slow
 def test_cases_that_last_failed_leave_out_are_not_counted(site: Site) -> None:
     broken = "def test_own(): assert False"
@@ -437,7 +437,6 @@ def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Si
         assert "INTERNALERROR" not in text
 
 
-@pytest.mark.daily
 @pytest.mark.slow
 def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
     site: Site, monkeypatch: pytest.MonkeyPatch

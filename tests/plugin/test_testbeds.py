@@ -131,7 +131,7 @@ def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
     ]
 
 
-@pytest.mark.daily
+@pytest.mark.daily  # each merge resumes one run of testbeds, above
 @pytest.mark.slow
 def test_a_scenario_is_resumed_where_it_was_finished(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +156,7 @@ def refused(labs: Site, *options: str) -> str:
     return text
 
 
-@pytest.mark.daily
+@pytest.mark.daily  # each merge resumes one run of testbeds, above
 @pytest.mark.slow
 def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
     select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
@@ -198,7 +198,6 @@ def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
 
 
-@pytest.mark.daily
 @pytest.mark.slow
 def test_what_one_testbed_cannot_carry_another_does(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -212,7 +211,6 @@ def test_what_one_testbed_cannot_carry_another_does(
     assert "lab1.toml: " in result.stdout.str()
 
 
-@pytest.mark.daily
 @pytest.mark.slow
 def test_testbeds_that_are_all_lost_fail_each_case(
     labs: Site, monkeypatch: pytest.MonkeyPatch

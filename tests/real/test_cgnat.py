@@ -47,13 +47,7 @@ NAT = ("subscribers=50,ports=4,block=30000",)
                 pytest.mark.skipif(not program("iptables-restore"), reason="it is not installed"),
             ],
         ),
-        pytest.param(
-            "xdp",
-            marks=[
-                pytest.mark.daily,  # decisions in test_cgnat_xdp, frames in the kit
-                pytest.mark.skipif(bool(NO_XDP), reason=NO_XDP),
-            ],
-        ),
+        pytest.param("xdp", marks=pytest.mark.skipif(bool(NO_XDP), reason=NO_XDP)),
     ],
 )
 def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchanged) -> None:

@@ -228,7 +228,6 @@ VXLAN = pytest.mark.skipif(
 )
 
 
-@pytest.mark.daily  # two vSwitches with a cable are in every merge, and VXLAN between hosts of pods
 @VXLAN
 def test_a_tunnel_between_the_vswitches_of_two_hosts(start: Start, unchanged: Unchanged) -> None:
     run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS, "--tunnel=vxlan")

@@ -89,7 +89,7 @@ def test_pods_by_ipvlan_talk(mode: str, place: str, start: Start, unchanged: Unc
     assert unchanged() == ()
 
 
-@pytest.mark.daily  # counts of carriers, also in other namespaces, have tests of their own
+@pytest.mark.daily  # what a flap makes of a trial has fast tests (tests/deployment/test_events.py)
 def test_a_flap_between_the_hosts_of_pods_is_no_loss_of_the_network(unchanged: Unchanged) -> None:
     """Its links are in namespaces of their own; the pods', which the tester has, stay up."""
     with deployed("bmp2bmp_vxlan", hosts="other") as deployment:

@@ -111,7 +111,6 @@ def test_a_core_that_dies_on_attach_is_told_with_its_last_words(
     assert unchanged() == ()
 
 
-@pytest.mark.daily  # sockets are in every merge (test_hosts.py)
 def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) -> None:
     specs = tuple(
         TransferSpec(kind=kind, way=way, duration_s=1, rate_bps=rate)

@@ -26,7 +26,6 @@ from vnetperf.virt.tools import QEMU, which, with_pdeathsig
 pytestmark = [
     pytest.mark.real,
     pytest.mark.slow,
-    pytest.mark.daily,  # a guest of the same image is booted in every merge (test_vm.py)
     pytest.mark.skipif(which(QEMU) is None, reason=f"{QEMU} is not installed"),
     pytest.mark.skipif(which("mksquashfs") is None, reason="squashfs-tools is not installed"),
 ]

@@ -74,7 +74,7 @@ class Configuration:
     sources: dict[str, str]
     testbed: Testbed  # The testbed file; of several that are named, the one that is measured on
     preset: Preset  # The preset file, with the settings' frame sizes and tests applied
-    traffic: TrafficProfile  # The traffic file
+    traffic: TrafficProfile
     switch: SwitchOptions  # The options of the vSwitch, with the settings' single ones applied
     guest: GuestOptions  # The options of guests, likewise
     mobile_core: MobileCoreOptions  # The options of a mobile core, likewise

@@ -134,7 +134,7 @@ def guest_sentences(results: RunResults) -> list[str]:
         beside = f", host {host}: {ratio} of it" if ratio != NONE else ""
         steal = f", {rest[2]} stolen" if rest[2] not in (NONE, "0 %") else ""
         found.append(
-            f"{scenario}: {work}, {vnfs}, threads in each {threads}: {value}{beside}{steal}"
+            f"{scenario}: {work}, {vnfs}, threads in each: {threads}; {value}{beside}{steal}"
         )
     whys = {row.transfer.events_why for row in _rows(results)}
     return found + [f"TLB misses: {why}" for why in sorted(whys) if why]

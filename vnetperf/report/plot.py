@@ -217,7 +217,7 @@ class Plot:
     """A plot."""
 
     title: str
-    caption: str  # Its heading
+    caption: str
     note: str = ""  # Beside the heading
     x: Axis
     y: Axis  # The upright axis; with categories the plot has a row for each

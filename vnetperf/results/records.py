@@ -26,9 +26,9 @@ class RunRecord(Frozen):
     """Opens a log, and opens it again when a run is resumed."""
 
     type: Literal["run"] = "run"
-    version: int = LOG_VERSION  # Version of the log's layout
-    identity: RunIdentity  # Who and what
-    preset: Preset  # The preset with all its values
+    version: int = LOG_VERSION
+    identity: RunIdentity
+    preset: Preset
     testbed: Testbed  # The testbed with all its values
     settings: dict[str, dict[str, Any]]  # Effective settings with their sources
     fingerprint: str  # What must be equal for a run to be continued

@@ -255,7 +255,7 @@ _WORTH = 1.5
 class Candidate:
     """A trial that a goal needs next."""
 
-    rung: int  # Its load
+    rung: int
     duration_s: float  # Its intended seconds
 
 

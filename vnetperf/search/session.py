@@ -19,7 +19,7 @@ _SAFETY = 1e-6
 class Grid(Protocol):
     """A monotonous ladder of loads from rung 0 (min load) to rung `top` (max load)."""
 
-    top: int  # The highest rung
+    top: int
 
     def load(self, rung: int) -> float:
         """Load of a rung."""
@@ -33,7 +33,7 @@ class GeometricGrid:
         self._max = limits.max_load_fps
         self._unit = -log1p(-width) * (1.0 - _SAFETY) / divisions
         rungs = log(self._max / self._min) / self._unit
-        self.top = max(1, ceil(rungs - _SAFETY / 2))  # The highest rung
+        self.top = max(1, ceil(rungs - _SAFETY / 2))
 
     def load(self, rung: int) -> float:
         """Load of a rung."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from vnetperf.host.cpu import format_cpus, parse_cpus
+from vnetperf.host.dpdk import STANDARD_MTU
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import DISKS, GuestOptions
@@ -127,7 +128,6 @@ def make_overlay(overlay: Path, base: Path, base_format: str) -> None:
     )
 
 
-STANDARD_MTU = 1500
 #: vCPU that does everything but forwarding; the next ones forward.
 SYSTEM_VCPU = 0
 #: A kernel that panics must not wait for somebody to look: the guest ends, and its console stays.

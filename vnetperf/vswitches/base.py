@@ -326,18 +326,20 @@ class ModalSwitch(VSwitch):
 
     Attributes:
         modes: Mode -> its class; the first is the default. A new one is a line there, and its name
-            in `modes` of the capabilities. What a mode needs is optional for the whole.
+            in `modes` of the capabilities. Programs and modules of each mode are optional ones of
+            the whole, beside those that the class itself declares.
     """
 
     modes: ClassVar[Mapping[str, type[VSwitch]]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        classes = cls.modes.values()
-        programs = {one.name: one for mode in classes for one in mode.programs}
-        modules = {one.name: one for mode in classes for one in mode.kernel_modules}
-        cls.programs = optional(*programs.values())
-        cls.kernel_modules = optional(*modules.values())
+        classes = getattr(cls, "modes", {}).values()  # a base of others has none yet
+        programs = {one.name: one for mode in classes for one in optional(*mode.programs)}
+        modules = {one.name: one for mode in classes for one in optional(*mode.kernel_modules)}
+        programs |= {one.name: one for one in cls.__dict__.get("programs", ())}
+        modules |= {one.name: one for one in cls.__dict__.get("kernel_modules", ())}
+        cls.programs, cls.kernel_modules = tuple(programs.values()), tuple(modules.values())
 
     def __new__(cls, machine: Machine, plan: Plan) -> Any:
         """The mode that a plan requests."""

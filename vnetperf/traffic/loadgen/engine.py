@@ -740,6 +740,16 @@ class Engine:
         """
         return self._read(self._ask("stream/bindings", stream=stream_id)["file"], bytes)
 
+    def xstats(self, port: int) -> dict[str, int]:
+        """The driver's own counters of a port, since its start."""
+        stats: dict[str, int] = {}
+        offset = 0
+        while offset >= 0:
+            reply = self._ask("xstats", port=port, offset=offset)
+            offset = reply.pop("next")
+            stats.update(reply)
+        return stats
+
     def close(self, timeout_s: float = 10.0) -> None:
         """End the engine; may be called again.  One that does not end by itself is killed."""
         self._socket.close()

@@ -114,8 +114,12 @@ class IpvsBalancer(RuleBalancer):
         """Whether there are connections, those of backends that are gone too: by the first page."""
 
         def first_page() -> bytes:
-            with CONNECTIONS.open("rb", buffering=0) as file:
-                return file.read(mmap.PAGESIZE)
+            try:
+                with CONNECTIONS.open("rb", buffering=0) as file:
+                    return file.read(mmap.PAGESIZE)
+            except OSError as error:
+                where = str(CONNECTIONS)
+                raise DutError("IPVS tells nothing of its connections", where=where) from error
 
         return self.machine.in_netns(first_page).count(b"\n") > 1
 
@@ -137,5 +141,5 @@ class IpvsBalancer(RuleBalancer):
 
 def held(told: str) -> int:
     """Connections of all backends, active and inactive, in the text that the kernel has of them."""
-    _, *backends = (line.split() for line in told.splitlines() if line.startswith("  -> "))
-    return sum(int(number) for fields in backends for number in fields[-2:])
+    lines = [line.split() for line in told.splitlines() if line.startswith("  -> ")]
+    return sum(int(number) for fields in lines[1:] for number in fields[-2:])  # below the heading

@@ -70,7 +70,7 @@ def parse_vpp_version(text: str) -> tuple[int, int]:
 
 #: What a buffer must hold by default, and for jumbo frames in one piece.
 STANDARD_DATA, JUMBO_DATA = 2048, 9728
-STANDARD_MTU = 1900
+STANDARD_DATA_MTU = 1900
 #: Buffers by NUMA node where ordinary memory is used: each takes a page of its own.
 DEFAULT_BUFFERS = 16384
 #: VPP's heap by default, whose pages are taken when they are written.
@@ -189,7 +189,7 @@ def _section(name: str, lines: list[str]) -> str:
 
 def buffer_data_size(mtu: int) -> int:
     """What one buffer must hold, so that a frame is in one piece."""
-    return STANDARD_DATA if mtu <= STANDARD_MTU else JUMBO_DATA
+    return STANDARD_DATA if mtu <= STANDARD_DATA_MTU else JUMBO_DATA
 
 
 def buffer_memory_mib(mtu: int, *, nic: bool) -> int:
