@@ -6,13 +6,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <sys/eventfd.h>
+
 #include <rte_alarm.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_interrupts.h>
 
-/* Longest wait for the interrupt thread at the end. */
+/* Longest wait for the interrupt thread before a port is stopped, and for its last rest. */
 #define INTERRUPTS_MS 500u
+#define REST_MS	      5000u
 /* Readings of a clock, of which the shortest counts. */
 #define CLOCK_LOOKS 16
 /* For how long the counter is compared with the kernel's clock: 100 ns in it are 0.5 ppm. */
@@ -21,6 +25,50 @@
 #define DPDK_OFF 1e-2
 
 static atomic_bool *quit;
+
+static void set_flag(void *flag)
+{
+	atomic_store((atomic_bool *)flag, true);
+}
+
+static void rest(void *flag)
+{
+	set_flag(flag);
+	for (;;)
+		pause();
+}
+
+static void wait_for_flag(atomic_bool *flag, unsigned int most_ms)
+{
+	for (unsigned int ms = 0; ms < most_ms && !atomic_load(flag); ms++)
+		usleep(1000);
+}
+
+/* Alarms run in the interrupt thread, one event after the other: ours comes after what there is. */
+void program_finish_interrupts(void)
+{
+	static atomic_bool finished; /* static: a late alarm finds it */
+
+	atomic_store(&finished, false);
+	if (rte_eal_alarm_set(1, set_flag, &finished) == 0)
+		wait_for_flag(&finished, INTERRUPTS_MS);
+}
+
+/* The interrupt thread outlives rte_eal_cleanup(), which wakes it up to look anew at what
+ * interrupts are handled with, and unmaps that: a thread that gets its processor late would crash.
+ * It rests in an interrupt of its own; the alarms' would be waited for.
+ */
+static void rest_interrupts(void)
+{
+	static atomic_bool resting;
+	struct rte_intr_handle *last = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+
+	if (last != NULL && rte_intr_fd_set(last, eventfd(1, EFD_CLOEXEC)) == 0 &&
+	    rte_intr_type_set(last, RTE_INTR_HANDLE_EXT) == 0 &&
+	    rte_intr_callback_register(last, rest, &resting) == 0)
+		wait_for_flag(&resting, REST_MS);
+	rte_intr_instance_free(last); /* what is registered is a copy */
+}
 
 static void on_signal(int number)
 {
@@ -54,28 +102,12 @@ int program_main(const struct program *p, int argc, char **argv)
 		p->run();
 	}
 	p->stop();
+	rest_interrupts();
 	rte_eal_cleanup();
 	if (ok)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, why.what, why.accepted);
 	return EXIT_FAILURE;
-}
-
-static void set_flag(void *flag)
-{
-	atomic_store((atomic_bool *)flag, true);
-}
-
-/* Alarms run in the interrupt thread, one event after the other: ours comes after what there is. */
-void program_finish_interrupts(void)
-{
-	static atomic_bool finished; /* static: a late alarm finds it */
-
-	atomic_store(&finished, false);
-	if (rte_eal_alarm_set(1, set_flag, &finished) != 0)
-		return;
-	for (unsigned int ms = 0; ms < INTERRUPTS_MS && !atomic_load(&finished); ms++)
-		usleep(1000);
 }
 
 bool program_port_failed(struct problem *why, uint16_t port, const char *step, int error)

@@ -25,8 +25,7 @@ struct program {
 int program_main(const struct program *p, int argc, char **argv);
 
 /* Waits until EAL's interrupt thread has handled what there is now. A memif whose far end hangs up
- * disconnects in that thread: no port may be stopped or closed while it is at it, nor
- * rte_eal_cleanup() free what interrupts are handled with. */
+ * disconnects in that thread: no port may be stopped or closed while it is at it. */
 void program_finish_interrupts(void);
 
 /* A step of setting up a port that its driver refused, with DPDK's (negative) number. */

@@ -258,5 +258,4 @@ void ports_stop(void)
 	}
 	for (uint16_t i = 0; i < engine.n_ports; i++)
 		rte_eth_dev_close(i);
-	program_finish_interrupts();
 }

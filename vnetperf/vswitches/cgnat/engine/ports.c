@@ -79,5 +79,4 @@ void ports_stop(void)
 		program_finish_interrupts();
 		rte_eth_dev_close(port);
 	}
-	program_finish_interrupts();
 }
