@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.traffic.conftest import free_port
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.scenario import Placement
@@ -85,12 +85,6 @@ def ends_in(directory: Path) -> tuple[WireEnd, WireEnd]:
         WireEnd(wire=0, kind="memif", side="dut", socket=path, role="server"),
         WireEnd(wire=0, kind="memif", side="tester", socket=path, role="client"),
     )
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @contextmanager

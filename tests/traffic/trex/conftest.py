@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.traffic.conftest import free_port
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import ManagedProcess, Processes
@@ -41,8 +42,7 @@ class Tree:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         api = directory / CLIENT / "trex" / "stl" / "api.py"
         api.parent.mkdir(parents=True)
         for package in (api.parent, api.parent.parent):
