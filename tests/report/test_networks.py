@@ -254,6 +254,16 @@ def compared(modes: dict[str, tuple[Transfer, ...]], **skipped: str) -> RunResul
     return results().model_copy(update=update)
 
 
+def test_a_variant_that_was_not_deployed_is_called_so() -> None:
+    run = compared({"bridge": (trip(20.0),), "vepa": ()}, private="it is refused")
+    name, why = "bmp2bmp_macvlan,mode=vepa,endpoints", "the machine is held by another run"
+    failed = ScenarioFacts(scenario=name, error=why)
+    (one,) = comparisons_of(run.model_copy(update={"scenarios": (failed,)}))
+    words = [row[3] for row in variant_transfers(one).texts]
+    assert words == ["20.00 \u00b5s", "not deployed", "skipped"]
+    assert one.left_out == ["mode=vepa: not deployed", "mode=private: skipped: it is refused"]
+
+
 def test_variants_of_which_transfers_were_measured_stand_side_by_side() -> None:
     run = compared(
         {

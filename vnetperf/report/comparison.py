@@ -49,6 +49,8 @@ class VariantResults:
     shared: dict[str, str] = field(default_factory=dict)
     #: Scenario with its variant -> its transfers, each in all rounds.
     transfers: dict[str, list[HeldTransfer]] = field(default_factory=dict)
+    #: Scenario with its variant -> why it could not be deployed.
+    errors: dict[str, str] = field(default_factory=dict)
 
     @property
     def scale(self) -> tuple[str, dict[str, float]]:
@@ -96,12 +98,31 @@ class VariantResults:
 
     def absence(self, variant: ComparedVariant, size: int) -> tuple[str, str]:
         """Why a variant has no number."""
-        if variant.skipped:
-            return "skipped", variant.skipped
         result = self.result(variant, size)
         if result is None:
-            return "not run", "it was not selected, or the run was interrupted"
+            return self.not_run(variant)
         return "not measured", result.why or "no reason was recorded"
+
+    def not_run(self, variant: ComparedVariant) -> tuple[str, str]:
+        """Why there is no result of a variant."""
+        if variant.skipped:
+            return "skipped", variant.skipped
+        if variant.scenario in self.errors:
+            return "not deployed", self.errors[variant.scenario]
+        return "not run", "it was not selected, or the run was interrupted"
+
+    @property
+    def left_out(self) -> list[str]:
+        """Variants without any result; reasons of what was not deployed stand apart."""
+        run = {scenario for scenario, _ in self.results} | self.transfers.keys()
+        found = []
+        for variant in self.comparison.variants:
+            word, why = self.not_run(variant)
+            if word == "skipped":
+                found.append(f"{variant.variant}: {word}: {why}")
+            elif word == "not deployed" and variant.scenario not in run:
+                found.append(f"{variant.variant}: {word}")
+        return found
 
     def first(self, size: int, name: str) -> ComparedVariant | None:
         """The variant that others are held against."""
@@ -227,6 +248,10 @@ def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
         for name, placement in plans.items()
         if placement.get("mode") == "shared"
     }
+    errors = {}
+    for facts in filter(lambda one: one.error, results.scenarios):
+        name, _, how = facts.scenario.rpartition(",")
+        errors[name if how in (ENDPOINTS_VARIANT, MPI_VARIANT) else facts.scenario] = facts.error
     transfers: dict[str, list[HeldTransfer]] = {}
     for scenario in results.transfers:
         name, _, how = scenario.scenario.rpartition(",")
@@ -239,12 +264,12 @@ def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
         moved = {name: held for name, held in transfers.items() if name in names}
         for test in dict.fromkeys(r.test for r in mine) or ("",):
             cases = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
-            found.append(VariantResults(comparison, test, cases, shared, moved))
+            found.append(VariantResults(comparison, test, cases, shared, moved, errors))
     return tuple(found)
 
 
-#: A variant, with what it transferred if it did.
-_Moved: TypeAlias = tuple[ComparedVariant, TransferSpec, HeldTransfer | None]
+#: A variant, with what it transferred if it did, or why it did not.
+_Moved: TypeAlias = tuple[ComparedVariant, TransferSpec, HeldTransfer | None, tuple[str, str]]
 
 
 def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
@@ -264,17 +289,15 @@ def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
                 # A tool that was chosen for one variant alone would be taken for what they vary.
                 by_tool = {one.spec.tool for one in (*first, *held.rounds)}
                 comparable = len(by_tool) == 1 or any("tool" in word for word in variant.typed)
-                yield variant, spec, replace(held, baseline=first if comparable else ())
+                yield variant, spec, replace(held, baseline=first if comparable else ()), ("", "")
             if not mine:
-                yield variant, spec, None
+                yield variant, spec, None, found.not_run(variant)
             first = first or next((held.rounds for held in mine if held.value), ())
 
 
 def _transfer_value(of: _Moved) -> Cell | str | None:
-    variant, _, held = of
-    if held is not None:
-        return held.text
-    return Cell("skipped" if variant.skipped else "not run", role="faint", why=variant.skipped)
+    _, _, held, (word, why) = of
+    return Cell(word, role="faint", why=why) if held is None else held.text
 
 
 def _transfer_ratio(of: _Moved) -> str | None:
@@ -300,7 +323,7 @@ def variant_transfers(found: VariantResults) -> Table:
     """Transfers of the variants side by side; without rows where there were none."""
     rows = list(_transfer_rows(found))
     notes = ["Means of all rounds. Of times a ratio above 1 is slower, of rates faster."]
-    if any(held is not None and len(held.rounds) > 1 for _, _, held in rows):
+    if any(held is not None and len(held.rounds) > 1 for _, _, held, _ in rows):
         notes.append("In brackets: 95 % interval over deployments.")
     return Table.of("", _TRANSFERS, rows, notes)
 

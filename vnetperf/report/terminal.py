@@ -68,10 +68,7 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
         if table := variant_transfers(comparison):
             yield terminal_table(table, plain=plain)
             yield from (terminal_bullet(words, plain=plain) for words in table.notes)
-        for variant in comparison.comparison.variants:
-            if variant.skipped:
-                words = f"{variant.variant}: skipped: {variant.skipped}"
-                yield terminal_bullet(words, plain=plain)
+        yield from (terminal_bullet(words, plain=plain) for words in comparison.left_out)
 
 
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
