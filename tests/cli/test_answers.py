@@ -230,6 +230,18 @@ def test_report_answers_other_goals_and_leaves_the_reports_alone(
     assert [goal["name"] for goal in written["results"][0]["goals"]] == ["ndr", "pdr", "lax"]
 
 
+def test_a_run_without_results_of_frames_has_nothing_to_explain(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_run(tmp_path / "results" / "only", 500e3)
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "results" / "only" / "trials.jsonl"
+    log.write_text(log.read_text().partition("\n")[0] + "\n")
+    text = told(capsys, "why", "only", status=1)
+    assert "no result of frames" in text
+    assert "report.md" in text
+
+
 def test_an_edited_log_is_used_by_no_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

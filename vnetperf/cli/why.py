@@ -45,8 +45,15 @@ def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[s
     from vnetperf.analysis.results_from_log import derive
     from vnetperf.model.errors import ConfigError
 
+    if not (found := derive(records).results):
+        raise ConfigError(
+            "there is no result of frames to explain",
+            where=f"why {arguments.run}",
+            accepted="a run that measured something",
+            cure="transfers and sessions have no search: report.md of the run has their values",
+        )
     given = (arguments.scenario, arguments.test, arguments.size)
-    there = [(r.scenario, r.test, r.size_name) for r in derive(records).results]
+    there = [(r.scenario, r.test, r.size_name) for r in found]
     left = [one for one in there if all(g in (None, o) for g, o in zip(given, one, strict=True))]
     if len(left) == 1:
         return left[0]
