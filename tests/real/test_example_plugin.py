@@ -109,13 +109,13 @@ def test_what_is_wrong_with_its_own_is_told(
     assert all(word in done.stdout + done.stderr for word in words), done.stdout + done.stderr
 
 
-@pytest.mark.daily
+@pytest.mark.daily  # any option that is misspelt is refused alike: tests/config
 def test_a_misspelt_option_of_its_own_is_refused(installed: Path) -> None:
     done = pytest_run(installed, "testcases", "-k", "phy2phy_tcswitch", "--set=tc_priorty=5")
     assert "did you mean 'tc_priority'" in done.stdout + done.stderr
 
 
-@pytest.mark.daily
+@pytest.mark.daily  # the kit has each vSwitch refuse what it does not declare
 def test_other_vswitches_do_not_take_its_option(installed: Path) -> None:
     arguments = ("testcases", "-k", "phy2phy_bridge", "--plan", "--set=tc_priority=5", "-rs")
     done = pytest_run(installed, *arguments)

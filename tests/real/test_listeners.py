@@ -133,6 +133,7 @@ def look(agent: int, run_id: str, folder: Path, before: set[Listener]) -> set[Li
     return new
 
 
+#: Each merge looks at poll-mode threads, a container and pods: other kernel ports are made alike.
 KINDS = [
     pytest.param("phy2phy_bridge", {}, "", id="bridge", marks=pytest.mark.daily),
     pytest.param("pvp_dpdk", {}, "ovs-vswitchd-dpdk", id="OVS-DPDK, memif, vhost-user"),

@@ -49,7 +49,7 @@ def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[s
         raise ConfigError(
             "there is no result of frames to explain",
             where=f"why {arguments.run}",
-            accepted="a run that measured something",
+            accepted="a run that has throughput or another test of frames",
             cure="transfers and sessions have no search: report.md of the run has their values",
         )
     given = (arguments.scenario, arguments.test, arguments.size)

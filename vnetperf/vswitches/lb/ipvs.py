@@ -118,8 +118,11 @@ class IpvsBalancer(RuleBalancer):
                 with CONNECTIONS.open("rb", buffering=0) as file:
                     return file.read(mmap.PAGESIZE)
             except OSError as error:
-                where = str(CONNECTIONS)
-                raise DutError("IPVS tells nothing of its connections", where=where) from error
+                raise DutError(
+                    f"IPVS tells nothing of its connections: {error}",
+                    where=str(CONNECTIONS),
+                    cure="see by `lsmod` whether ip_vs is still loaded, and deploy again",
+                ) from error
 
         return self.machine.in_netns(first_page).count(b"\n") > 1
 
