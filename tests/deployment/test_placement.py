@@ -212,6 +212,13 @@ def test_one_core_carries_everything(vnfs: int) -> None:
     assert placement.takes_turns("pmd")
 
 
+def test_stages_of_a_switch_use_every_core_where_no_vnf_has_one() -> None:
+    stages = tuple(RoleDemand(role=f"stage{n}", group="switch") for n in range(4))
+    placement = place_roles((TESTER, *stages), CoresConfig(), facts(2))
+    assert placement.cores["tester"] == (0,)
+    assert [placement.cores[f"stage{n}"] for n in range(4)] == [(1,), (0,), (1,), (0,)]
+
+
 def test_on_two_cores_the_vnf_runs_beside_the_switch_and_the_tester() -> None:
     placement = place_roles(demands(1), CoresConfig(), facts(2))
     assert placement.cores == {"tester": (0,), "pmd": (0,), "vnf0": (1,)}
