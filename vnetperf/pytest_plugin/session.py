@@ -90,9 +90,19 @@ def settings_of_run(folder: Path) -> dict[str, Any]:
 
 def select_cases_of_run(config: pytest.Config) -> None:
     """With --resume and neither paths nor -k nor -m: the cases of the run that is continued."""
+    from vnetperf.results.folder import holds_run
+
     option = config.option
+    folder = Path(option.resume)
+    if not holds_run(folder):
+        missing = LogError(
+            "there is no run to resume here: trials.jsonl is missing",
+            where=f"--resume {folder}",
+            cure="name a results folder, e.g. results/latest",
+        )
+        raise pytest.UsageError(str(missing))
     typed = config.args_source is pytest.Config.ArgsSource.ARGS
-    record = first_record(Path(option.resume))
+    record = first_record(folder)
     if typed or option.keyword or option.markexpr or not record:
         return
     program, *arguments = shlex.split(record["identity"]["command"]) or [""]
@@ -439,7 +449,6 @@ class BenchSession:
                 make_folder,
                 merge_worker_logs,
                 new_folder,
-                testbed_logs,
             )
 
             given = getattr(self.config, "workerinput", {}).get("vnetperf_run")
@@ -451,16 +460,6 @@ class BenchSession:
                 merge_worker_logs(self.folder)  # of a run under pytest-xdist that was killed
                 if not self.worker:
                     self._refuse_other_testbeds()
-                if not testbed_logs(self.folder):
-                    raise pytest.UsageError(
-                        str(
-                            LogError(
-                                "there is no run to resume here: trials.jsonl is missing",
-                                where=f"--resume {resume}",
-                                cure="name a results folder, e.g. results/latest",
-                            )
-                        )
-                    )
             else:
                 self.folder = new_folder(Path(self.configuration.settings.results_dir))
         return self.folder
