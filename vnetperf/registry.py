@@ -106,9 +106,14 @@ def load(family: Family, name: str) -> Any:
             where=f"vnetperf.{family}",
             cure="reinstall the package that provides it",
         ) from error
-    raise ConfigError(
+    raise unknown(family, name)
+
+
+def unknown(family: Family, name: str, where: str = "") -> ConfigError:
+    """What to raise for a name that no backend of a family has; `where` it is given."""
+    return ConfigError(
         f"unknown {family} backend {name!r}{did_you_mean(name, names(family))}",
-        where=f"vnetperf.{family}",
+        where=where or f"vnetperf.{family}",
         accepted=", ".join(names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
     )

@@ -228,7 +228,7 @@ def _read(
 ) -> Configuration:
     """Read the files that settings name; the run's own are those of `known`, if there is one."""
     if known is None:
-        path = find_file("presets", settings.preset)
+        path = find_file("presets", settings.preset, f"{sources['preset']}: preset")
         preset = load_model(Preset, path)
         check_goals(preset, str(path))
         if settings.frame_sizes:
@@ -243,7 +243,8 @@ def _read(
         preset, bed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):
         mobile_core(settings.core)  # so that an error in it stops the run before it starts
-    traffic = load_model(TrafficProfile, find_file("traffic", settings.traffic))
+    profile = find_file("traffic", settings.traffic, f"{sources['traffic']}: traffic")
+    traffic = load_model(TrafficProfile, profile)
     if settings.flows:
         traffic = _with_flows(traffic, settings.flows)
     if known is not None:

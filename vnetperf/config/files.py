@@ -28,12 +28,12 @@ def conf_dirs() -> tuple[Path, ...]:
     return Path.cwd() / "conf", SYSTEM, SHIPPED
 
 
-def find_file(kind: str, name: str) -> Path:
-    """The file of a named testbed, preset or traffic profile."""
+def find_file(kind: str, name: str, where: str = "") -> Path:
+    """The file of a named testbed, preset or traffic profile; `where` it is named, for an error."""
     if name.endswith(".toml"):
         if _is_file(Path(name)):
             return Path(name)
-        raise ConfigError(f"there is no file {name}", where=kind)
+        raise ConfigError(f"there is no file {name}", where=where or kind)
     for directory in conf_dirs():
         path = directory / kind / f"{name}.toml"
         if _is_file(path):
@@ -41,7 +41,7 @@ def find_file(kind: str, name: str) -> Path:
     known = available(kind)
     raise ConfigError(
         f"unknown name {name!r}{did_you_mean(name, known)}",
-        where=kind,
+        where=where or kind,
         accepted=", ".join(known) + ", or a path ending in .toml",
     )
 

@@ -506,8 +506,9 @@ def _options(
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or key not in keys:
+            slip = "has no value" if key in keys else "is not an option"
             raise ConfigError(
-                f"{pair!r} is not an option{did_you_mean(key, keys)}",
+                f"{pair!r} {slip}{did_you_mean(key, keys)}",
                 where=option,
                 accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
             )

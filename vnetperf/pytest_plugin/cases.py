@@ -203,7 +203,7 @@ def check_variants(configuration: Configuration, comparisons: Iterable[Compariso
                 continue
             checked.add(variant)
             try:
-                check_names(configuration.varied(variant).settings)
+                check_names(configuration.varied(variant))
             except ConfigError as error:
                 raise pytest.UsageError(f"{comparison.name}: {error}") from None
 

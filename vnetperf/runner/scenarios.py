@@ -114,7 +114,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
 
 def check_backends(configuration: Configuration) -> None:
     """Refuse names that no backend has, and what a backend cannot do, before anything starts."""
-    check_names(configuration.settings)
+    check_names(configuration)
     check_mode(configuration.settings)
     name = configuration.settings.generator
     if configuration.capture and not registry.load("traffic", name).capabilities.capture:
@@ -126,18 +126,24 @@ def check_backends(configuration: Configuration) -> None:
         )
 
 
-def check_names(settings: Settings) -> None:
+#: Settings that name a backend, and the family it is of.
+_FAMILIES: dict[str, registry.Family] = {
+    "generator": "traffic",
+    "wire": "wires",
+    "endpoint_tool": "endpoints",
+    "mpi_program": "mpi",
+    "vnf": "vnfs",
+}
+
+
+def check_names(configuration: Configuration) -> None:
     """Refuse names that no backend has."""
-    families: dict[registry.Family, str] = {
-        "traffic": settings.generator,
-        "wires": settings.wire,
-        "endpoints": settings.endpoint_tool,
-        "mpi": settings.mpi_program,
-    }
-    for family, name in families.items():
-        if name not in ("auto", *registry.names(family)):
-            registry.load(family, name)  # raises, with the names there are
-    registry.load_vnf(settings.vnf)
+    for key, family in _FAMILIES.items():
+        name = getattr(configuration.settings, key)
+        kind = name.partition(":")[0] if family == "vnfs" else name
+        if kind not in ("auto", *registry.names(family)):
+            raise registry.unknown(family, kind, f"{configuration.sources[key]}: {key}")
+    registry.load_vnf(configuration.settings.vnf)
 
 
 def check_mode(settings: Settings) -> None:
