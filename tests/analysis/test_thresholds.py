@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
-from vnetperf.analysis.thresholds import Expectation, judge_metric
-from vnetperf.model.result import Observation, RepeatedNumber
+from vnetperf.analysis.thresholds import Expectation, Expectations, judge_metric
+from vnetperf.model.outcomes import Transfer, TransferSpec
+from vnetperf.model.result import Observation, RepeatedNumber, RunResults, Transfers
 from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
@@ -169,3 +170,57 @@ def test_an_unstable_number_proves_its_lower_mode_only() -> None:
     assert met(found, at_least=0.9e6) is False
     assert met(found, at_most=1.01e6) is False
     assert met(found, at_most=1.1e6)
+
+
+def stored(folder: Path) -> RunResults:
+    bench = Bench(folder, FakeAgent(duts=(SimulatedDut(1e6), SimulatedDut(1e6))))
+    bench.throughput()
+    bench.run.close()
+    return bench.derived()
+
+
+def transfers(run: RunResults, seconds: float = 5.0, **rates: float) -> RunResults:
+    spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=seconds)
+    every = tuple(
+        Transfers(
+            scenario=f"v2v_{name},endpoints", transfers=(Transfer(spec=spec, bits_per_second=rate),)
+        )
+        for name, rate in rates.items()
+    )
+    return run.model_copy(update={"transfers": every, "results": (), "scenarios": ()})
+
+
+@pytest.mark.parametrize(
+    ("keys", "met"),
+    [
+        ("at_least = 1e9", [True]),
+        ("at_least = 3e9", [False]),
+        ('at_least = 1.5\nof_scenario = "v2v_bridge,endpoints"', [True]),
+        ('at_least = 1.5\nof_scenario = "v2v_vpp,endpoints"', [None]),
+        ('at_least = 0.4\nat_most = 0.6\nof_run = "before"\nacross = true', [True]),
+    ],
+)
+def test_what_sockets_did_is_judged_when_the_run_is_over(
+    tmp_path: Path, keys: str, met: list[bool | None]
+) -> None:
+    run = stored(tmp_path)
+    text = '[[expect]]\nscenario = "v2v_ovs*"\ntest = "transfers"\nnumber = "TCP_STREAM forth"\n'
+    (tmp_path / "e.toml").write_text(text + keys.replace("before", str(tmp_path)))
+    expectations = Expectations.load(tmp_path / "e.toml")
+    expectations.baselines.update(dict.fromkeys(expectations.baselines, transfers(run, ovs=4e9)))
+    judged = expectations.of_run(transfers(run, bridge=1e9, ovs=2e9))
+    assert [one.met for one in judged] == met
+
+
+def test_a_transfer_is_no_multiple_of_one_under_other_conditions(tmp_path: Path) -> None:
+    run = stored(tmp_path)
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_ovs*"\ntest = "transfers"\nnumber = "TCP*"\n'
+        f'at_least = 0.5\nacross = true\nof_run = "{tmp_path}"\n'
+    )
+    expectations = Expectations.load(tmp_path / "e.toml")
+    then = transfers(run, seconds=60.0, ovs=2e9)
+    expectations.baselines.update(dict.fromkeys(expectations.baselines, then))
+    (judged,) = expectations.of_run(transfers(run, ovs=2e9))
+    assert judged.met is False
+    assert "no such number" in str(judged)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -21,7 +21,14 @@ from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import on_testbed, without_testbed
 from vnetperf.model.units import Unit, value_text
 from vnetperf.results.environment import ABSENT, comparability
-from vnetperf.results.metrics import Metric, compared_metrics_of
+from vnetperf.results.metrics import (
+    PODS_TEST,
+    TRANSFERS_TEST,
+    Key,
+    Metric,
+    compared_metrics,
+    compared_metrics_of,
+)
 from vnetperf.statistics.difference import Measurand
 
 
@@ -31,8 +38,10 @@ class Expectation(Frozen):
     model_config = ConfigDict(allow_inf_nan=False)
 
     scenario: str = Field(min_length=1)  # "pvp_dpdk", or a pattern: "pvp_*"
-    test: TestName = "throughput"  # Test whose number it is
-    #: Octets including FCS, or "imix"; empty for all that are measured.
+    #: Test whose number it is; or what sockets, ranks and guests did, or the lives of pods.
+    test: Literal[TestName, "transfers", "pods"] = "throughput"
+    #: Octets including FCS, or "imix"; of transfers those of a message. Empty for all that are
+    #: measured.
     frame_sizes: tuple[int | str, ...] = ()
     #: What the test's number is called, or a pattern: a goal's name for throughput. "" is the first
     #: one.
@@ -57,12 +66,15 @@ class Expectation(Frozen):
         wrong = [s for s in self.frame_sizes if isinstance(s, str) and s != IMIX]
         if wrong:
             raise ValueError(f"frame_sizes has {wrong[0]!r}: octets, or {IMIX!r}")
+        if self.test in (TRANSFERS_TEST, PODS_TEST) and not self.number:
+            raise ValueError(f"number is missing: {self.test} have several, of different units")
         return self
 
     @property
     def needs_others(self) -> bool:
-        """Whether it needs another scenario of the same run."""
-        return bool(self.of_scenario) and not self.of_run
+        """Whether the result of one case does not show it: it is judged when the run is over."""
+        of_run = bool(self.of_scenario) and not self.of_run
+        return of_run or self.test in (TRANSFERS_TEST, PODS_TEST)
 
 
 class ExpectationFile(Frozen):
@@ -233,11 +245,12 @@ class Expectations:
     def of_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
         """Judge what needs several scenarios of a run, when all are there."""
         found: list[Judgement] = []
+        every = list(compared_metrics(run))
         for number, one in enumerate(self.expected):
-            if apart := list(self._not_comparable(number, one, run)):
+            if apart := list(self._not_comparable(number, one, run, every)):
                 found += apart
                 continue
-            judged = list(self._judge(number, one, run.results))
+            judged = list(self._judge(number, one, every))
             if one.needs_others or cases_too:
                 found += judged
             if not judged:
@@ -257,41 +270,40 @@ class Expectations:
             str(judged)
             for number, one in enumerate(self.expected)
             if not one.needs_others
-            for judged in self._judge(number, one, [result])
+            for judged in self._judge(number, one, list(compared_metrics_of(result)))
             if judged.met is False
         ]
         if failed:
             raise AssertionError("\n".join(failed))
 
     def _judge(
-        self, number: int, one: Expectation, results: Iterable[Result]
+        self, number: int, one: Expectation, metrics: Sequence[Metric]
     ) -> Iterator[Judgement]:
-        results, where = list(results), self._where(number)
-        for result in results:
-            for found in _metrics_for(one, result):
-                if not (one.of_run or one.of_scenario):
-                    yield judge_metric(one, found, where)
-                    continue
-                among = self.baselines[one.of_run].results if one.of_run else results
-                base = _base_metric(one, found, among)
-                if base is not None:
-                    yield judge_metric(one, found, where, base)
-                else:
-                    other = one.of_scenario or found.scenario
-                    of = f"{one.of_run} has" if one.of_run else "this run has"
-                    text = f"{_expectation_text(one)}, {found.size}: {of} no such number of {other}"
-                    yield Judgement(where, False if one.of_run else None, text)
+        where = self._where(number)
+        for found in _metrics_for(one, metrics):
+            if not (one.of_run or one.of_scenario):
+                yield judge_metric(one, found, where)
+                continue
+            among = compared_metrics(self.baselines[one.of_run]) if one.of_run else metrics
+            base = _base_metric(one, found, among)
+            if base is not None:
+                yield judge_metric(one, found, where, base)
+            else:
+                other = one.of_scenario or found.scenario
+                of = f"{one.of_run} has" if one.of_run else "this run has"
+                size = f", {found.size}" if found.size else ""
+                text = f"{_expectation_text(one)}{size}: {of} no such number of {other}"
+                yield Judgement(where, False if one.of_run else None, text)
 
     def _not_comparable(
-        self, number: int, one: Expectation, run: RunResults
+        self, number: int, one: Expectation, run: RunResults, metrics: Iterable[Metric]
     ) -> Iterator[Judgement]:
         """Stored runs that a run cannot be held against, as failures."""
         if not one.of_run or one.across:
             return
         base = self.baselines[one.of_run]
-        there = {result.scenario for result in base.results}
-        matching = (r.scenario for r in run.results if list(_metrics_for(one, r)))
-        for scenario in dict.fromkeys(matching):
+        there = {metric.scenario for metric in compared_metrics(base)}
+        for scenario in dict.fromkeys(metric.scenario for metric in _metrics_for(one, metrics)):
             other = one.of_scenario or scenario
             why = _key_differences(run, scenario, base, other) if other in there else ""
             if why:
@@ -332,35 +344,34 @@ def _key_differences(run: RunResults, scenario: str, base: RunResults, other: st
     )
 
 
-def _metrics_for(one: Expectation, result: Result) -> list[Metric]:
-    """The numbers of a result that an expectation is for, on any testbed if it names none."""
-    names = (result.scenario, without_testbed(result.scenario)[0])
-    if result.test != one.test or not any(fnmatchcase(n, one.scenario) for n in names):
-        return []
-    if one.frame_sizes and result.size_name not in map(str, one.frame_sizes):
-        return []
-    found = list(compared_metrics_of(result))
-    if result.status != "measured":
-        return found
-    if not one.number:
-        return ([metric for metric in found if metric.main] or found)[:1]
-    return [metric for metric in found if fnmatchcase(metric.label, one.number)]
+def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
+    """The numbers that an expectation is for, on any testbed if it names none."""
+    found: dict[Key, list[Metric]] = {}
+    for metric in metrics:
+        names = (metric.scenario, without_testbed(metric.scenario)[0])
+        if metric.test != one.test or not any(fnmatchcase(n, one.scenario) for n in names):
+            continue
+        if one.frame_sizes and metric.size not in map(str, one.frame_sizes):
+            continue
+        # What was not measured has no number's name.
+        if not one.number or not metric.label or fnmatchcase(metric.label, one.number):
+            found.setdefault((metric.scenario, metric.test, metric.size), []).append(metric)
+    if one.number:
+        return [metric for each in found.values() for metric in each]
+    return [next((m for m in each if m.main), each[0]) for each in found.values()]
 
 
-def _base_metric(one: Expectation, found: Metric, among: Iterable[Result]) -> Metric | None:
+def _base_metric(one: Expectation, found: Metric, among: Iterable[Metric]) -> Metric | None:
     """The number that another is to be a multiple of."""
     scenario, testbed = without_testbed(found.scenario)
     scenario = on_testbed(one.of_scenario or scenario, testbed)  # two testbeds make no ratio
-    return next(
-        (
-            metric
-            for result in among
-            if result.scenario == scenario and result.test == one.test
-            for metric in compared_metrics_of(result)
-            if metric.key == found.key
-        ),
-        None,
-    )
+    for metric in among:
+        if metric.scenario != scenario or metric.key != found.key:
+            continue
+        then, now = ((m.conditions, m.load_fps) for m in (metric, found))
+        if found.test != TRANSFERS_TEST or then == now:
+            return metric
+    return None
 
 
 def _expectation_text(one: Expectation) -> str:
