@@ -214,8 +214,6 @@ BASE_MIB = 64
 #: What a forwarding thread keeps on its own node, MiB: tables of GRO and GSO, even if unused.
 FAR_MIB = 16
 STANDARD_MTU = 1500
-#: Drivers that give a PCI function to a program; under any other it is a kernel interface.
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 VHOST_NET = "/dev/vhost-net"
 #: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
 FRAME_OVERHEAD = 30

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host import dpdk
+from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 
@@ -46,7 +47,7 @@ def dpdk_device(
             mac=end.mac or "",
         )
         return DpdkDevice(f"--vdev={argument}")
-    if end.pci and end.driver in dpdk.USER_DRIVERS:
+    if end.pci and end.driver in DPDK_DRIVERS:
         return DpdkDevice(f"-a{end.pci}", pci=True)
     if end.kind in accepted and end.kind in KERNEL_KINDS:
         netdev = required(end, "netdev")

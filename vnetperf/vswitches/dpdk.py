@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host.dpdk import USER_DRIVERS
+from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import SwitchOptions
@@ -65,7 +65,7 @@ def devargs(end: WireEnd, plan: Plan) -> str:
             f"net_memif{end.wire},role={end.role},id={end.wire},socket={end.socket},"
             f"socket-abstract=no,bsize={slot},rsize={copied_ring(options).bit_length() - 1}"
         )
-    if end.kind == "nic" and end.driver in USER_DRIVERS and end.pci:
+    if end.kind == "nic" and end.driver in DPDK_DRIVERS and end.pci:
         return end.pci
     if end.kind in ("veth", "nic") and end.netdev:
         return (

@@ -12,6 +12,7 @@ from vnetperf.host import dpdk
 from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
+from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.xdp import CLANG
 from vnetperf.model.deployment import Attachment
@@ -66,7 +67,7 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
         return VnfDevice(f"--vdev={argument}", f"memif, {role}")
     if kind == "tap":
         return _tap(number, attachment, mtu, vhost_net=vhost_net)
-    if kind == "vf" and attachment.driver in dpdk.USER_DRIVERS:
+    if kind == "vf" and attachment.driver in DPDK_DRIVERS:
         pci = attachment.require("pci")
         how = f"{pci} through {attachment.driver}"
         return VnfDevice(f"-a{pci}", how, hugepages=True, takes_mtu=True)
