@@ -58,22 +58,16 @@ def test_the_run_ends_with_status_2_and_names_the_command_that_continues_it(
 def test_a_resumed_run_needs_no_option_again(interrupted: Site) -> None:
     assert interrupted.run_apart(*OPTIONS).ret == 2
     (interrupted.path / "continued").touch()
+    typed = ("-k", "pvp_dpdk and 512", "--resume", "results/latest")  # what is typed is meant
+    interrupted.run_apart(*typed).assert_outcomes(passed=1)
+    assert interrupted.run_apart("--resume", "results/latest", "--traffic", "imix").ret == 4
     result = interrupted.run_apart("--resume", "results/latest")
     result.assert_outcomes(passed=2)
     content = interrupted.results()
     assert [r["frame_size"] for r in content["results"]] == [64, 512]
     assert content["settings"]["traffic"]["value"] == "multi-flow"
     assert len(interrupted.folders) == 1
-    assert interrupted.calls("deploy") == {"deploy pvp_dpdk": 2}
-
-
-def test_what_is_typed_beside_resume_is_meant(interrupted: Site) -> None:
-    assert interrupted.run_apart(*OPTIONS).ret == 2
-    (interrupted.path / "continued").touch()
-    more = ("-k", "pvp_dpdk and 512", "--resume", "results/latest")
-    interrupted.run_apart(*more).assert_outcomes(passed=1)
-    result = interrupted.run_apart("--resume", "results/latest", "--traffic", "imix")
-    assert result.ret == 4
+    assert interrupted.calls("deploy") == {"deploy pvp_dpdk": 3}
 
 
 def test_ctrl_c_on_a_terminal_leaves_no_crash(interrupted: Site) -> None:

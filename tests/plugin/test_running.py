@@ -295,10 +295,18 @@ def test_workers_of_xdist_share_one_run(site: Site) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
     assert not any("interrupted" in w for w in content["warnings"])
     assert "vnetperf results" in result.stdout.str()
+    before = site.calls("trial")  # resumed without the workers' options, and without workers
+    site.run("-p", "no:xdist", "--resume", "results/latest").assert_outcomes(passed=6)
+    assert site.calls("trial") == before
+    assert len(site.folders) == 1
 
 
 @pytest.mark.slow
-def test_tests_of_the_project_itself_are_no_cases(site: Site) -> None:
+@pytest.mark.parametrize(
+    "workers",
+    [(), pytest.param(("-n", "2"), marks=pytest.mark.daily)],  # they count as one process does
+)
+def test_tests_of_the_project_itself_are_no_cases(site: Site, workers: tuple[str, ...]) -> None:
     site.pytester.makepyfile(
         test_own="""
 import pytest
@@ -310,25 +318,11 @@ def test_x(scenario): pass
 def test_skipped(scenario): pytest.skip("not today")
 """
     )
-    for workers in (("-n", "2"), ()):
-        result = site.run(*workers, "-k", "pvp_dpdk", "--frame-sizes", "64")
-        result.assert_outcomes(passed=2, skipped=1)
-        counted = [line.partition("vnetperf: ")[2] for line in result.outlines]
-        cases = [text.partition(" passed")[0] for text in counted if "so far" in text]
-        assert cases == ["1/1 test_throughput[pvp_dpdk-64]"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("plugins", [(), ("-p", "no:xdist")])
-def test_a_run_of_workers_is_resumed_without_its_options(
-    site: Site, plugins: tuple[str, ...]
-) -> None:
-    assert site.run(*WORKERS, "--frame-sizes", "64").ret == 0
-    before = site.calls("trial")
-    result = site.run(*plugins, "--resume", "results/latest")
-    result.assert_outcomes(passed=3)
-    assert site.calls("trial") == before
-    assert len(site.folders) == 1
+    result = site.run(*workers, "-k", "pvp_dpdk", "--frame-sizes", "64")
+    result.assert_outcomes(passed=2, skipped=1)
+    counted = [line.partition("vnetperf: ")[2] for line in result.outlines]
+    cases = [text.partition(" passed")[0] for text in counted if "so far" in text]
+    assert cases == ["1/1 test_throughput[pvp_dpdk-64]"]
 
 
 @pytest.mark.daily  # --lf is pytest's; how cases are counted has tests without workers
@@ -347,18 +341,10 @@ def test_cases_that_last_failed_leave_out_are_not_counted(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> None:
-    for workers in (("-n", "2"), ()):
+    for workers in (("-n", "1"), ()):
         result = site.run(*workers, "-k", "pvp_dpkd")
         assert result.ret == 5
         assert result.stdout.str().count("did you mean 'pvp_dpdk'") == 1
-
-
-@pytest.mark.slow
-def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
-    (site.path / "test_rfc2544.py").unlink()
-    site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
-    site.run("-n", "1").assert_outcomes(passed=2)
-    assert not (site.path / "results").exists()
 
 
 @pytest.mark.slow
@@ -417,7 +403,7 @@ def test_workers_that_measure_nothing_are_not_green(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
-    result = site.run("-n", "2", "-k", "pvp_dpdk")
+    result = site.run("-n", "1", "-k", "pvp_dpdk")
     result.assert_outcomes(skipped=2)
     assert result.ret == 5
     assert "nothing was measured" in result.stdout.str()
@@ -438,7 +424,7 @@ def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Si
 
 
 @pytest.mark.slow
-def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
+def test_this_tool_does_not_concern_workers_of_other_projects(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VNETPERF_FOO", "1")
@@ -447,9 +433,10 @@ def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
     assert (result.stderr.str() + result.stdout.str()).count("VNETPERF_FOO") == 1
     (site.path / "test_rfc2544.py").unlink()
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
-    result = site.run("-n", "2", "-v")
+    result = site.run("-n", "1", "-v")
     result.assert_outcomes(passed=2)
     assert "FOO" not in result.stdout.str() + result.stderr.str()
+    assert not (site.path / "results").exists()
 
 
 @pytest.mark.slow

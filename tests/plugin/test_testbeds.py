@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +72,23 @@ def test_each_worker_has_a_testbed_and_no_number_is_of_two(labs: Site) -> None:
     assert any(" lab1: test_throughput[" in line for line in lines)
     assert any(" lab2: test_throughput[" in line for line in lines)
     assert derive(read_run(folder)).model_dump(mode="json") == content
+    _is_resumed_where_it_was(labs, folder)
+
+
+def _is_resumed_where_it_was(labs: Site, folder: Path) -> None:
+    before = labs.results()["results"]
+    log = folder / "trials@lab2.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    ends = [n for n, line in enumerate(lines) if b'"type":"search-end"' in line]
+    log.write_bytes(b"".join(lines[: ends[-2] + 1]))
+    labs.calls_file.unlink()
+    labs.run("--resume", "results/latest", "-n", "2").assert_outcomes(passed=8)
+    assert len(labs.folders) == 1
+    assert labs.calls("deploy").total() == 1
+    after = labs.results()["results"]
+    assert [(r["scenario"], r["frame_size"]) for r in after] == [
+        (r["scenario"], r["frame_size"]) for r in before
+    ]
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
@@ -88,6 +106,7 @@ def test_each_testbed_is_planned(labs: Site, workers: tuple[str, ...]) -> None:
     assert not labs.folders
 
 
+@pytest.mark.daily  # what has no testbed of its own is calibrated as often: test_running.py
 @pytest.mark.slow
 def test_testbeds_are_calibrated_at_once_and_once_each(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -111,27 +130,7 @@ def test_testbeds_are_calibrated_at_once_and_once_each(
     assert labs.calls("deploy") == {f"deploy {name}": 1 for name in SCENARIOS}
 
 
-@pytest.mark.slow
-def test_a_run_of_testbeds_is_resumed_where_it_was(labs: Site) -> None:
-    labs.run(*at(1, 2), *SELECT).assert_outcomes(passed=8)
-    before = labs.results()["results"]
-    (folder,) = labs.folders
-    log = folder / "trials@lab2.jsonl"
-    lines = log.read_bytes().splitlines(keepends=True)
-    ends = [n for n, line in enumerate(lines) if b'"type":"search-end"' in line]
-    log.write_bytes(b"".join(lines[: ends[-2] + 1]))
-    labs.calls_file.unlink()
-    result = labs.run("--resume", "results/latest", "-n", "2")
-    result.assert_outcomes(passed=8)
-    assert len(labs.folders) == 1
-    assert labs.calls("deploy").total() == 1
-    after = labs.results()["results"]
-    assert [(r["scenario"], r["frame_size"]) for r in after] == [
-        (r["scenario"], r["frame_size"]) for r in before
-    ]
-
-
-@pytest.mark.daily  # each merge resumes one run of testbeds, above
+@pytest.mark.daily  # each merge resumes one run of testbeds: the first test
 @pytest.mark.slow
 def test_a_scenario_is_resumed_where_it_was_finished(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +155,7 @@ def refused(labs: Site, *options: str) -> str:
     return text
 
 
-@pytest.mark.daily  # each merge resumes one run of testbeds, above
+@pytest.mark.daily  # each merge resumes one run of testbeds: the first test
 @pytest.mark.slow
 def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
     select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
@@ -198,6 +197,7 @@ def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
 
 
+@pytest.mark.daily  # each merge has the cases of a testbed that is lost taken by another, above
 @pytest.mark.slow
 def test_what_one_testbed_cannot_carry_another_does(
     labs: Site, monkeypatch: pytest.MonkeyPatch

@@ -190,6 +190,7 @@ def test_names_never_become_markup(hostile):
 
 
 @pytest.mark.slow
+@pytest.mark.daily  # each merge draws pages of some 370 trials; a larger one is timed
 def test_ten_thousand_trials_stay_light(every, capsys):
     results = with_outcomes(build(trials=10_800))
     assert len(results.trials) >= 10_000

@@ -389,8 +389,8 @@ def trials_of_tests(content: bytes) -> Counter[int]:
 @pytest.mark.slow
 def test_a_run_cut_after_any_line_ends_as_if_it_had_not_been(whole: Bench, tmp_path: Path) -> None:
     lines = whole.path.read_bytes().splitlines(keepends=True)
-    # Each merge tries every third line, the daily lane all of them.
-    for count in range(1, len(lines), 1 if EXAMPLES >= 100 else 3):
+    # Each merge tries every seventh line, the daily lane all of them.
+    for count in range(1, len(lines), 1 if EXAMPLES >= 100 else 7):
         folder = tmp_path / str(count)
         folder.mkdir()
         content = b"".join(lines[:count])

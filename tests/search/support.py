@@ -88,6 +88,11 @@ def upper_fps(result: GoalOutcome) -> float:
     return result.relevant_upper_bound.load_fps
 
 
+def daily(*values: object) -> Any:
+    """A value for the daily lane: each merge has another of its kind."""
+    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.daily])
+
+
 def slow(*values: object) -> Any:
     """Values of a test that is tried with others in the fast lane."""
     return pytest.param(*values, marks=pytest.mark.slow)

@@ -31,6 +31,7 @@ from .support import (
     STEPPED,
     STRICT,
     Whimsical,
+    daily,
     duts,
     goals,
     lower_fps,
@@ -62,7 +63,9 @@ def is_between(result: GoalOutcome) -> bool:
 
 
 @pytest.mark.parametrize("algorithm", ["mlr", slow("binary")])
-@pytest.mark.parametrize("goal", [STRICT, slow(CSIT), slow(QUICK)], ids=["strict", "csit", "quick"])
+@pytest.mark.parametrize(
+    "goal", [STRICT, daily(CSIT), slow(QUICK)], ids=["strict", "csit", "quick"]
+)
 def test_no_result_between_two_modes_is_regular(goal: SearchGoal, algorithm: str) -> None:
     between = regular = 0
     for seed in range(200):
