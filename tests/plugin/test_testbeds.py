@@ -221,22 +221,27 @@ def test_testbeds_that_are_all_lost_fail_each_case(
     assert "the host cannot be reached" in result.stdout.str()
 
 
+BEDS = "./lab1.toml,./lab2.toml"
+WRONG = {
+    "one process": ((BEDS,), "names 2 testbeds"),
+    "too many workers": ((BEDS, "-n", "3"), "-n 3, and testbed (command line) names 2"),
+    "twins": (("./lab1.toml,./twin.toml", "-n", "1"), "two testbeds are called 'lab1'"),
+    "one log": (("./blank.toml,./dash.toml", "-n", "1"), "would have one log, trials@lab_1"),
+    "no file": (("./lab1.toml,./lab9.toml", "-n", "1"), "lab9"),
+    "twice": (("./lab1.toml,./lab1.toml", "-n", "1"), "names ./lab1.toml twice"),
+}
+#: Each merge has workers that are refused before they measure, and one process.
+EACH_MERGE = ("one process", "twins")
+
+
 @pytest.mark.slow
-def test_wrong_uses_are_one_usage_error_each(labs: Site) -> None:
+@pytest.mark.parametrize(
+    "use",
+    [n if n in EACH_MERGE else pytest.param(n, marks=pytest.mark.daily) for n in WRONG],
+)
+def test_a_wrong_use_is_one_usage_error(labs: Site, use: str) -> None:
     for file, name in (("twin", "lab1"), ("blank", "lab 1"), ("dash", "lab_1")):
         (labs.path / f"{file}.toml").write_text(LAB + f'name = "{name}"\n')
-    beds = "./lab1.toml,./lab2.toml"
-    for options, message in (
-        (("--testbed", beds), "names 2 testbeds"),
-        (("--testbed", beds, "-n", "3"), "-n 3, and testbed (command line) names 2"),
-        (("--testbed", "./lab1.toml,./twin.toml", "-n", "1"), "two testbeds are called 'lab1'"),
-        (("--testbed", "./blank.toml,./dash.toml", "-n", "1"), "would have one log, trials@lab_1"),
-        (("--testbed", "./lab1.toml,./lab9.toml", "-n", "1"), "lab9"),
-        (("--testbed", "./lab1.toml,./lab1.toml", "-n", "1"), "names ./lab1.toml twice"),
-    ):
-        result = labs.run(*options, "-k", "pvp_dpdk")
-        text = result.stderr.str() + result.stdout.str()
-        assert result.ret == 4, text
-        assert message in text, text
-        assert "INTERNALERROR" not in text
+    options, message = WRONG[use]
+    assert message in refused(labs, "--testbed", *options, "-k", "pvp_dpdk")
     assert labs.folders == []

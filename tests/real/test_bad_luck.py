@@ -88,7 +88,7 @@ def test_killed_at_a_random_moment(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(max(1, KILLS // 2)))
-def test_agent_and_guardian_killed_then_restored(
+def test_agent_and_guardian_killed_then_restored_and_resumed(
     seed: int, start: Start, unchanged: Unchanged
 ) -> None:
     run = start("-k", "pvp_dpdk", "--frame-sizes=64")
@@ -105,6 +105,12 @@ def test_agent_and_guardian_killed_then_restored(
         check=False,
     )
     assert restored.returncode == 0, restored.stderr
+    assert unchanged() == ()
+    folder = (run.results / "latest").resolve()
+    resumed = start(f"--resume={folder}")
+    assert resumed.finish() == 0, resumed.output
+    (result,) = run.json()["results"]
+    assert (result["frame_size"], result["status"]) == (64, "measured")
     assert unchanged() == ()
 
 
@@ -124,6 +130,7 @@ def test_a_second_run_says_who_holds_the_testbed(
     assert first.finish() == 0, first.output
 
 
+@pytest.mark.daily  # each merge resumes a run of one case, above; of several in tests/results
 def test_resume_goes_on_where_a_killed_run_stopped(start: Start, unchanged: Unchanged) -> None:
     first = start("-k", "phy2phy_testpmd", "--frame-sizes=64,1518")
     first.wait_for(lambda records: any(r["type"] == "search-end" for r in records))

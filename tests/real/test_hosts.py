@@ -274,7 +274,7 @@ def test_what_is_reset_is_reset_at_its_host(
 
 @pytest.mark.parametrize(
     "victim",
-    # In every merge the first host is killed with DPDK, the other one while sockets talk.
+    # In every merge one host is killed, while sockets talk.
     [*(pytest.param(host, marks=pytest.mark.daily) for host in HOSTS), "controller"],
 )
 def test_whoever_is_killed_leaves_nothing_on_either_host(
@@ -295,6 +295,7 @@ def test_whoever_is_killed_leaves_nothing_on_either_host(
     assert found.stdout.count("nothing to restore") == len(HOSTS)
 
 
+@pytest.mark.daily  # each merge has hugepages of a run that is killed, on one host
 @pytest.mark.skipif(
     not program("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
 )
