@@ -33,6 +33,7 @@ def test_a_quiet_pair(journal: Journal, names: tuple[str, str]) -> None:
     assert links.find(names[0]) is not None
     journal.undo()
     assert links.find(names[0]) is None
+    assert links.find("a name that no link can have") is None
 
 
 def test_frames_cross_into_a_namespace_and_all_is_gone_after(
