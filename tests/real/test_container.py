@@ -56,7 +56,7 @@ def inside_adds_up(deployment: LiveDeployment, result: TrialResult) -> None:
         ),
         pytest.param("pvp_bridge", {"vnf_mode": "xdp"}, marks=bridge),
         pytest.param("pvp_bridge", {"vnf_mode": "route"}, marks=[bridge, pytest.mark.daily]),
-        pytest.param("pvp_bridge", {"vnf_mode": "io"}, marks=bridge),
+        pytest.param("pvp_bridge", {"vnf_mode": "io"}, marks=[bridge, pytest.mark.daily]),
         pytest.param("pvp_bridge", {"vnf_mode": "5tswap"}, marks=[bridge, pytest.mark.daily]),
         pytest.param("pvvp_bridge", {"vnf_mode": "bridge"}, marks=[bridge, pytest.mark.daily]),
         pytest.param("pvvp_bridge", {"vnf_mode": "xdp"}, marks=[bridge, pytest.mark.daily]),
@@ -68,7 +68,7 @@ def inside_adds_up(deployment: LiveDeployment, result: TrialResult) -> None:
         pytest.param("pvp_macvtap", {"vnf_mode": "xdp"}, marks=[macvlan, pytest.mark.daily]),
         pytest.param("pvvp_macvtap", {"vnf_mode": "route"}, marks=[macvlan, pytest.mark.daily]),
         ("pvp_dpdk", {}),
-        ("pvp_testpmd", {}),
+        pytest.param("pvp_testpmd", {}, marks=pytest.mark.daily),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value.values()) or "auto",
 )

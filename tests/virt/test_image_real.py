@@ -109,6 +109,7 @@ def qemu(booted: Image, folder: Path, disk: Path | None) -> Iterator[subprocess.
         process.wait(20)
 
 
+@pytest.mark.daily  # each merge boots the image under libvirt: tests/real/test_vm.py
 def test_a_guest_is_ready_in_time_and_does_what_vloop_needs(vloop: Image, tmp_path: Path) -> None:
     assert vloop.facts["size"] <= 200 << 20
     with qemu(vloop, tmp_path, vloop.disk) as process:
