@@ -205,8 +205,6 @@ def _routed_interfaces() -> set[str]:
 DPDK_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 #: Drivers that give a device to a program; the kernel makes no interface of it then.
 USER_DRIVERS = (*DPDK_DRIVERS, "pci-stub")
-#: Kernel drivers that DPDK works on top of: their devices are not given to vfio-pci.
-BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
 BRIDGE_CLASS = "0x06"
 
 
