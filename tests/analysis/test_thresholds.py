@@ -179,15 +179,42 @@ def stored(folder: Path) -> RunResults:
     return bench.derived()
 
 
-def transfers(run: RunResults, seconds: float = 5.0, **rates: float) -> RunResults:
+def transfers(
+    run: RunResults, seconds: float = 5.0, **rates: float | tuple[float, ...]
+) -> RunResults:
+    """The run with a transfer of each vSwitch, in one deployment or several."""
     spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=seconds)
-    every = tuple(
-        Transfers(
-            scenario=f"v2v_{name},endpoints", transfers=(Transfer(spec=spec, bits_per_second=rate),)
-        )
-        for name, rate in rates.items()
+    every = []
+    for name, given_ in rates.items():
+        values = given_ if isinstance(given_, tuple) else (given_,)
+        *earlier, last = (Transfer(spec=spec, bits_per_second=value) for value in values)
+        scenario = f"v2v_{name},endpoints"
+        every.append(Transfers(scenario=scenario, transfers=(last,), earlier=tuple(earlier)))
+    return run.model_copy(update={"transfers": tuple(every), "results": (), "scenarios": ()})
+
+
+def test_transfers_of_several_deployments_are_judged_by_their_mean(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1.5e9\n'
     )
-    return run.model_copy(update={"transfers": every, "results": (), "scenarios": ()})
+    run = transfers(stored(tmp_path), ovs=(2e9, 2e9, 2e9, 2e9, 1e9), bridge=(1e9, 1e9, 1e9, 2e9))
+    good, bad = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert (good.met, bad.met) == (True, False)
+    assert "n = 5" in str(good)
+
+
+def test_what_has_no_name_where_runs_are_compared_is_not_expected(tmp_path: Path) -> None:
+    run = stored(tmp_path)
+    told = [Metric(scenario="pvp_dpdk", test="back_to_back", size="64", name="time", unit="s",
+                   value=1e-4, why="one search is open")]  # fmt: skip
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "pvp_dpdk"\ntest = "back_to_back"\nnumber = "burst"\nat_least = 1\n'
+    )
+    expectations = Expectations.load(tmp_path / "e.toml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vnetperf.analysis.thresholds.compared_metrics", lambda _: iter(told))
+        (judged,) = expectations.of_run(run)
+    assert judged.met is None
 
 
 @pytest.mark.parametrize(
@@ -223,4 +250,4 @@ def test_a_transfer_is_no_multiple_of_one_under_other_conditions(tmp_path: Path)
     expectations.baselines.update(dict.fromkeys(expectations.baselines, then))
     (judged,) = expectations.of_run(transfers(run, ovs=2e9))
     assert judged.met is False
-    assert "no such number" in str(judged)
+    assert "different conditions: seconds is 5 in A and 60 in B" in str(judged)

@@ -103,6 +103,10 @@ def test_rounds_are_judged_together(site: Site) -> None:
         (one(at_least='"many"'), "*expect.0.at_least: *got 'many'*"),
         (one(at_least=1, test='"speed"'), "*expect.0.test: *got 'speed'*"),
         (one(at_least=1, test='"transfers"'), "*expect.0: number is missing: transfers have*"),
+        (
+            one(at_least=1, test='"pods"', number='"pod start"', frame_sizes="[64]"),
+            "*expect.0: pods have no frames*",
+        ),
         (one(at_least=1, frame_sizes='["big"]'), "*expect.0: frame_sizes has 'big'*"),
         (one(at_least=1).replace("pvp_dpdk", "pvp_dppk"), "*expect.0.scenario: no scenario*"),
         (one(at_least=1, of_scenario='"pvp_x"'), "*expect.0.of_scenario: no scenario*"),

@@ -235,10 +235,11 @@ def _repeated_numbers(measured: Mapping[int, Result]) -> tuple[RepeatedNumber, .
         for metric in compared_metrics_of(result):
             if metric.label and metric.measured is not None:
                 found.setdefault(metric.label, {})[number] = metric
-    return tuple(_repeated_number(label, each) for label, each in found.items())
+    return tuple(repeated_number(label, each) for label, each in found.items())
 
 
-def _repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
+def repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
+    """One number of several deployments, by their rounds; each of them has measured it."""
     first = next(iter(found.values()))
     observations = tuple(_observation(n, metric) for n, metric in found.items())
     known = [one.value for one in observations if one.value is not None and not one.qualifier]

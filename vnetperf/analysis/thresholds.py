@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from vnetperf.analysis.comparison import why_not_comparable
+from vnetperf.analysis.logged_tests import repeated_number
 from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
@@ -66,8 +68,11 @@ class Expectation(Frozen):
         wrong = [s for s in self.frame_sizes if isinstance(s, str) and s != IMIX]
         if wrong:
             raise ValueError(f"frame_sizes has {wrong[0]!r}: octets, or {IMIX!r}")
-        if self.test in (TRANSFERS_TEST, PODS_TEST) and not self.number:
-            raise ValueError(f"number is missing: {self.test} have several, of different units")
+        if self.test in (TRANSFERS_TEST, PODS_TEST):
+            if not self.number:
+                raise ValueError(f"number is missing: {self.test} have several, and no first one")
+            if self.frame_sizes and (self.test == PODS_TEST or IMIX in self.frame_sizes):
+                raise ValueError(f"{self.test} have no frames: frame_sizes would never apply")
         return self
 
     @property
@@ -107,7 +112,7 @@ def judge_metric(
     value = _measured_text(number, n, found.unit, found.marks)
     if base is not None:
         if base.measured is None or not mean_of_repeats(base)[0].high > 0:
-            why = _first_line(base.why) or "it is 0"
+            why = _first_line(base.why) if base.measured is None else "it is 0"
             return Judgement(where, False, f"{name} has nothing to be a multiple of: {why}")
         of, m = mean_of_repeats(base)
         value = (
@@ -227,6 +232,8 @@ class Expectations:
     expected: tuple[Expectation, ...]  # The expectations, in its order
     #: Stored runs, by the name that the file gives them.
     baselines: dict[str, RunResults] = field(default_factory=dict)
+    #: What they measured, by the same name.
+    _measured: dict[str, list[Metric]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path, scenarios: Sequence[str] = ()) -> Expectations:
@@ -245,7 +252,7 @@ class Expectations:
     def of_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
         """Judge what needs several scenarios of a run, when all are there."""
         found: list[Judgement] = []
-        every = list(compared_metrics(run))
+        every = _numbers_of(run)
         for number, one in enumerate(self.expected):
             if apart := list(self._not_comparable(number, one, run, every)):
                 found += apart
@@ -284,16 +291,22 @@ class Expectations:
             if not (one.of_run or one.of_scenario):
                 yield judge_metric(one, found, where)
                 continue
-            among = compared_metrics(self.baselines[one.of_run]) if one.of_run else metrics
-            base = _base_metric(one, found, among)
+            among = self._of_baseline(one.of_run) if one.of_run else metrics
+            base, why = _base_metric(one, found, among)
             if base is not None:
                 yield judge_metric(one, found, where, base)
             else:
                 other = one.of_scenario or found.scenario
-                of = f"{one.of_run} has" if one.of_run else "this run has"
+                of = one.of_run or "this run"
                 size = f", {found.size}" if found.size else ""
-                text = f"{_expectation_text(one)}{size}: {of} no such number of {other}"
+                none = f"{of} has no such number of {other}"
+                text = f"{_expectation_text(one)}{size}: {why or none}"
                 yield Judgement(where, False if one.of_run else None, text)
+
+    def _of_baseline(self, name: str) -> list[Metric]:
+        if name not in self._measured:
+            self._measured[name] = _numbers_of(self.baselines[name])
+        return self._measured[name]
 
     def _not_comparable(
         self, number: int, one: Expectation, run: RunResults, metrics: Iterable[Metric]
@@ -302,7 +315,7 @@ class Expectations:
         if not one.of_run or one.across:
             return
         base = self.baselines[one.of_run]
-        there = {metric.scenario for metric in compared_metrics(base)}
+        there = {metric.scenario for metric in self._of_baseline(one.of_run)}
         for scenario in dict.fromkeys(metric.scenario for metric in _metrics_for(one, metrics)):
             other = one.of_scenario or scenario
             why = _key_differences(run, scenario, base, other) if other in there else ""
@@ -353,25 +366,58 @@ def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
             continue
         if one.frame_sizes and metric.size not in map(str, one.frame_sizes):
             continue
-        # What was not measured has no number's name.
-        if not one.number or not metric.label or fnmatchcase(metric.label, one.number):
+        unmeasured = not (metric.label or metric.name)  # what has no result has no number's name
+        if not one.number or unmeasured or fnmatchcase(metric.label, one.number):
             found.setdefault((metric.scenario, metric.test, metric.size), []).append(metric)
     if one.number:
         return [metric for each in found.values() for metric in each]
     return [next((m for m in each if m.main), each[0]) for each in found.values()]
 
 
-def _base_metric(one: Expectation, found: Metric, among: Iterable[Metric]) -> Metric | None:
-    """The number that another is to be a multiple of."""
+def _numbers_of(run: RunResults) -> list[Metric]:
+    """What a run measured; of transfers in several deployments what all of them gave."""
+    sooner = tuple(
+        one.model_copy(update={"transfers": one.earlier, "earlier": ()}) for one in run.transfers
+    )
+    before = run.model_copy(update={"transfers": sooner, "results": (), "scenarios": ()})
+    earlier: dict[tuple[object, ...], list[Metric]] = {}
+    for metric in compared_metrics(before):
+        earlier.setdefault(_identity(metric), []).append(metric)
+    return [
+        _over_deployments([*earlier.get(_identity(metric), ()), metric])
+        for metric in compared_metrics(run)
+    ]
+
+
+def _identity(metric: Metric) -> tuple[object, ...]:
+    return metric.scenario, metric.key, repr(metric.conditions)
+
+
+def _over_deployments(rounds: Sequence[Metric]) -> Metric:
+    last = rounds[-1]
+    each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
+    if len(rounds) < 2 or not each:
+        return last
+    return replace(last, over=repeated_number(last.label, each))
+
+
+def _base_metric(
+    one: Expectation, found: Metric, among: Iterable[Metric]
+) -> tuple[Metric | None, str]:
+    """The number that another is to be a multiple of; or None, and why, where there is a reason."""
     scenario, testbed = without_testbed(found.scenario)
     scenario = on_testbed(one.of_scenario or scenario, testbed)  # two testbeds make no ratio
+    why = ""
     for metric in among:
         if metric.scenario != scenario or metric.key != found.key:
             continue
-        then, now = ((m.conditions, m.load_fps) for m in (metric, found))
-        if found.test != TRANSFERS_TEST or then == now:
-            return metric
-    return None
+        # What decides over frames is told of the whole scenario.
+        apart = found.test == TRANSFERS_TEST and found.measured is not None
+        why = why_not_comparable([found], [metric]) if apart else ""
+        if not why:
+            return metric, ""
+        why = f"{why}; A is {found.scenario} here, B {scenario} of {one.of_run or 'this run'}"
+    return None, why
 
 
 def _expectation_text(one: Expectation) -> str:
