@@ -119,8 +119,8 @@ def unknown(family: Family, name: str, where: str = "") -> ConfigError:
     )
 
 
-def load_vnf(name: str) -> Any:
-    """Import the class of a VNF loader where it is to run."""
+def load_vnf(name: str, where: str = "vnf") -> Any:
+    """Import the class of a VNF loader where it is to run; `where` it is named, for an error."""
     what, colon, place = name.partition(":")
     vnf = load("vnfs", what)
     if not colon:
@@ -129,7 +129,7 @@ def load_vnf(name: str) -> Any:
     if target is None:
         raise ConfigError(
             f"{what} does not run in {place!r}{did_you_mean(place, vnf.places)}",
-            where="vnf",
+            where=where,
             accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
         )
     return _import(target)

@@ -238,7 +238,7 @@ def _read(
             preset = preset.model_copy(update={"time_budget_s": seconds})
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
-        bed = read_testbed(testbed)
+        bed = read_testbed(testbed, f"{sources['testbed']}: testbed")
     else:
         preset, bed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):
@@ -264,7 +264,7 @@ def _read(
         testbed=bed,
         preset=preset,
         traffic=traffic,
-        switch=switch_options(settings.switch, settings.set),
+        switch=switch_options(settings.switch, settings.set, f"{sources['switch']}: switch"),
         guest=guest_options(settings.guest),
         mobile_core=mobile_core_options(settings.core),
         nat=nat_options(settings.nat),

@@ -385,9 +385,9 @@ def _kind(field: FieldInfo) -> str:
     return "text" if isinstance(field.default, str) else "whole number"
 
 
-def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
-    """Options of the vSwitch: those of a file, and single ones over them."""
-    path = find_file("switch", name)
+def switch_options(name: str, pairs: tuple[str, ...], where: str = "") -> SwitchOptions:
+    """Options of the vSwitch: those of a file, named at `where`, and single ones over them."""
+    path = find_file("switch", name, where)
     content = read_toml(path)
     keys = {*content, *(pair.partition("=")[0] for pair in pairs)}
     if keys <= {*SwitchOptions.model_fields}:
@@ -411,9 +411,9 @@ def check_trusted(path: Path, what: str) -> None:
         )
 
 
-def read_testbed(name: str) -> Testbed:
-    """A testbed file, with the sections that backends declare for it."""
-    path = find_file("testbeds", name)
+def read_testbed(name: str, where: str = "") -> Testbed:
+    """A testbed file, named at `where`, with the sections that backends declare for it."""
+    path = find_file("testbeds", name, where)
     content = {"name": path.stem, **read_toml(path)}  # once: what is checked is what is used
     plain = not content.get("programs") and set(content) <= set(Testbed.model_fields)
     takes = any(content.get(key) for key in ("isolated", "nics", "hosts"))
@@ -445,7 +445,7 @@ def guest_options(given: tuple[str, ...]) -> GuestOptions:
     name, pairs = _name_and_pairs(given, "--guest")
     if not name:
         return _options(GuestOptions, pairs, "--guest")
-    path = find_file("guest", name)
+    path = find_file("guest", name, "--guest")
     content = read_toml(path)
     # An image without a dot is the name of a built one.
     image = "." in str(content.get("image", "")) or "/" in str(content.get("image", ""))
@@ -463,7 +463,7 @@ def mobile_core_options(given: tuple[str, ...]) -> MobileCoreOptions:
 def mobile_core(given: tuple[str, ...]) -> MobileCore:
     """The mobile core that is configured."""
     name, _ = _name_and_pairs(given, "--core")
-    path = find_file("stacks", name or DEFAULT_STACK)
+    path = find_file("stacks", name or DEFAULT_STACK, "--core")
     check_trusted(path, "what this stack file names")
     return load_model(MobileCore, path)
 

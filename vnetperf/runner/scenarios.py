@@ -139,11 +139,13 @@ _FAMILIES: dict[str, registry.Family] = {
 def check_names(configuration: Configuration) -> None:
     """Refuse names that no backend has."""
     for key, family in _FAMILIES.items():
-        name = getattr(configuration.settings, key)
-        kind = name.partition(":")[0] if family == "vnfs" else name
-        if kind not in ("auto", *registry.names(family)):
-            raise registry.unknown(family, kind, f"{configuration.sources[key]}: {key}")
-    registry.load_vnf(configuration.settings.vnf)
+        name, where = getattr(configuration.settings, key), f"{configuration.sources[key]}: {key}"
+        of_vnf = family == "vnfs"
+        kind = name.partition(":")[0] if of_vnf else name
+        if kind not in registry.names(family) and (of_vnf or kind != "auto"):
+            raise registry.unknown(family, kind, where)
+        if of_vnf:
+            registry.load_vnf(name, where)
 
 
 def check_mode(settings: Settings) -> None:
