@@ -69,10 +69,10 @@ def configuration_of(
 
 def first_record(folder: Path) -> Mapping[str, Any]:
     """The record that opens a run's log, unchecked; empty where there is none."""
-    from vnetperf.results.folder import testbed_logs
+    from vnetperf.results.folder import logs_of
 
     try:
-        with next(iter(testbed_logs(folder)), folder / "trials.jsonl").open() as log:
+        with next(iter(logs_of(folder)), folder / "trials.jsonl").open() as log:
             found = json.loads(log.readline())
     except (OSError, ValueError):  # reported where the log is read
         return {}
@@ -90,13 +90,16 @@ def settings_of_run(folder: Path) -> dict[str, Any]:
 
 def select_cases_of_run(config: pytest.Config) -> None:
     """With --resume and neither paths nor -k nor -m: the cases of the run that is continued."""
-    from vnetperf.results.folder import holds_run
+    from vnetperf.results.folder import logs_of
 
     option = config.option
     folder = Path(option.resume)
-    if not holds_run(folder):
+    logs: list[Path] = []
+    with suppress(OSError):  # a name that is too long to be one
+        logs += [log for log in logs_of(folder) if log.stat().st_size]
+    if not logs and not option.help:
         missing = LogError(
-            "there is no run to resume here: trials.jsonl is missing",
+            "there is no run to resume here: trials.jsonl is missing or empty",
             where=f"--resume {folder}",
             cure="name a results folder, e.g. results/latest",
         )
@@ -412,7 +415,7 @@ class BenchSession:
         resume = Path(self.config.getoption("resume"))
         logs, count = testbed_logs(resume), len(self.configuration.settings.testbeds)
         on_one = log_path(resume) in logs
-        if not logs or on_one == (count == 1):
+        if on_one == (count == 1):
             return
         given = f"testbed ({self.configuration.sources['testbed']}) names {count}"
         then = str(settings_of_run(resume).get("testbed", ""))

@@ -95,9 +95,14 @@ def testbed_logs(folder: Path) -> list[Path]:
     return [*([one] if one.is_file() else []), *sorted(folder.glob("trials@*.jsonl"))]
 
 
+def logs_of(folder: Path) -> list[Path]:
+    """The logs of a run, those of pytest-xdist workers that were never merged too."""
+    return [*testbed_logs(folder), *_worker_logs(folder)]
+
+
 def holds_run(folder: Path) -> bool:
     """Whether a folder holds the log of a run."""
-    return bool(testbed_logs(folder) or _worker_logs(folder))
+    return bool(logs_of(folder))
 
 
 def _worker_logs(folder: Path) -> list[Path]:
