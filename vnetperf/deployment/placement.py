@@ -135,8 +135,8 @@ def _shared(
         rest = iter(numbers)
         cores = {demand.role: tuple(islice(rest, demand.threads)) for demand in demands}
     else:
-        guests = any(demand.group == "vnf" for demand in demands)
-        split = (1 if len(numbers) < 3 else 2) if guests else len(numbers)
+        has_vnfs = any(demand.group == "vnf" for demand in demands)
+        split = (1 if len(numbers) < 3 else 2) if has_vnfs else len(numbers)
         pools = {"switch": numbers[:split], "vnf": numbers[split:] or numbers}
         turn = {"switch": 0, "vnf": 0}
         for demand in demands:
