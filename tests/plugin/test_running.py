@@ -341,7 +341,7 @@ def test_cases_that_last_failed_leave_out_are_not_counted(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> None:
-    for workers in (("-n", "1"), ()):
+    for workers in (("-n", "2"), ()):
         result = site.run(*workers, "-k", "pvp_dpkd")
         assert result.ret == 5
         assert result.stdout.str().count("did you mean 'pvp_dpdk'") == 1

@@ -197,7 +197,6 @@ def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
 
 
-@pytest.mark.daily  # each merge has the cases of a testbed that is lost taken by another, above
 @pytest.mark.slow
 def test_what_one_testbed_cannot_carry_another_does(
     labs: Site, monkeypatch: pytest.MonkeyPatch
@@ -231,7 +230,7 @@ WRONG = {
     "twice": (("./lab1.toml,./lab1.toml", "-n", "1"), "names ./lab1.toml twice"),
 }
 #: Each merge has workers that are refused before they measure, and one process.
-EACH_MERGE = ("one process", "twins")
+EACH_MERGE = ("one process", "too many workers", "twins")
 
 
 @pytest.mark.slow

@@ -228,7 +228,6 @@ VXLAN = pytest.mark.skipif(
 )
 
 
-@pytest.mark.daily  # each merge has tunnels of container networks, and a chain over two hosts
 @VXLAN
 def test_a_tunnel_between_the_vswitches_of_two_hosts(start: Start, unchanged: Unchanged) -> None:
     run = start("-k", "v2p2v_bridge and test_throughput", *TWO_HOSTS, "--tunnel=vxlan")
@@ -369,7 +368,7 @@ def test_sockets_on_two_hosts(scenario: str, sockets: Sockets) -> None:
     assert transfer["server"]["user_s"] + transfer["server"]["system_s"] > 0
 
 
-@pytest.mark.daily  # each merge has sockets on two hosts, and tunnels of container networks
+@pytest.mark.daily  # each merge has sockets on two hosts, and a tunnel between two vSwitches
 @iperf3
 @VXLAN
 def test_sockets_over_a_tunnel_between_the_vswitches(sockets: Sockets) -> None:

@@ -174,7 +174,6 @@ def test_bad_luck_in_mid_trial_is_no_number(
     assert unchanged() == ()
 
 
-@pytest.mark.daily  # each merge has a guest that ends told with its console, above
 def test_a_guest_that_never_boots_is_told_with_its_console(unchanged: Unchanged) -> None:
     with (
         pytest.raises(DutError, match=r"does not answer within 1 s; its console ends"),

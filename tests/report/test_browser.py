@@ -327,7 +327,7 @@ def test_it_prints_on_a4(page, tmp_path):
         assert float(height) == pytest.approx(842, abs=2)
 
 
-@pytest.mark.daily  # processors that others use tell little of a time; its size: test_html.py
+@pytest.mark.daily  # a time, of which a machine that others use too tells little
 def test_ten_thousand_trials_open_quickly(tmp_path, capsys):
     results = with_outcomes(build(trials=10_800))
     assert len(results.trials) >= 10_000

@@ -173,7 +173,7 @@ def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
-    # Both others are handled alike: each merge has one that ends in order, and one that does not.
+    # SIGTERM is handled as SIGINT is.
     [pytest.param(signal.SIGTERM, marks=pytest.mark.daily), signal.SIGKILL, signal.SIGINT],
 )
 def test_nothing_is_left_whatever_ends_it(start: Start, home: Path, number: int) -> None:
