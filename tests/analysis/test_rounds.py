@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
-from vnetperf.analysis.logged_tests import _repeated_number, by_round, merge_rounds
+from vnetperf.analysis.logged_tests import by_round, merge_rounds, repeated_number
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.errors import DutError
@@ -288,10 +288,10 @@ def test_an_unstable_deployment_leaves_no_mean() -> None:
         1: metric(1.0e6, qualifiers=()),
         2: metric(0.9e6, qualifiers=("unstable",)),
     }
-    found = _repeated_number("ndr", metrics)
+    found = repeated_number("ndr", metrics)
     assert found.spread is None
     assert found.censored == {"unstable": 1}
-    assert _repeated_number("ndr", {1: metrics[1], 2: metrics[1]}).spread is not None
+    assert repeated_number("ndr", {1: metrics[1], 2: metrics[1]}).spread is not None
 
 
 def metric(value: float, **more: Any) -> Metric:
