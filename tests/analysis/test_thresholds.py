@@ -180,7 +180,7 @@ def stored(folder: Path) -> RunResults:
 
 
 def transfers(
-    run: RunResults, seconds: float = 5.0, **rates: float | tuple[float, ...]
+    run: RunResults, seconds: float = 5.0, **rates: float | tuple[float | None, ...]
 ) -> RunResults:
     """The run with a transfer of each vSwitch, in one deployment or several."""
     spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=seconds)
@@ -201,6 +201,17 @@ def test_transfers_of_several_deployments_are_judged_by_their_mean(tmp_path: Pat
     good, bad = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert (good.met, bad.met) == (True, False)
     assert "n = 5" in str(good)
+
+
+def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
+        "certain = true\n"
+    )
+    run = transfers(stored(tmp_path), ovs=(2e9, None, 2e9))
+    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert judged.met is False
+    assert "measured in 2 of 3 deployments" in str(judged)
 
 
 def test_what_has_no_name_where_runs_are_compared_is_not_expected(tmp_path: Path) -> None:

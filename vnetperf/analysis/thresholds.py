@@ -76,7 +76,7 @@ class Expectation(Frozen):
         return self
 
     @property
-    def needs_others(self) -> bool:
+    def of_whole_run(self) -> bool:
         """Whether the result of one case does not show it: it is judged when the run is over."""
         of_run = bool(self.of_scenario) and not self.of_run
         return of_run or self.test in (TRANSFERS_TEST, PODS_TEST)
@@ -258,7 +258,7 @@ class Expectations:
                 found += apart
                 continue
             judged = list(self._judge(number, one, every))
-            if one.needs_others or cases_too:
+            if one.of_whole_run or cases_too:
                 found += judged
             if not judged:
                 found.append(
@@ -276,7 +276,7 @@ class Expectations:
         failed = [
             str(judged)
             for number, one in enumerate(self.expected)
-            if not one.needs_others
+            if not one.of_whole_run
             for judged in self._judge(number, one, list(compared_metrics_of(result)))
             if judged.met is False
         ]
@@ -398,7 +398,10 @@ def _over_deployments(rounds: Sequence[Metric]) -> Metric:
     each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
     if len(rounds) < 2 or not each:
         return last
-    return replace(last, over=repeated_number(last.label, each))
+    marks = last.qualifiers
+    if len(each) < len(rounds):  # in the words of a result's
+        marks = (*marks, f"measured in {len(each)} of {len(rounds)} deployments")
+    return replace(last, over=repeated_number(last.label, each), qualifiers=marks)
 
 
 def _base_metric(
