@@ -1,13 +1,15 @@
 """Runs the tests of a lane, in the order that suits a small machine.
 
 fast    what needs neither root nor real software: parallel, in about a minute
-merge   fast, slow and browser tests, then real software: the contract kit of each backend that runs
+merge   fast, slow and browser tests, and real software: the contract kit of each backend that runs
         here, a user's runs, kills, one guest, one boot of the lab
 daily   every test: every form of guest, every generator, more kills, the whole matrix, the engine's
         tests on both of its builds, more and new examples of properties
 
 Tests that drive real software own the machine's cores and hugepages and go one after the other.
-The exit status is pytest's own.
+Half of their time they wait: in the merge lane the other tests, which leave the machine as it is,
+use what they leave of the processors, and are printed when they have ended. The exit status is
+pytest's own.
 
 A test that hangs fails by its name after the time limit of its part, and a part that hangs outside
 of a test ends with the stack of every thread, those of its workers first. What starts a lane makes
@@ -19,12 +21,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vnetperf.host.wait import wait_at_most
 
@@ -40,21 +46,25 @@ EXAMPLES = {"fast": 15, "merge": 40, "daily": 200}
 PARALLEL = ["-n", WORKERS, "--dist=worksteal", "--timeout=300"]
 ALONE = ["--timeout=900"]
 DAILY = ["--timeout=1800"]
-#: Arguments of pytest, a list for each time that it is started.
+#: Rounds of a lane, one after the other; of a round the parts, which run side by side: arguments of
+#: pytest. Of each the last has the terminal.
 LANES = {
-    "fast": [[*PARALLEL, "-m", "not real and not slow and not browser"]],
+    "fast": [[[*PARALLEL, "-m", "not real and not slow and not browser"]]],
     "merge": [
-        [*PARALLEL, "-m", "not real and not daily", "--durations=25"],
-        [*ALONE, "-m", "real and not daily", "--durations=25"],
+        [
+            [*PARALLEL, "-m", "(not real or isolated) and not daily", "--durations=25"],
+            [*ALONE, "-m", "real and not isolated and not daily", "--durations=25"],
+        ]
     ],
     "daily": [
-        ["-n", WORKERS, *DAILY, "-m", "not real"],
-        [*DAILY, "-m", "real", "--durations=50"],
+        [["-n", WORKERS, *DAILY, "-m", "not real"]],
+        [[*DAILY, "-m", "real", "--durations=50"]],
     ],
 }
-#: Limits of a parallel part and of one whose tests go one after the other, seconds. Both together
-#: are less than the 90 minutes that CI has.
-LIMITS = {"fast": (1500, 0), "merge": (1500, 3300), "daily": (7200, 28800)}
+#: Longest time of a part of a round, seconds; those of a merge are less than CI's 90 minutes.
+LIMITS = {"fast": 1500, "merge": 4500, "daily": 28800}
+#: Weight of tests that real software's run beside, which is in a hurry: nice(2), of their session.
+NICE = 5
 TIMED_OUT = 124
 #: Longest wait for a worker to print its stacks, seconds.
 PRINT_S = 20.0
@@ -70,12 +80,29 @@ def main(lane: str = "merge") -> int:
     for image in IMAGES[lane]:  # one that cannot be built is the business of its own test
         build = [sys.executable, "-m", "vnetperf.cli", "image", "build", image]
         subprocess.run(build, check=False, stdin=subprocess.DEVNULL)
-    parallel_s, alone_s = LIMITS[lane]
     statuses = [
-        pytest(part, EXAMPLES[lane], parallel_s if "-n" in part else alone_s)
-        for part in LANES[lane]
+        status
+        for parts in LANES[lane]
+        for status in side_by_side(parts, EXAMPLES[lane], LIMITS[lane])
     ]
     return next((status for status in statuses if status), 0)
+
+
+def side_by_side(parts: list[list[str]], examples: int, limit_s: float) -> list[int]:
+    """Run parts at the same time; their exit statuses. All but the last are printed at the end."""
+    with ExitStack() as stack:
+        texts = [stack.enter_context(tempfile.TemporaryFile()) for _ in parts[1:]]
+        begun = time.monotonic()
+        started = [
+            stack.enter_context(started_part(part, examples, text))
+            for part, text in zip(parts, [*texts, None], strict=True)
+        ]
+        statuses = [end_within(begun + limit_s, process) for process in reversed(started)][::-1]
+        for text in texts:
+            text.seek(0)
+            shutil.copyfileobj(text, sys.stdout.buffer)
+        sys.stdout.flush()
+    return statuses
 
 
 def folders(*, real: bool) -> list[str]:
@@ -93,11 +120,15 @@ def folders(*, real: bool) -> list[str]:
 def real_files() -> list[Path]:
     """Files all of whose tests are on real software: a part without them need not import them."""
     whole = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.real\b", re.M)
-    return [path for path in sorted(TESTS.rglob("test_*.py")) if whole.search(path.read_text())]
+    texts = {path: path.read_text() for path in sorted(TESTS.rglob("test_*.py"))}
+    return [p for p, text in texts.items() if whole.search(text) and "mark.isolated" not in text]
 
 
-def pytest(arguments: list[str], examples: int, limit_s: float) -> int:
-    """Run pytest; its exit status."""
+@contextmanager
+def started_part(
+    arguments: list[str], examples: int, text: IO[bytes] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """pytest, started; with a file for what it prints it is of less weight than others."""
     # Every worker, agent and pytest in a test compiles all that it imports anew without its cache.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     env.setdefault("TEST_EXAMPLES", str(examples))
@@ -105,27 +136,42 @@ def pytest(arguments: list[str], examples: int, limit_s: float) -> int:
     command = [sys.executable, "-m", "pytest", *folders(real=not parallel)]
     command += [f"--ignore={path}" for path in real_files()] if parallel else []
     command += ["-q", "-p", "no:cacheprovider", *arguments]
-    if not parallel or not os.access(MEMORY, os.W_OK):
-        return _within(limit_s, command, env)
-    # Thousands of logs are forced to the disk in these: most of their time on a slow one. The
-    # name is short for the sake of sockets.
-    memory = tempfile.TemporaryDirectory(dir=MEMORY, prefix="", ignore_cleanup_errors=True)
-    with memory as folder:
-        env["PYTEST_DEBUG_TEMPROOT"] = folder
-        return _within(limit_s, command, env)
-
-
-def _within(limit_s: float, command: list[str], env: dict[str, str]) -> int:
-    with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL) as process:
+    with ExitStack() as stack:
+        if parallel and os.access(MEMORY, os.W_OK):
+            # Thousands of logs are forced to the disk in these: most of their time on a slow one.
+            # The name is short for the sake of sockets.
+            memory = tempfile.TemporaryDirectory(dir=MEMORY, prefix="", ignore_cleanup_errors=True)
+            env["PYTEST_DEBUG_TEMPROOT"] = stack.enter_context(memory)
+        output = {"stdout": text, "stderr": subprocess.STDOUT} if text else {}
+        process = stack.enter_context(
+            subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                start_new_session=text is not None,
+                **output,
+            )
+        )
+        if text:
+            with suppress(OSError):  # a kernel without sched_autogroup(7)
+                Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE))
         try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            print(f"no end within {limit_s:g} s", file=sys.stderr)  # noqa: T201 - a script
-            end_with_stacks(process)
-            return TIMED_OUT
-        except KeyboardInterrupt:  # it got the signal as well, and ends in order
-            process.wait()
+            yield process
+        except KeyboardInterrupt:
+            if text:  # in a session of its own it did not get the terminal's signal
+                process.send_signal(signal.SIGINT)
+            process.wait()  # it ends in order
             raise
+
+
+def end_within(deadline: float, process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a part; its exit status."""
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        print("no end within the limit of its lane", file=sys.stderr)  # noqa: T201 - a script
+        end_with_stacks(process)
+        return TIMED_OUT
 
 
 def end_with_stacks(process: subprocess.Popen[Any]) -> None:

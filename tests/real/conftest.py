@@ -36,19 +36,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def machine() -> snapshot.Snapshot:
     """The machine as far as a run may change it."""
-    taken = snapshot.take_snapshot(HostRoots())
-    areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
+    taken = snapshot.take_snapshot(HostRoots(), AREAS)
+    areas = {name: dict(entries) for name, entries in taken.areas.items()}
+    areas["mounts"] = stage.without_mounts_of_tests(areas["mounts"])
+    own = Path("/proc/self/ns/net").readlink()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            space = (entry / "ns/net").readlink()
+            if space != own and stage.of_other_tests(entry):
+                areas["netns"].pop(str(space), None)
     areas["processes"] = processes()
     return snapshot.Snapshot(areas)
 
 
 def processes() -> dict[str, str]:
-    """Processes of runs, and guardians: pid -> command."""
+    """Processes of runs, and guardians, but for those of tests beside: pid -> command."""
     found = stage.run_processes()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "vnetperf.host.guardian" in line:
+            if "vnetperf.host.guardian" in line and not stage.of_other_tests(entry):
                 found[entry.name] = line
     return found
 

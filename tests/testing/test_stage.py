@@ -60,6 +60,6 @@ def test_a_mount_of_another_test_process_is_none_of_a_deployments(
 ) -> None:
     mounts = {"/tmp/pytest-of-root/pytest-1/space (42)": "nsfs rw", "/run/x (43)": "nsfs rw"}
     taken = snapshot.Snapshot({"mounts": mounts})
-    monkeypatch.setattr(snapshot, "take_snapshot", lambda _: taken)
+    monkeypatch.setattr(snapshot, "take_snapshot", lambda *_: taken)
     monkeypatch.setattr(stage, "HostRoots", lambda: HostRoots(state=tmp_path, run=tmp_path))
     assert list(stage._machine().areas["mounts"]) == ["/run/x (43)"]

@@ -27,6 +27,7 @@ BACKENDS = ("ovs", "sriov", *(f"network:{name}" for name in (*NETWORKS, *OVS)))
 BACKEND_S = 300
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.isolated,
     pytest.mark.slow,
     # Two starts, on a machine that others use too.
     pytest.mark.timeout(2100 + BACKEND_S * len(BACKENDS)),

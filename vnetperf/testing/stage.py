@@ -328,20 +328,30 @@ def _machine() -> snapshot.Snapshot:
     roots = HostRoots()
     lock = TestbedLock.acquire(roots, MACHINE_LOCK, "contract-kit", timeout_s=TURN_S)
     try:
-        taken = snapshot.take_snapshot(roots)
+        taken = snapshot.take_snapshot(roots, AREAS)
     finally:
         lock.release()
-    areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
+    areas = {name: dict(entries) for name, entries in taken.areas.items()}
     areas["files"] = {
         path: size
         for path, size in areas.get("files", {}).items()
         if not path.startswith(str(roots.locks))
     }
-    # Other test processes have mounts below their temporary directories, with no lock held.
-    mounts = areas.get("mounts", {}).items()
-    areas["mounts"] = {place: what for place, what in mounts if "/pytest-of-" not in place}
+    areas["mounts"] = without_mounts_of_tests(areas.get("mounts", {}))
     areas["processes"] = run_processes()
     return snapshot.Snapshot(areas)
+
+
+def without_mounts_of_tests(mounts: Mapping[str, str]) -> dict[str, str]:
+    """Mounts but for those below temporary directories of tests, which take no lock for them.
+
+    Args:
+        mounts: That area of a snapshot.
+
+    Returns:
+        The others.
+    """
+    return {place: what for place, what in mounts.items() if "/pytest-of-" not in place}
 
 
 def run_processes(run_id: str = "") -> dict[str, str]:
@@ -359,7 +369,7 @@ def run_processes(run_id: str = "") -> dict[str, str]:
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (entry / "environ").read_bytes() and not _of_other_tests(entry):
+            if mark in (entry / "environ").read_bytes() and not of_other_tests(entry):
                 found[entry.name] = _command(entry)
         except OSError:  # ended meanwhile
             continue
@@ -370,8 +380,18 @@ def _command(entry: Path) -> str:
     return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
 
 
-def _of_other_tests(entry: Path) -> bool:
-    """Whether a process descends from a pytest, and not from this one."""
+def of_other_tests(entry: Path) -> bool:
+    """Whether a process descends from a pytest, and not from this one.
+
+    Args:
+        entry: Its folder in ``/proc``.
+
+    Returns:
+        Whether it does; False of one whose parents have ended.
+
+    Raises:
+        OSError: It has ended.
+    """
     by_pytest = False
     while (pid := entry.name) not in ("0", "1", str(os.getpid())):
         by_pytest = by_pytest or "pytest" in _command(entry)
