@@ -101,7 +101,7 @@ class Witness:
         marks = (self._run_id[:9], str(self._machine.parent), f"{GIB_KB} kB")
         areas = ("hugepages", "processes", "mounts", "links", "files")
         content = {path.name: path.read_text() for path in self._machine.iterdir()}
-        return snapshot.take_snapshot(self._roots).only(areas, marks), content
+        return snapshot.take_snapshot(self._roots, areas).only(areas, marks), content
 
     def problems(self) -> list[str]:
         (before, content_before), (after, content_after) = self._before, self._look()

@@ -67,7 +67,7 @@ def test_frames_cross_into_a_namespace_and_all_is_gone_after(
     marks = (*names, str(tmp_path))
     assert (
         snapshot.compare_snapshots(
-            before.only(areas, marks), snapshot.take_snapshot().only(areas, marks)
+            before.only(areas, marks), snapshot.take_snapshot(areas=areas).only(areas, marks)
         )
         == ()
     )

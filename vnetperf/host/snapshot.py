@@ -87,18 +87,20 @@ class Snapshot:
         )
 
 
-def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
-    """Take a picture of this machine; what cannot be read has an entry "(unreadable)"."""
+def take_snapshot(roots: HostRoots | None = None, areas: Collection[str] = ()) -> Snapshot:
+    """Take a picture of this machine; what cannot be read has an entry "(unreadable)".
+
+    Only some areas are read where these are named: to go through all processes takes most time.
+    """
     roots = roots or HostRoots()
-    return _taken(
-        {
-            **_READERS,
-            "processes": _processes,
-            "netns": _netns,
-            "irqs": _irqs,
-            "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)) | _shared_memory(),
-        }
-    )
+    readers = {
+        **_READERS,
+        "processes": _processes,
+        "netns": _netns,
+        "irqs": _irqs,
+        "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)) | _shared_memory(),
+    }
+    return _taken({area: readers[area] for area in areas or readers})
 
 
 #: Longest wait for what goes a little after it was undone, seconds.
