@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import os
+import socket
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -294,20 +295,33 @@ def _disable_ipv6(name: str) -> None:
 
 
 def _set_link(name: str, netns: Path | None, **attributes: Any) -> None:
-    request(name, netns, "set", index=get(name, netns).index, **attributes)
+    def send() -> None:
+        # A deployment sets many links: the index by a system call, where it is there.
+        _request(name, netns, "set", index=_index(name) or get(name, netns).index, **attributes)
+
+    run_in(netns, send)
 
 
 def request(name: str, netns: Path | None, command: str, **attributes: Any) -> None:
     """Make one request about a link in a namespace."""
+    run_in(netns, lambda: _request(name, netns, command, **attributes))
+
+
+def _request(name: str, netns: Path | None, command: str, **attributes: Any) -> None:
+    """The same from a thread that is in the namespace."""
     where = f"link {name}" + (f" in namespace {netns}" if netns else "")
     cure = "run as root; the kernel may lack this link type (see dmesg)"
+    with netlink(f"{command} the link", where, cure) as route:
+        route.link(command, **attributes)
+    log.debug("link %s: %s %s", name, command, attributes)
 
-    def send() -> None:
-        with netlink(f"{command} the link", where, cure) as route:
-            route.link(command, **attributes)
-        log.debug("link %s: %s %s", name, command, attributes)
 
-    run_in(netns, send)
+def _index(name: str) -> int:
+    """The index of a link in the calling thread's namespace; 0: there is none."""
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return 0
 
 
 def _read_links() -> tuple[Link, ...]:
@@ -351,7 +365,7 @@ def check_new_name(name: str, netns: Path | None) -> None:
             accepted=f"1 to {MAX_NAME} bytes without blanks and slashes",
             cure="choose a shorter name",
         )
-    if find(name, netns) is not None:
+    if run_in(netns, lambda: _index(name)):
         raise HostError(
             "a network link of this name exists already and is not ours to replace",
             where=f"link {name}",
