@@ -114,19 +114,18 @@ def _as_root(paths: Mapping[str, str], versions: Mapping[str, str]) -> dict[str,
         printed = versions.get(name, "").splitlines()[:1]
         components[name] = ", ".join((path, *printed, packages.get(path, "of no Debian package")))
     python = f"{os.path.realpath(sys.executable)}, {platform.python_version()}"
-    plugins = {
-        point.dist.name
+    points = entry_points()
+    owners = {
+        id(point.dist): point.dist
         for family in registry.FAMILIES
-        for point in entry_points(group=f"vnetperf.{family}")
+        for point in points.select(group=f"vnetperf.{family}")
         if point.dist is not None
     }
-    distributions: dict[str, str] = {}
-    for distribution in ("vnetperf", *EXTRAS, *sorted(plugins)):
-        distributions |= python_distributions(distribution)
+    plugins = [owner.name for owner in owners.values()]  # a distribution parses a file for it
     return {
         "kernel": platform.release(),
         "python": f"{python}, {packages.get(sys.executable, 'of no Debian package')}",
-        "python package versions": distributions,
+        "python package versions": python_distributions("vnetperf", *EXTRAS, *plugins),
         "built here with versions": {
             name: build
             for name in registry.names("traffic")

@@ -206,18 +206,20 @@ def owning_packages(
     return {path: f"{owner} {versions.get(owner, '')}".strip() for path, owner in owners.items()}
 
 
-def python_distributions(name: str) -> dict[str, str]:
-    """A Python distribution and those it requires, directly or not, with their versions."""
+def python_distributions(*names: str) -> dict[str, str]:
+    """Python distributions and those they require, directly or not, with their versions."""
     found: dict[str, str] = {}
-    wanted = [name]
+    wanted, seen = list(names), set[str]()
     while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
         with contextlib.suppress(metadata.PackageNotFoundError):
-            installed = metadata.distribution(wanted.pop())
-            own = installed.metadata["Name"]
-            if own not in found:
-                found[own] = installed.version
-                plain = (r for r in installed.requires or () if "extra ==" not in r)
-                wanted += [match[0] for r in plain if (match := _REQUIRED.match(r))]
+            told = metadata.metadata(name)  # parsed anew by each attribute of a distribution
+            found[told["Name"]] = told["Version"]
+            plain = (r for r in told.get_all("Requires-Dist") or () if "extra ==" not in r)
+            wanted += [match[0] for r in plain if (match := _REQUIRED.match(r))]
     return dict(sorted(found.items(), key=lambda item: item[0].casefold()))
 
 
