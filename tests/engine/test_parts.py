@@ -18,7 +18,7 @@ from vnetperf.traffic.loadgen.driver import away_port
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import EngineResult
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.isolated]
 
 AWAY = [away_port(number, 1).argument for number in (0, 1)]
 
