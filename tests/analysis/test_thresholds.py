@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from vnetperf.analysis.thresholds import Expectation, Expectations, judge_metric
-from vnetperf.model.outcomes import Transfer, TransferSpec
-from vnetperf.model.result import Observation, RepeatedNumber, RunResults, Transfers
+from vnetperf.model.outcomes import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
+from vnetperf.model.result import (
+    Observation,
+    RepeatedNumber,
+    RunResults,
+    ScenarioFacts,
+    Transfers,
+)
 from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
@@ -248,6 +254,55 @@ def test_what_sockets_did_is_judged_when_the_run_is_over(
     expectations.baselines.update(dict.fromkeys(expectations.baselines, transfers(run, ovs=4e9)))
     judged = expectations.of_run(transfers(run, bridge=1e9, ovs=2e9))
     assert [one.met for one in judged] == met
+
+
+MPI = Transfer(
+    spec=TransferSpec(kind="MPI_BARRIER", tool="osu", duration_s=5, pods=4),
+    operation_us={"mean": 20.0, "99": 80.0},
+)
+GUEST = Transfer(
+    spec=TransferSpec(kind="GUEST_CPU", tool="sysbench", duration_s=5),
+    events_per_second=600.0,
+    on_host=Figures(events_per_second=1000.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("transfer", "keys", "met"),
+    [
+        (MPI, 'number = "MPI_BARRIER time"\nat_most = 25000', True),
+        (MPI, 'number = "MPI_BARRIER time p99"\nat_most = 25000', False),
+        (GUEST, 'number = "GUEST_CPU"\nat_least = 600', True),
+        (GUEST, 'number = "GUEST_CPU of the host\'s"\nat_least = 0.7', False),
+    ],
+)
+def test_messages_of_mpi_and_speeds_of_guests_are_judged(
+    tmp_path: Path, transfer: Transfer, keys: str, met: bool
+) -> None:
+    text = '[[expect]]\nscenario = "bmp2bmp_*"\ntest = "transfers"\n'
+    (tmp_path / "e.toml").write_text(text + keys)
+    found = (Transfers(scenario="bmp2bmp_bridge,endpoints", transfers=(transfer,)),)
+    run = stored(tmp_path).model_copy(update={"transfers": found})
+    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert judged.met is met
+
+
+@pytest.mark.parametrize(("removed", "met"), [(0.4, True), (2.5, False), (None, None)])
+def test_how_long_a_pod_takes_is_judged(
+    tmp_path: Path, removed: float | None, met: bool | None
+) -> None:
+    """Of the pod that was attached last, once it is gone: a run that was ended says nothing."""
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_cni*"\ntest = "pods"\nnumber = "pod removal"\nat_most = 1\n'
+    )
+    pod = {POD_ATTACHED: 0.2, **({} if removed is None else {POD_REMOVED: removed})}
+    facts = {"vswitch": {"pods": {"pod0": {POD_ATTACHED: 9.0, POD_REMOVED: 9.0}, "pod1": pod}}}
+    if removed is None:
+        del facts["vswitch"]["pods"]["pod0"]
+    found = (ScenarioFacts(scenario="v2v_cni,endpoints", facts=facts),)
+    run = stored(tmp_path).model_copy(update={"scenarios": found})
+    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert judged.met is met
 
 
 def test_a_transfer_is_no_multiple_of_one_under_other_conditions(tmp_path: Path) -> None:

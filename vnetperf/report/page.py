@@ -404,7 +404,8 @@ def _overview_text(results: RunResults, goals: bool) -> str:
     measured = sum(r.status == "measured" for r in results.results)
     line = f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."
     if not results.results:
-        line = f"{sum(len(one.transfers) for one in results.transfers)} transfers, no other test."
+        count = sum(len(one.transfers) for one in results.transfers)
+        line = f"{count} transfer{'s' * (count != 1)}, no other test."
     if goals:
         line += (
             " Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
