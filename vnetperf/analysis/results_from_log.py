@@ -109,10 +109,7 @@ def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
     for one in found:
         transfers = scenarios.setdefault(one.scenario, {})
         for transfer in one.transfers:
-            spec = transfer.spec
-            if spec.rate_of_tcp:  # a rate that an earlier one gave
-                spec = spec.model_copy(update={"rate_bps": 0.0})
-            transfers.setdefault(spec, []).append(transfer)
+            transfers.setdefault(transfer.spec.requested, []).append(transfer)
     return tuple(
         Transfers(
             scenario=scenario,

@@ -785,6 +785,11 @@ class TransferSpec(Frozen):
     ranks: int = Field(default=0, ge=0, le=MAX_RANKS)
 
     @property
+    def requested(self) -> TransferSpec:
+        """What is the same in each round: without the rate that TCP gave in one."""
+        return self.model_copy(update={"rate_bps": 0.0}) if self.rate_of_tcp else self
+
+    @property
     def is_mpi(self) -> bool:
         """True when ranks of MPI exchange messages."""
         return self.kind.startswith("MPI_")
@@ -977,4 +982,5 @@ class Transfers(Frozen):
 
     def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
         """One of `transfers` in all rounds, in the order in which they were run, itself last."""
-        return (*(one for one in self.earlier if one.spec == transfer.spec), transfer)
+        same = (one for one in self.earlier if one.spec.requested == transfer.spec.requested)
+        return (*same, transfer)
