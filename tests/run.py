@@ -97,7 +97,11 @@ def side_by_side(parts: list[list[str]], examples: int, limit_s: float) -> list[
             stack.enter_context(started_part(part, examples, text))
             for part, text in zip(parts, [*texts, None], strict=True)
         ]
-        statuses = [end_within(begun + limit_s, process) for process in reversed(started)][::-1]
+        statuses = []
+        for process in reversed(started):
+            if statuses:
+                weigh(process, 0)  # what was in a hurry has ended
+            statuses.insert(0, end_within(begun + limit_s, process))
         for text in texts:
             text.seek(0)
             shutil.copyfileobj(text, sys.stdout.buffer)
@@ -153,8 +157,7 @@ def started_part(
             )
         )
         if text:
-            with suppress(OSError):  # a kernel without sched_autogroup(7)
-                Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE))
+            weigh(process, NICE)
         try:
             yield process
         except KeyboardInterrupt:
@@ -162,6 +165,12 @@ def started_part(
                 process.send_signal(signal.SIGINT)
             process.wait()  # it ends in order
             raise
+
+
+def weigh(process: subprocess.Popen[bytes], nice: int) -> None:
+    """Set the weight of a process's session, in as far as it differs from the terminal's."""
+    with suppress(OSError):  # it has ended, or the kernel is without sched_autogroup(7)
+        Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
 
 
 def end_within(deadline: float, process: subprocess.Popen[bytes]) -> int:
