@@ -45,6 +45,13 @@ def test_the_last_frame_of_all() -> None:
     assert one.last_lost_ns(refusal_is_loss=False) == 1900
 
 
+def test_what_a_late_tester_sent_after_the_last_bin_was_lost_then() -> None:
+    one = timeline((10, 0, 10, 10, 0), (10, 0, 9, 9, 0), tail=6275)
+    assert one.last_lost_ns(refusal_is_loss=False) == 6275
+    one = timeline((10, 0, 9, 9, 0), (10, 0, 10, 10, 0), tail=6275)
+    assert one.last_lost_ns(refusal_is_loss=False) == 1000  # it came after all
+
+
 def test_refused_frames_are_lost_where_they_were_the_switchs() -> None:
     one = timeline((10, 0, 10, 10, 0), (5, 5, 5, 5, 0), (0, 0, 0, 0, 0))
     assert one.last_lost_ns(refusal_is_loss=False) is None

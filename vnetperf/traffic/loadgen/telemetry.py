@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -451,8 +452,10 @@ class StreamTimeline:
         if not lossy:
             return None
         last = lossy[-1]
-        # The width is in whole ns, and may be up to one more.
-        begin, end = last * self.bin_ns, (last + 1) * (self.bin_ns + 1)
+        # The width is in whole ns, and may be up to one more. What a late tester sent after the
+        # last bin is in that one.
+        is_final = last == len(self.sent) - 1
+        begin, end = last * self.bin_ns, inf if is_final else (last + 1) * (self.bin_ns + 1)
         known = [at for at in (self.hole_ns[last], self.tail_ns) if at and begin <= at <= end]
         return max(known, default=(last + 1) * self.bin_ns)
 
