@@ -95,7 +95,7 @@ class Running:
     def stop(self) -> tuple[list[bytes], list[bytes]]:
         """What came out inside and outside."""
         self.telemetry.close()
-        self.process.stop(10)
+        self.process.stop(60)  # what looks for leaks takes seconds where others use the machine
         assert self.process.returncode == 0, self.process.log_tail(40)
         return read_pcap(self.directory / "out0"), read_pcap(self.directory / "out1")
 
