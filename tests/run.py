@@ -64,7 +64,7 @@ LANES = {
 #: Longest time of a part of a round, seconds; those of a merge are less than CI's 90 minutes.
 LIMITS = {"fast": 1500, "merge": 4500, "daily": 28800}
 #: Weight of tests that real software's run beside, which is in a hurry: nice(2), of their session.
-NICE = 2
+NICE = 5
 TIMED_OUT = 124
 #: Longest wait for a worker to print its stacks, seconds.
 PRINT_S = 20.0

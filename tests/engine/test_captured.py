@@ -17,7 +17,7 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, QueueMap, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import CapturedFrame, EngineResult, pcap_files
 
-pytestmark = [pytest.mark.real, pytest.mark.isolated]
+pytestmark = pytest.mark.real
 
 
 def run(engine: Engine, loads: dict[int, StreamLoad], **settings: Any) -> EngineResult:

@@ -30,7 +30,7 @@ from vnetperf.traffic.loadgen.engine import (
 )
 from vnetperf.traffic.loadgen.telemetry import EngineSocket
 
-pytestmark = [pytest.mark.real, pytest.mark.isolated]
+pytestmark = pytest.mark.real
 
 HEADER = "02000000000202000000000108004500"
 

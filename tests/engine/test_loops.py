@@ -15,7 +15,7 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, FieldSpec, QueueMap, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import EngineResult, FrameCounts
 
-pytestmark = [pytest.mark.real, pytest.mark.isolated]
+pytestmark = pytest.mark.real
 
 LAG_S = 2.0
 """Generous: on a busy two-core machine the engine must not give frames up for lack of CPU."""

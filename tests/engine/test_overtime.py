@@ -16,7 +16,7 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.engine import Engine, EngineQueue, EngineTrial, QueueMap, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import EngineResult, FrameCounts
 
-pytestmark = [pytest.mark.real, pytest.mark.isolated]
+pytestmark = pytest.mark.real
 
 LAG_S = 10.0
 MS = 1_000_000

@@ -21,7 +21,7 @@ from vnetperf.traffic.layers import write_checksum
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
 from vnetperf.traffic.loadgen.trials import PreparedStreams, StreamPart, parts_of
 
-pytestmark = [pytest.mark.real, pytest.mark.isolated]
+pytestmark = pytest.mark.real
 
 FRAMES = 300
 #: On a busy machine no frame is to be given up for lack of a processor.

@@ -36,7 +36,7 @@ from vnetperf.traffic.loadgen.engine import (
 from vnetperf.traffic.loadgen.telemetry import EngineResult
 from vnetperf.traffic.loadgen.trials import parts_of
 
-pytestmark = [pytest.mark.real, pytest.mark.isolated]
+pytestmark = pytest.mark.real
 
 
 def send(engine: Engine, count: int, *streams: StreamSpec, **settings: Any) -> EngineResult:
