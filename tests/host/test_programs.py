@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf.host.programs import FoundProgram, find_programs
+from vnetperf.host.programs import FoundProgram, find_programs, python_distributions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Program, Testbed
 from vnetperf.private_ovs import DAEMON_WITH_DPDK
@@ -89,3 +89,17 @@ def test_only_absolute_paths_are_accepted() -> None:
     assert Testbed(programs={"testpmd": "/opt/dpdk/testpmd"}).programs["testpmd"]
     with pytest.raises(ValueError, match="absolute path"):
         Testbed(programs={"testpmd": "testpmd"})
+
+
+def test_what_an_egg_requires_is_in_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's packages have it so."""
+    egg = tmp_path / "laid-1.0.egg-info"
+    egg.mkdir()
+    (egg / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: laid\nVersion: 1.0\n")
+    (egg / "requires.txt").write_text("pydantic>=2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = python_distributions("laid")
+    assert found["laid"] == "1.0"
+    assert "pydantic" in found

@@ -216,9 +216,12 @@ def python_distributions(*names: str) -> dict[str, str]:
             continue
         seen.add(name)
         with contextlib.suppress(metadata.PackageNotFoundError):
-            told = metadata.metadata(name)  # parsed anew by each attribute of a distribution
+            installed = metadata.distribution(name)
+            told = installed.metadata  # parsed anew by each attribute of a distribution
             found[told["Name"]] = told["Version"]
-            plain = (r for r in told.get_all("Requires-Dist") or () if "extra ==" not in r)
+            # Those of an egg, as Debian's packages have it, are in a file of their own.
+            required = told.get_all("Requires-Dist") or installed.requires or ()
+            plain = (r for r in required if "extra ==" not in r)
             wanted += [match[0] for r in plain if (match := _REQUIRED.match(r))]
     return dict(sorted(found.items(), key=lambda item: item[0].casefold()))
 
