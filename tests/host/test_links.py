@@ -34,6 +34,10 @@ def test_a_quiet_pair(journal: Journal, names: tuple[str, str]) -> None:
     other = f"{names[0]}other"  # by which the kernel finds it, too
     links.request(names[0], None, "property_add", index=found.index, altname=other)
     assert links.find(other) is None
+    with pytest.raises(HostError, match="no network link"):
+        links.set_mtu(other, 1400)
+    with pytest.raises(HostError, match="exists already"):
+        links.check_new_name(other, None)
     journal.undo()
     assert links.find(names[0]) is None
     assert links.find("a name that no link can have") is None

@@ -296,8 +296,11 @@ def _disable_ipv6(name: str) -> None:
 
 def _set_link(name: str, netns: Path | None, **attributes: Any) -> None:
     def send() -> None:
-        # A deployment sets many links: the index by a system call, where it is there.
-        _request(name, netns, "set", index=_index(name) or get(name, netns).index, **attributes)
+        # A deployment sets many links: a system call is quick. It knows other names too.
+        index = _index(name)
+        if not index or socket.if_indextoname(index) != name:
+            index = get(name, netns).index  # an error that names those that are there
+        _request(name, netns, "set", index=index, **attributes)
 
     run_in(netns, send)
 
