@@ -162,7 +162,8 @@ def started_part(
             yield process
         except KeyboardInterrupt:
             if text:  # in a session of its own it did not get the terminal's signal
-                process.send_signal(signal.SIGINT)
+                with suppress(OSError):
+                    os.killpg(process.pid, signal.SIGINT)  # its workers too, as a terminal does
             process.wait()  # it ends in order
             raise
 
