@@ -36,17 +36,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def machine() -> snapshot.Snapshot:
     """The machine as far as a run may change it."""
+    beside = namespaces_of_other_tests()
     taken = snapshot.take_snapshot(HostRoots(), AREAS)
+    beside |= namespaces_of_other_tests()  # some end while this looks, others begin
     areas = {name: dict(entries) for name, entries in taken.areas.items()}
     areas["mounts"] = stage.without_mounts_of_tests(areas["mounts"])
-    own = Path("/proc/self/ns/net").readlink()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended meanwhile
-            space = (entry / "ns/net").readlink()
-            if space != own and stage.of_other_tests(entry):
-                areas["netns"].pop(str(space), None)
+    areas["netns"] = {name: "exists" for name in areas["netns"] if name not in beside}
     areas["processes"] = processes()
     return snapshot.Snapshot(areas)
+
+
+def namespaces_of_other_tests() -> set[str]:
+    """Network namespaces that only processes of tests beside are in."""
+    found, ours = set(), {str(Path("/proc/self/ns/net").readlink())}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            space = str((entry / "ns/net").readlink())
+            (found if stage.of_other_tests(entry) else ours).add(space)
+    return found - ours
 
 
 def processes() -> dict[str, str]:

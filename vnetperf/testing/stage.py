@@ -387,14 +387,16 @@ def of_other_tests(entry: Path) -> bool:
         entry: Its folder in ``/proc``.
 
     Returns:
-        Whether it does; False of one whose parents have ended.
+        Whether it does, or is one; False of one whose parents have ended.
 
     Raises:
         OSError: It has ended.
     """
     by_pytest = False
     while (pid := entry.name) not in ("0", "1", str(os.getpid())):
-        by_pytest = by_pytest or "pytest" in _command(entry)
+        # A word of its own: arguments have names of tests' folders.
+        words = _command(entry).split()
+        by_pytest = by_pytest or any(word.rpartition("/")[2] == "pytest" for word in words)
         entry = entry.with_name((entry / "stat").read_text().rpartition(")")[2].split()[1])
     return by_pytest and pid != str(os.getpid())
 
