@@ -61,9 +61,11 @@ LANES = {
         [[*DAILY, "-m", "real", "--durations=50"]],
     ],
 }
-#: Longest time of a part of a round, seconds; those of a merge are less than CI's 90 minutes.
-LIMITS = {"fast": 1500, "merge": 4500, "daily": 28800}
-#: Weight of tests that real software's run beside, which is in a hurry: nice(2), of their session.
+#: Longest time of a parallel part and of one whose tests go one after the other, seconds. What runs
+#: side by side is less than the 90 minutes that CI has.
+LIMITS = {"fast": (1500, 0), "merge": (3600, 4500), "daily": (7200, 28800)}
+#: Nice value, as far as the kernel has sched_autogroup(7), of the session of tests that run beside
+#: those on real software.
 NICE = 5
 TIMED_OUT = 124
 #: Longest wait for a worker to print its stacks, seconds.
@@ -77,6 +79,10 @@ def main(lane: str = "merge") -> int:
         return 2
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # every child would inherit that
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A part beside is in a session of its own: whoever ends this one has to end that, too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     for image in IMAGES[lane]:  # one that cannot be built is the business of its own test
         build = [sys.executable, "-m", "vnetperf.cli", "image", "build", image]
         subprocess.run(build, check=False, stdin=subprocess.DEVNULL)
@@ -88,25 +94,40 @@ def main(lane: str = "merge") -> int:
     return next((status for status in statuses if status), 0)
 
 
-def side_by_side(parts: list[list[str]], examples: int, limit_s: float) -> list[int]:
+def side_by_side(parts: list[list[str]], examples: int, limits: tuple[float, float]) -> list[int]:
     """Run parts at the same time; their exit statuses. All but the last are printed at the end."""
     with ExitStack() as stack:
         texts = [stack.enter_context(tempfile.TemporaryFile()) for _ in parts[1:]]
-        begun = time.monotonic()
-        started = [
-            stack.enter_context(started_part(part, examples, text))
-            for part, text in zip(parts, [*texts, None], strict=True)
-        ]
-        statuses = []
-        for process in reversed(started):
-            if statuses:
-                weigh(process, 0)  # what was in a hurry has ended
-            statuses.insert(0, end_within(begun + limit_s, process))
-        for text in texts:
-            text.seek(0)
-            shutil.copyfileobj(text, sys.stdout.buffer)
-        sys.stdout.flush()
+        for text in texts:  # after the ends of all, whatever ends them
+            stack.callback(show, text)
+        begun, started, statuses = time.monotonic(), list[subprocess.Popen[bytes]](), list[int]()
+        try:
+            for part, text in zip(parts, [*texts, None], strict=True):
+                started.append(stack.enter_context(started_part(part, examples, text)))
+            for part, process in reversed([*zip(parts, started, strict=True)]):
+                if statuses:
+                    weigh(process, 0)  # what was in a hurry has ended
+                limit_s = limits["-n" not in part]
+                late = f"no end of {part} within {limit_s:g} s"
+                left_s = begun + limit_s - time.monotonic()
+                statuses.insert(0, end_within(left_s, process, late))
+        except BaseException as error:
+            for process in started[: len(texts)]:
+                with suppress(OSError):
+                    os.killpg(process.pid, signal.SIGINT)  # its workers too, as a terminal does
+            if not isinstance(error, KeyboardInterrupt):  # else the terminal's part has it already
+                for process in started[len(texts) :]:
+                    process.send_signal(signal.SIGINT)
+            raise
     return statuses
+
+
+def show(text: IO[bytes]) -> None:
+    """Print what a part beside has printed."""
+    text.seek(0)
+    sys.stdout.flush()
+    shutil.copyfileobj(text, sys.stdout.buffer)
+    sys.stdout.flush()
 
 
 def folders(*, real: bool) -> list[str]:
@@ -128,18 +149,22 @@ def real_files() -> list[Path]:
     return [p for p, text in texts.items() if whole.search(text) and "mark.isolated" not in text]
 
 
+def command_of(arguments: list[str], *, parallel: bool) -> list[str]:
+    """The command of a part."""
+    command = [sys.executable, "-m", "pytest", *folders(real=not parallel)]
+    command += [f"--ignore={path}" for path in real_files()] if parallel else []
+    return [*command, "-q", "-p", "no:cacheprovider", *arguments]
+
+
 @contextmanager
 def started_part(
     arguments: list[str], examples: int, text: IO[bytes] | None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """pytest, started; with a file for what it prints it is of less weight than others."""
+    """pytest, started; with a file for what it prints it runs beside, and has less weight."""
     # Every worker, agent and pytest in a test compiles all that it imports anew without its cache.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     env.setdefault("TEST_EXAMPLES", str(examples))
     parallel = "-n" in arguments
-    command = [sys.executable, "-m", "pytest", *folders(real=not parallel)]
-    command += [f"--ignore={path}" for path in real_files()] if parallel else []
-    command += ["-q", "-p", "no:cacheprovider", *arguments]
     with ExitStack() as stack:
         if parallel and os.access(MEMORY, os.W_OK):
             # Thousands of logs are forced to the disk in these: most of their time on a slow one.
@@ -149,21 +174,18 @@ def started_part(
         output = {"stdout": text, "stderr": subprocess.STDOUT} if text else {}
         process = stack.enter_context(
             subprocess.Popen(
-                command,
+                command_of(arguments, parallel=parallel),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 start_new_session=text is not None,
                 **output,
             )
         )
-        if text:
-            weigh(process, NICE)
         try:
+            if text:
+                weigh(process, NICE)
             yield process
-        except KeyboardInterrupt:
-            if text:  # in a session of its own it did not get the terminal's signal
-                with suppress(OSError):
-                    os.killpg(process.pid, signal.SIGINT)  # its workers too, as a terminal does
+        except BaseException:
             process.wait()  # it ends in order
             raise
 
@@ -174,12 +196,12 @@ def weigh(process: subprocess.Popen[bytes], nice: int) -> None:
         Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
 
 
-def end_within(deadline: float, process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a part; its exit status."""
+def end_within(limit_s: float, process: subprocess.Popen[bytes], late: str) -> int:
+    """Wait for the end of a part; its exit status. `late` is printed where it has none."""
     try:
-        return process.wait(max(0.0, deadline - time.monotonic()))
+        return process.wait(max(0.0, limit_s))
     except subprocess.TimeoutExpired:
-        print("no end within the limit of its lane", file=sys.stderr)  # noqa: T201 - a script
+        print(late, file=sys.stderr)  # noqa: T201 - a script
         end_with_stacks(process)
         return TIMED_OUT
 
@@ -187,12 +209,14 @@ def end_within(deadline: float, process: subprocess.Popen[bytes]) -> int:
 def end_with_stacks(process: subprocess.Popen[Any]) -> None:
     """End pytest and its workers, each of which prints its stacks at SIGABRT."""
     process.send_signal(signal.SIGSTOP)  # it would start others in the place of its workers
-    for worker in children(process.pid):
-        os.kill(worker, signal.SIGABRT)
-        # One after the other, so that no stack stands within another's.
-        wait_at_most(lambda worker=worker: _has_ended(worker), PRINT_S, "a worker's stacks")
-    process.send_signal(signal.SIGABRT)
-    process.send_signal(signal.SIGCONT)
+    try:
+        for worker in children(process.pid):
+            os.kill(worker, signal.SIGABRT)
+            # One after the other, so that no stack stands within another's.
+            wait_at_most(lambda worker=worker: _has_ended(worker), PRINT_S, "a worker's stacks")
+    finally:  # who interrupts this would wait for a stopped process
+        process.send_signal(signal.SIGABRT)
+        process.send_signal(signal.SIGCONT)
     process.wait()
 
 
