@@ -52,7 +52,8 @@ LANES = {
     "fast": [[[*PARALLEL, "-m", "not real and not slow and not browser"]]],
     "merge": [
         [
-            [*PARALLEL, "-m", "(not real or isolated) and not daily", "--durations=25"],
+            [*PARALLEL, "-m", "not real and not daily", "--durations=25"],
+            [*ALONE, "-m", "isolated and not daily"],  # each worker would start the lab anew
             [*ALONE, "-m", "real and not isolated and not daily", "--durations=25"],
         ]
     ],
@@ -105,12 +106,12 @@ def side_by_side(parts: list[list[str]], examples: int, limits: tuple[float, flo
             for part, text in zip(parts, [*texts, None], strict=True):
                 started.append(stack.enter_context(started_part(part, examples, text)))
             for part, process in reversed([*zip(parts, started, strict=True)]):
-                if statuses:
-                    weigh(process, 0)  # what was in a hurry has ended
                 limit_s = limits["-n" not in part]
                 late = f"no end of {part} within {limit_s:g} s"
                 left_s = begun + limit_s - time.monotonic()
                 statuses.insert(0, end_within(left_s, process, late))
+                for other in started[: -len(statuses)]:
+                    weigh(other, 0)  # what was in a hurry has ended
         except BaseException as error:
             for process in started[: len(texts)]:
                 with suppress(OSError):
@@ -130,14 +131,15 @@ def show(text: IO[bytes]) -> None:
     sys.stdout.flush()
 
 
-def folders(*, real: bool) -> list[str]:
-    """Folders that have tests on real software, or tests without: others need not be collected."""
+def folders(mark: str) -> list[str]:
+    """Folders with tests of a mark, or of none ("not real"): others need not be collected."""
     found = []
     for folder in sorted(path for path in TESTS.iterdir() if any(path.rglob("test_*.py"))):
         if folder.name in ("real", "contract"):  # all of their tests are
-            mine = real
+            mine = mark == "real"
         else:
-            mine = not real or any("mark.real" in path.read_text() for path in folder.rglob("*.py"))
+            texts = (path.read_text() for path in folder.rglob("*.py"))
+            mine = mark == "not real" or any(f"mark.{mark}" in text for text in texts)
         found += [f"tests/{folder.name}"] * mine
     return found
 
@@ -145,15 +147,15 @@ def folders(*, real: bool) -> list[str]:
 def real_files() -> list[Path]:
     """Files all of whose tests are on real software: a part without them need not import them."""
     whole = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.real\b", re.M)
-    texts = {path: path.read_text() for path in sorted(TESTS.rglob("test_*.py"))}
-    return [p for p, text in texts.items() if whole.search(text) and "mark.isolated" not in text]
+    return [path for path in sorted(TESTS.rglob("test_*.py")) if whole.search(path.read_text())]
 
 
-def command_of(arguments: list[str], *, parallel: bool) -> list[str]:
+def command_of(part: list[str]) -> list[str]:
     """The command of a part."""
-    command = [sys.executable, "-m", "pytest", *folders(real=not parallel)]
-    command += [f"--ignore={path}" for path in real_files()] if parallel else []
-    return [*command, "-q", "-p", "no:cacheprovider", *arguments]
+    mark = part[part.index("-m") + 1].partition(" and ")[0]
+    command = [sys.executable, "-m", "pytest", *folders(mark)]
+    command += [f"--ignore={path}" for path in real_files()] if mark == "not real" else []
+    return [*command, "-q", "-p", "no:cacheprovider", *part]
 
 
 @contextmanager
@@ -174,7 +176,7 @@ def started_part(
         output = {"stdout": text, "stderr": subprocess.STDOUT} if text else {}
         process = stack.enter_context(
             subprocess.Popen(
-                command_of(arguments, parallel=parallel),
+                command_of(arguments),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 start_new_session=text is not None,

@@ -20,21 +20,22 @@ TOP = Path(__file__).parents[2]
 
 def test_every_folder_with_tests_is_in_a_lane_of_each_kind() -> None:
     every = {f"tests/{path.parent.relative_to(run.TESTS).parts[0]}" for path in files()}
-    assert {*run.folders(real=False), "tests/real", "tests/contract"} == every
-    assert {*run.folders(real=True)} < every
+    assert {*run.folders("not real"), "tests/real", "tests/contract"} == every
+    assert {*run.folders("real")} < every
     for path in files():  # by the mark itself, in whatever form it stands
-        if "pytest.mark.real" in path.read_text():
-            assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders(real=True)
-    assert {"tests/contract", "tests/real", "tests/virt"} <= {*run.folders(real=True)}
+        for mark in ("real", "isolated"):
+            if f"pytest.mark.{mark}" in path.read_text():
+                assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders(mark)
+    assert run.folders("isolated") == ["tests/virt"]
+    assert {"tests/contract", "tests/real", "tests/virt"} <= {*run.folders("real")}
 
 
 def test_what_a_parallel_part_leaves_out_has_only_real_tests() -> None:
     left_out = {path.name for path in run.real_files()}
-    assert {"test_answers.py", "test_guardian.py"} <= left_out
-    assert "test_lab_real.py" not in left_out
+    assert {"test_answers.py", "test_guardian.py", "test_lab_real.py"} <= left_out
     for path in run.real_files():
         assert re.search(r"^pytestmark\b", path.read_text(), re.M)
-        assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders(real=True)
+        assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders("real")
 
 
 def files() -> list[Path]:
@@ -59,7 +60,7 @@ def test_a_part_that_does_not_end_is_ended(capfd: pytest.CaptureFixture[str]) ->
 def parts(monkeypatch: pytest.MonkeyPatch, *scripts: str) -> list[list[str]]:
     """Parts that are scripts instead of pytest; the first is a parallel one."""
     commands = {script: [sys.executable, "-S", "-c", script] for script in scripts}
-    monkeypatch.setattr(run, "command_of", lambda part, parallel: commands[part[-1]])
+    monkeypatch.setattr(run, "command_of", lambda part: commands[part[-1]])
     return [["-n", "2", scripts[0]], *([script] for script in scripts[1:])]
 
 
@@ -116,7 +117,7 @@ from tests import run
 run.IMAGES, run.EXAMPLES, run.LIMITS = {{"x": ()}}, {{"x": 1}}, {{"x": (60, 60)}}
 run.LANES = {{"x": [[["-n", "b"], ["t"]]]}}
 scripts = {{"b": {beside!r}, "t": {last!r}}}
-run.command_of = lambda part, parallel: [sys.executable, "-S", "-c", scripts[part[-1]]]
+run.command_of = lambda part: [sys.executable, "-S", "-c", scripts[part[-1]]]
 run.main("x")
 """
     env = {**os.environ, "PYTHONPATH": str(TOP)}
