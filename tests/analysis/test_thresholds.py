@@ -209,6 +209,28 @@ def test_transfers_of_several_deployments_are_judged_by_their_mean(tmp_path: Pat
     assert "n = 5" in str(good)
 
 
+def test_transfers_at_other_rates_are_other_numbers(tmp_path: Path) -> None:
+    """Two offered rates of UDP have one name, and rounds of their own."""
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "UDP_STREAM forth"\n'
+        "at_least = 0.9e9\n"
+    )
+    of = {"kind": "UDP_STREAM", "way": "forth", "duration_s": 1}
+    slow = TransferSpec(**of, rate_bps=1e6)
+    fast = TransferSpec(**of, rate_bps=1e9)
+    every = (Transfer(spec=slow, bits_per_second=1e6), Transfer(spec=fast, bits_per_second=1e9))
+    run = stored(tmp_path).model_copy(
+        update={
+            "transfers": (Transfers(scenario="v2v_ovs", transfers=every, earlier=every * 2),),
+            "results": (),
+            "scenarios": (),
+        }
+    )
+    judged = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert [one.met for one in judged] == [False, True]
+    assert all("n = 3" in str(one) for one in judged)
+
+
 def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Path) -> None:
     (tmp_path / "e.toml").write_text(
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'

@@ -30,6 +30,7 @@ from vnetperf.results.metrics import (
     Metric,
     compared_metrics,
     compared_metrics_of,
+    transfer_metrics,
 )
 from vnetperf.statistics.difference import Measurand
 
@@ -376,21 +377,17 @@ def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
 
 def _numbers_of(run: RunResults) -> list[Metric]:
     """What a run measured; of transfers in several deployments what all of them gave."""
-    sooner = tuple(
-        one.model_copy(update={"transfers": one.earlier, "earlier": ()}) for one in run.transfers
-    )
-    before = run.model_copy(update={"transfers": sooner, "results": (), "scenarios": ()})
-    earlier: dict[tuple[object, ...], list[Metric]] = {}
-    for metric in compared_metrics(before):
-        earlier.setdefault(_identity(metric), []).append(metric)
-    return [
-        _over_deployments([*earlier.get(_identity(metric), ()), metric])
-        for metric in compared_metrics(run)
-    ]
-
-
-def _identity(metric: Metric) -> tuple[object, ...]:
-    return metric.scenario, metric.key, repr(metric.conditions)
+    found = [*compared_metrics(run.model_copy(update={"transfers": ()}))]
+    for one in run.transfers:
+        rounds = [one.rounds_of(transfer) for transfer in one.transfers]
+        for each in rounds:
+            numbers: dict[str, list[Metric]] = {}
+            for back in range(len(each), 0, -1):
+                beside = [other[-back] for other in rounds if len(other) >= back]
+                for metric in transfer_metrics(one.scenario, each[-back], beside):
+                    numbers.setdefault(metric.label, []).append(metric)
+            found += map(_over_deployments, numbers.values())
+    return found
 
 
 def _over_deployments(rounds: Sequence[Metric]) -> Metric:

@@ -166,7 +166,7 @@ def compared_metrics(results: RunResults) -> Iterator[Metric]:
         yield from compared_metrics_of(result)
     for one in results.transfers:
         for transfer in one.transfers:
-            yield from _of_transfer(one.scenario, transfer, one.transfers)
+            yield from transfer_metrics(one.scenario, transfer, one.transfers)
     for of in results.scenarios:
         yield from pod_metrics(of)
 
@@ -189,6 +189,50 @@ def pod_metrics(of: ScenarioFacts) -> Iterator[Metric]:
                     value=value,
                     better="less",
                 )
+
+
+def transfer_metrics(
+    scenario: str, transfer: Transfer, beside: Sequence[Transfer]
+) -> Iterator[Metric]:
+    """What of a transfer is compared; `beside` are those of its deployment, itself too."""
+    spec = transfer.spec
+    name = f"{spec.kind} {spec.way}"
+
+    def make(
+        label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
+    ) -> Metric:
+        return Metric(
+            scenario=scenario,
+            test=TRANSFERS_TEST,
+            size="" if spec.message_size is None else str(spec.message_size),
+            label=label,
+            unit=unit,
+            better=better,
+            value=value,
+            why="the tool does not report it",
+            load_fps=spec.rate_bps or None,
+            conditions={
+                "seconds": spec.duration_s,
+                "instances": spec.instances,
+                "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
+                **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
+            },
+            **more,
+        )
+
+    if spec.is_mpi or spec.is_guest:
+        yield from (_of_mpi if spec.is_mpi else _of_guest)(make, transfer)
+        return
+    rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
+    yield make(name, "bit/s" if spec.is_stream else "1/s", "more", rate, main=True)
+    for percentile in _CURVE_PERCENTILES if spec.kind.endswith("_LOAD") else _PERCENTILES:
+        microseconds = transfer.round_trip_us.get(percentile)
+        if microseconds is not None:
+            yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)
+    if transfer.loss_ratio is not None:
+        yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
+    if spec.is_stream:
+        yield from _of_stream(make, name, transfer, beside)
 
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
@@ -702,47 +746,6 @@ def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
     why, label = "no time of ending sessions was recorded", "connection tear-down rate"
     yield make("tear_down_rate", "1/s", found.ended_per_s, more=label, why=why)
     yield make("capped", "", found.capped)
-
-
-def _of_transfer(scenario: str, transfer: Transfer, beside: Sequence[Transfer]) -> Iterator[Metric]:
-    spec = transfer.spec
-    name = f"{spec.kind} {spec.way}"
-
-    def make(
-        label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
-    ) -> Metric:
-        return Metric(
-            scenario=scenario,
-            test=TRANSFERS_TEST,
-            size="" if spec.message_size is None else str(spec.message_size),
-            label=label,
-            unit=unit,
-            better=better,
-            value=value,
-            why="the tool does not report it",
-            load_fps=spec.rate_bps or None,
-            conditions={
-                "seconds": spec.duration_s,
-                "instances": spec.instances,
-                "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
-                **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
-            },
-            **more,
-        )
-
-    if spec.is_mpi or spec.is_guest:
-        yield from (_of_mpi if spec.is_mpi else _of_guest)(make, transfer)
-        return
-    rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
-    yield make(name, "bit/s" if spec.is_stream else "1/s", "more", rate, main=True)
-    for percentile in _CURVE_PERCENTILES if spec.kind.endswith("_LOAD") else _PERCENTILES:
-        microseconds = transfer.round_trip_us.get(percentile)
-        if microseconds is not None:
-            yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)
-    if transfer.loss_ratio is not None:
-        yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
-    if spec.is_stream:
-        yield from _of_stream(make, name, transfer, beside)
 
 
 def _of_stream(
