@@ -340,3 +340,21 @@ def test_a_stopped_process_lives_and_is_ended_without_waiting(processes: Process
     assert sleeper.stop(timeout_s=600.0) == -signal.SIGKILL
     assert time.monotonic() - began < 300
     assert not sleeper.stopped
+
+
+def test_one_that_is_held_for_a_moment_as_it_ends_is_not_killed(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by LeakSanitizer, which stops all threads of a program that returns from main."""
+    held = "trap '(sleep 0.5; kill -CONT $$) & kill -STOP $$; exit 7' TERM; echo on; "
+    held += "sleep 60 & wait"
+    process = processes.spawn("held", ["sh", "-c", held])
+    wait_for(lambda: "on" in process.log_text(), 60, "its trap")
+    terminate = process._popen.terminate
+
+    def terminate_slowly() -> None:  # another program had the processor
+        terminate()
+        wait_for(lambda: process.stopped, 60, "the stop")
+
+    monkeypatch.setattr(process._popen, "terminate", terminate_slowly)
+    assert process.stop(60) == 7

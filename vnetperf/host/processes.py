@@ -357,9 +357,10 @@ class ManagedProcess:
         if self._popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
-        self._popen.terminate()  # nothing happens when it has ended already
-        if self.stopped:  # what is stopped takes no other signal
-            self._popen.kill()
+        # What is stopped takes no other signal. One that ends may be held for a moment, as by what
+        # looks for leaks in it: it is looked at before.
+        end = self._popen.kill if self.stopped else self._popen.terminate
+        end()  # nothing happens when it has ended already
         code = self._wait(timeout_s)
         if code is None:
             self._popen.kill()
