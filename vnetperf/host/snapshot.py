@@ -87,7 +87,7 @@ class Snapshot:
         )
 
 
-def take_snapshot(roots: HostRoots | None = None, areas: Collection[str] = ()) -> Snapshot:
+def take_snapshot(roots: HostRoots | None = None, areas: Collection[str] | None = None) -> Snapshot:
     """Take a picture of this machine; what cannot be read has an entry "(unreadable)".
 
     Only some areas are read where these are named: to go through all processes takes most time.
@@ -100,7 +100,7 @@ def take_snapshot(roots: HostRoots | None = None, areas: Collection[str] = ()) -
         "irqs": _irqs,
         "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)) | _shared_memory(),
     }
-    return _taken({area: readers[area] for area in areas or readers})
+    return _taken({area: readers[area] for area in (readers if areas is None else areas)})
 
 
 #: Longest wait for what goes a little after it was undone, seconds.
