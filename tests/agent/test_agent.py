@@ -21,7 +21,7 @@ import pytest
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent.agent import Agent, ControllerGoneError, Line, TerminatedError
 from vnetperf.agent.client import AgentClient, _Heartbeat
-from vnetperf.host import files
+from vnetperf.host import files, session
 from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import ProcessId, is_stopped
 from vnetperf.host.paths import HostRoots
@@ -334,6 +334,26 @@ def test_a_hung_agent_is_ended_by_its_successor_and_its_run_restored(
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_what_a_guardian_still_undoes_is_reported(
+    roots: HostRoots, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine was reported as restored while its guardian was at it."""
+    monkeypatch.setattr(agent_module, "is_root", lambda: True)
+    monkeypatch.setattr(agent_module, "GUARDIAN_S", 0.2)
+    Journal.create(roots, "dead").close()
+    with Journal.create(roots, "r1", guardian=ProcessId.me()) as journal:
+        gone = ProcessId(2**22 + 1, 1)
+        text = roots.journal("r1").read_bytes()
+        monkeypatch.setattr(session, "_owner_of", lambda _: [owner])
+        owner = session.LiveRun("r1", "bed", "u", "now", gone.pid, "guardian")
+        agent = Agent(Line(channel), roots)
+        found = agent.call_hello([], {}, predecessor=[gone.pid, gone.start])
+        assert [one["run_id"] for one in found["restored"]["restored"]] == ["dead"]
+        assert ["is being restored by its guardian" in one for one in found["troubles"]] == [True]
+        assert roots.journal("r1").read_bytes() == text
+        journal.undo()
 
 
 def test_a_launchers_user_ends_only_runs_of_their_own(

@@ -139,6 +139,19 @@ def test_restore_without_root_says_how(
     assert "with sudo" in capsys.readouterr().err
 
 
+def test_restore_beside_who_restores_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = session.LiveRun("r1", "bed", "u", "now", 7, "guardian")
+    found = session.RestoreReport(live=(run,))
+    monkeypatch.setattr(session, "is_root", lambda: True)
+    monkeypatch.setattr(session, "restore", lambda on_run: found)
+    assert main(["restore"]) == 1
+    told = capsys.readouterr().out
+    assert "is being restored by its guardian" in told
+    assert "nothing to restore" not in told
+
+
 def test_report_rebuilds_the_same_results_from_the_log_alone(
     elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

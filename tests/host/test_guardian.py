@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.host.agents import is_held
-from vnetperf.host import hugepages, locks, snapshot
+from vnetperf.host import guardian, hugepages, locks, snapshot
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import find_processes
@@ -189,6 +189,25 @@ def test_the_guardian_cannot_be_talked_out_of_it(roots: HostRoots) -> None:
         assert ProcessId.of(holder.guardian) is not None
     guardian = ProcessId.of(holder.guardian)
     assert guardian is None
+
+
+def test_a_guardian_that_still_undoes_keeps_the_testbed(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of its lock was removed: the next run took a lock of its own."""
+    monkeypatch.setattr(guardian, "DISMISS_S", 0.2)
+    run = HostRun.open(roots=roots, testbed="bed")
+    pid = _guardian_of(roots)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        run.close()
+        with pytest.raises(TestbedBusyError, match=run.run_id):
+            HostRun.open(roots=roots, testbed="bed")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    _until(lambda: not roots.lock("bed").exists())
+    HostRun.open(roots=roots, testbed="bed", timeout_s=30).close()
+    assert not roots.state.exists()
 
 
 def test_a_live_run_is_left_alone_and_named(roots: HostRoots) -> None:

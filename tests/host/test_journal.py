@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.host import files, kernel
+from vnetperf.host import files, kernel, session
 from vnetperf.host import journal as journal_file
 from vnetperf.host import journal as undoing
 from vnetperf.host.journal import Change, Journal
 from vnetperf.host.linux import ProcessId, boot_id, machine_id
 from vnetperf.host.locks import try_lock
 from vnetperf.host.paths import HostRoots, make_private
-from vnetperf.host.session import restore
-from vnetperf.model.errors import HostError
+from vnetperf.host.session import HostRun, restore
+from vnetperf.model.errors import HostError, TestbedBusyError
 
 NAMES = st.sampled_from(["a", "b", "c"])
 ACTIONS = st.lists(
@@ -460,6 +460,22 @@ def test_a_live_run_of_another_version_is_named(roots: HostRoots) -> None:
         assert try_lock(held.fileno())
         (live,) = restore(roots).live
     assert "run r1 of unknown" in live.describe()
+
+
+def test_a_run_waits_for_who_still_undoes_an_earlier_one(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the half of what was undone for the machine as it was."""
+    monkeypatch.setattr(session, "OTHERS_S", 0.2)
+    path = written_journal(roots, {**HEADER, "testbed": "bed"})
+    with path.open() as held:
+        assert try_lock(held.fileno())
+        with pytest.raises(TestbedBusyError, match="is not undone yet: run r1 of u is being rest"):
+            HostRun.open(roots=roots, testbed="bed")
+        HostRun.open(roots=roots, testbed="another bed").close()
+        assert not roots.lock("bed").exists()
+    with HostRun.open(roots=roots, testbed="bed") as run:
+        assert [one.run_id for one in run.restored.restored] == ["r1"]
 
 
 def test_a_journal_of_another_machine_is_left_alone(roots: HostRoots, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ from vnetperf.host.linux import ProcessId, caller_uid
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import RestoreReport, is_root, restore
+from vnetperf.host.session import LiveRun, RestoreReport, is_root, restore_patiently
 from vnetperf.host.snapshot import read_last
 from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import wait_at_most
@@ -405,7 +405,7 @@ class Agent:
         # One that is not root only reads and plans.
         only = caller_uid() if self.restricted else None
         report = _restore_patiently(self.roots, predecessor, only) if is_root() else RestoreReport()
-        hung = [run for run in report.live if run.is_of(predecessor)]
+        hung = [run for run in report.live if not run.is_undone and run.is_of(predecessor)]
         me = ProcessId.me()
         return {
             "process": [me.pid, me.start],
@@ -691,26 +691,16 @@ def _restore_patiently(
 
     The predecessor is ended, with `only` when its run is that user's.
     """
-    reports: list[RestoreReport] = []
 
-    def restored() -> bool:
-        reports.append(restore(roots))
-        live = reports[-1].live
-        hung = [
-            run.pid
-            for run in live
-            if run.role == "agent" and run.is_of(predecessor) and only in (None, run.uid)
-        ]
-        for pid in hung:
-            log.warning("agent %d does not answer and is ended", pid)
+    def is_waited_for(run: LiveRun) -> bool:
+        hung = not run.is_undone and run.is_of(predecessor) and only in (None, run.uid)
+        if hung:
+            log.warning("agent %d does not answer and is ended", run.pid)
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        busy = hung or any(run.role != "agent" for run in live)
-        return bool(reports[-1].restored) or not busy
+                os.kill(run.pid, signal.SIGKILL)
+        return hung or run.is_undone
 
-    what = "a guardian that restores this machine"
-    wait_at_most(restored, GUARDIAN_S, what, poll_s=0.1)
-    return reports[-1]
+    return restore_patiently(roots, GUARDIAN_S, is_waited_for)
 
 
 def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:

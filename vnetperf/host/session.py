@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -29,12 +29,16 @@ from vnetperf.host.linux import ProcessId, check_run_id
 from vnetperf.host.locks import OnWait, TestbedLock
 from vnetperf.host.paths import HostRoots, check_private, list_files, remove_if_empty
 from vnetperf.host.processes import Processes
-from vnetperf.model.errors import HostError
+from vnetperf.host.wait import wait_at_most
+from vnetperf.model.errors import HostError, TestbedBusyError
 
 log = logging.getLogger(__name__)
 
 
 OnRestored = Callable[[UndoReport], None]
+
+#: Longest wait of a new run for those who still undo an earlier one of its testbed, seconds.
+OTHERS_S = 60.0
 
 
 class RunDir:
@@ -98,6 +102,11 @@ class LiveRun:
     start: int = 0
     uid: int = -1
 
+    @property
+    def is_undone(self) -> bool:
+        """Whether somebody restores the machine right now."""
+        return self.role != "agent"
+
     def is_of(self, process: Sequence[int]) -> bool:
         """Whether it is a process, given by pid and start time."""
         return self.pid > 0 and (self.pid, self.start) == tuple(process)
@@ -137,7 +146,8 @@ class RestoreReport:
     def troubles(self) -> tuple[str, ...]:
         """What of dead runs may still be on this machine, one sentence each."""
         left = [text for report in self.restored for text in report.troubles]
-        return (*left, *self.unreadable)
+        undone = [run.describe() for run in self.live if run.is_undone]
+        return (*left, *undone, *self.unreadable)
 
 
 def restore(
@@ -157,6 +167,21 @@ def restore(
             for field in fields(RestoreReport)
         )
     )
+
+
+def restore_patiently(
+    roots: HostRoots, timeout_s: float, is_waited_for: Callable[[LiveRun], bool]
+) -> RestoreReport:
+    """Restore, and again while there are runs that are waited for; what all passes have found."""
+    passes: list[RestoreReport] = []
+
+    def all_have_ended() -> bool:
+        passes.append(restore(roots))
+        return not any(is_waited_for(run) for run in passes[-1].live)
+
+    wait_at_most(all_have_ended, timeout_s, "the undo of an earlier run", poll_s=0.1)
+    last_of = {one.run_id: one for report in passes for one in report.restored}
+    return replace(passes[-1], restored=tuple(last_of.values()))
 
 
 def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> RestoreReport:
@@ -304,7 +329,19 @@ class HostRun:
                     TestbedLock.acquire(
                         other, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait
                     ).release()
-            restored = restore(roots if follows else whole)
+
+            def is_of_this_testbed(run: LiveRun) -> bool:
+                return run.is_undone and run.testbed == testbed
+
+            restored = restore_patiently(
+                roots if follows else whole, max(timeout_s, OTHERS_S), is_of_this_testbed
+            )
+            if others := [*filter(is_of_this_testbed, restored.live)]:
+                raise TestbedBusyError(
+                    f"what an earlier run changed is not undone yet: {others[0].describe()}",
+                    where=f"testbed {testbed}",
+                    cure="wait for it, then run `vnetperf restore`",
+                )
             guard = GuardianClient.start(roots.journal(run_id), lock, machine_lock)
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)
@@ -327,9 +364,7 @@ class HostRun:
         """
         if self._report is None:
             with contextlib.ExitStack() as ends:  # whatever fails: nobody else could end these
-                if self._machine_lock is not None:
-                    ends.callback(self._machine_lock.release)
-                ends.callback(self._lock.release)
+                ends.callback(self._release_locks)
                 ends.callback(self._guard.dismiss)
                 ends.callback(self.journal.close)
                 self.processes.stop_all()  # what does not stop is in the journal too
@@ -338,6 +373,13 @@ class HostRun:
                 self._on_restored(self._report)
             log.info("run %s has released the testbed", self.run_id)
         return self._report
+
+    def _release_locks(self) -> None:
+        for lock in filter(None, (self._lock, self._machine_lock)):
+            if self._guard.identity.alive():  # it still undoes, and releases them at its end
+                lock.leave()
+            else:
+                lock.release()
 
     def __enter__(self) -> Self:
         return self
