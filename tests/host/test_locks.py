@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -69,6 +70,20 @@ def test_waiting_tells_the_holder_and_ends_when_it_ends(
     assert seen[0].run_id == "other-run"
     assert held.holder.run_id == "mine"
     held.release()
+    assert not roots.state.exists()
+
+
+def test_a_lock_that_has_no_room_is_not_held(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", full)
+        with pytest.raises(HostError, match=r"cannot be written: No space left on device"):
+            TestbedLock.acquire(roots, "bed", "mine")
+    TestbedLock.acquire(roots, "bed", "mine").release()
     assert not roots.state.exists()
 
 

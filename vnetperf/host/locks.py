@@ -116,7 +116,15 @@ class TestbedLock:
                 argv=tuple(sys.argv[:20]),
             ),
         )
-        lock._write()
+        try:
+            lock._write()
+        except OSError as error:  # the file was made, its content has no room
+            lock.release()
+            raise HostError(
+                f"the testbed's lock cannot be written: {error.strerror}",
+                where=str(path),
+                cure="make room there, and run it again",
+            ) from error
         return lock
 
     def name_guardian(self, pid: int) -> None:
@@ -130,6 +138,12 @@ class TestbedLock:
             return
         release_testbed_lock(self.fd, self.path)
         self.fd = -1
+
+    def leave(self) -> None:
+        """Close it without its release: a process that has inherited it holds the testbed on."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def _write(self) -> None:
         os.ftruncate(self.fd, 0)
