@@ -109,6 +109,47 @@ def test_masks_of_many_processors(cpus: set[int], mask: str) -> None:
     assert cpu.cpus_of_mask(mask) == cpus
 
 
+def test_what_somebody_else_has_set_since_stays(journal: Journal, tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    path.write_text("1\n")
+    write_value(journal, path, "2")
+    write_value(journal, path, "3")
+    path.write_text("7\n")
+    report = journal.undo()
+    assert report.complete
+    assert "left at 7: somebody else" in report.undone[0].outcome
+    assert path.read_text() == "7\n"
+
+
+@pytest.mark.parametrize("killed_at", ["0", "2", "5"])
+def test_a_value_is_put_back_wherever_its_writer_was_killed(
+    journal: Journal, tmp_path: Path, killed_at: str
+) -> None:
+    """Such as a number of virtual functions, which is 0 between two others."""
+    path = tmp_path / "value"
+    path.write_text("2\n")
+    write_value(journal, path, "5", zero_first=True)
+    path.write_text(f"{killed_at}\n")
+    assert journal.undo().complete
+    assert path.read_text() == "2\n"
+
+
+def test_a_value_that_the_kernel_takes_otherwise_is_put_back(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "value"
+    path.write_text("1\n")
+    real = kernel._write_file
+
+    def rounds(path: Path, value: str, *, zero_first: bool) -> None:
+        real(path, "8" if value == "7" else value, zero_first=zero_first)
+
+    monkeypatch.setattr(kernel, "_write_file", rounds)
+    with pytest.raises(HostError, match="'7' was written and '8' reads back"):
+        write_value(journal, path, "7")
+    assert path.read_text() == "1\n"
+
+
 @pytest.mark.parametrize(
     ("text", "cpus"), [("", ()), ("0", (0,)), ("0-3,8,10-11", (0, 1, 2, 3, 8, 10, 11))]
 )
@@ -201,6 +242,18 @@ def test_what_a_module_turns_on_for_all_is_off_once_a_run_has_loaded_it(
     assert (change is None) is there
     if change:
         assert change.undo() == "unloaded netty"
+
+
+def test_a_module_that_somebody_has_turned_on_since_stays(
+    modules: Modules, journal: Journal
+) -> None:
+    """As kube-proxy does with br_netfilter, of which no reference is counted."""
+    change = kernel.load_module(journal, KernelModule(name="netty", turns_on=("setting",)))
+    assert change is not None
+    modules.setting.write_text("1\n")
+    assert "somebody has turned setting on" in change.undo()
+    assert journal.undo().complete
+    assert modules.gone == []
 
 
 def test_a_module_whose_settings_cannot_be_turned_off_is_unloaded(

@@ -545,6 +545,12 @@ class Journal:
                 change.undo()
             raise
 
+    def supersede(self, change: Change, kind: str, data: Mapping[str, Any]) -> Change:
+        """Write a change down again, with what is known now that it is made."""
+        known = self.intend(kind, change.what, data)
+        self._mark_undone(change.number)
+        return known
+
     def require_heard(self, what: str) -> None:
         """Have whoever controls the run confirm that it hears us after a change; else raise."""
         if self.confirm is not None:

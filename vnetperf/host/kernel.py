@@ -57,12 +57,13 @@ def read_text(path: Path, default: str = "") -> str:
 def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = False) -> Change:
     """Set a proc or sysfs value for this run; undoing writes the previous one back."""
     previous = read_value(path)
-    data = {"path": str(path), "previous": previous, "zero_first": zero_first}
+    data = {"path": str(path), "previous": previous, "wanted": value, "zero_first": zero_first}
     with journal.changing("value", f"{path}: {previous} -> {value}", data) as change:
         if not _same_value(previous, value):
             _write_file(path, value, zero_first=zero_first and previous != "0")
         now = read_value(path)
         if not _same_value(now, value):
+            _write_file(path, previous, zero_first=zero_first and previous != "0")  # our doing
             raise HostError(
                 f"{value!r} was written and {now!r} reads back",
                 where=str(path),
@@ -73,16 +74,18 @@ def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = 
 
 
 def undo_value(data: UndoData) -> str:
-    """Write the previous value back, if it is not there already."""
+    """Write the previous value back, unless it is there, or somebody else has set another."""
     path, previous = Path(data["path"]), str(data["previous"])
     if not path.exists():
         return "gone with its device"
     now = read_value(path)
     if _same_value(now, previous):
         return f"already {previous}"
-    _write_file(
-        path, previous, zero_first=bool(data["zero_first"]) and now != "0" and previous != "0"
-    )
+    zero_first = bool(data["zero_first"])
+    wanted = str(data.get("wanted", now))  # journals of earlier versions do not have it
+    if not _same_value(now, wanted) and not (zero_first and now == "0"):  # 0: between two writes
+        return f"left at {now}: somebody else has set it since"
+    _write_file(path, previous, zero_first=zero_first and now != "0" and previous != "0")
     after = read_value(path)
     if not _same_value(after, previous):
         raise HostError(f"was {previous!r}, is still {after!r} after writing it", where=str(path))
@@ -222,6 +225,9 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
         for setting in known.turns_on:
             _write_file(PROC_SYS / setting, "0", zero_first=False)
+    if known.turns_on:
+        data = {"modules": missing, "off": list(known.turns_on)}
+        change = journal.supersede(change, "modules", data)
     return change
 
 
@@ -231,6 +237,8 @@ def undo_modules(data: UndoData) -> str:
     Those that need others go first. What stays is no error: it has nothing turned on for the
     machine, and unloading a module takes links and devices of others away without a word.
     """
+    if on := [one for one in data.get("off", ()) if read_text(PROC_SYS / one, "0") != "0"]:
+        return f"left loaded: somebody has turned {on[0]} on since"  # no reference is counted
     unloaded, left = [], []
     for module in reversed(data["modules"]):
         if not module_loaded(module):
