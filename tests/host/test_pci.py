@@ -70,6 +70,22 @@ def test_a_device_goes_to_vfio_and_comes_back(journal: Journal, sysfs: FakeSysfs
     assert (sysfs.device / "driver_override").read_text().strip() == ""
 
 
+def test_a_device_that_a_program_has_meanwhile_is_not_taken_from_it(
+    journal: Journal, sysfs: FakeSysfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would wait for the program, deaf to every signal."""
+    pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    monkeypatch.setattr(pci, "LET_GO_S", 0.0)
+    monkeypatch.setattr(pci.usage, "holder_of", lambda files: "process 7 (qemu)" if files else "")
+    (sysfs.root / "bus/pci/devices" / ADDRESS / "vfio-dev/vfio0").mkdir(parents=True)
+    (failed,) = journal.undo().failed
+    assert "process 7 (qemu) has it through vfio-pci" in failed.outcome
+    assert sysfs.driver == "vfio-pci"
+    monkeypatch.setattr(pci.usage, "holder_of", lambda _: "")
+    assert journal.undo().complete
+    assert sysfs.driver == "ice"
+
+
 def test_a_device_without_driver_has_none_again(journal: Journal, sysfs: FakeSysfs) -> None:
     sysfs.bind("")
     pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)

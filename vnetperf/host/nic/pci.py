@@ -11,10 +11,13 @@ from pathlib import Path
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.kernel import MODULES, read_text, write_value
 from vnetperf.host.nic import usage
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
 
 SYS = Path("/sys")
 NETWORK_CLASS = "0x02"
+#: Longest wait until a program that was ended has let go of its device, seconds.
+LET_GO_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +127,23 @@ def undo_driver(data: UndoData) -> str:
     return f"{now or 'none'} -> {previous or 'none'}"
 
 
+def _require_unused(device: Path, driver: str, sys: Path) -> None:
+    """Refuse to take a device away from a program: the kernel would wait for it, for ever."""
+    files = usage.device_files(device.name, _iommu_group(device), sys=sys)
+    # What has just been ended lets go of it a moment later.
+    if not wait_at_most(lambda: not usage.holder_of(files), LET_GO_S, f"users of {device.name}"):
+        raise HostError(
+            f"{usage.holder_of(files) or 'a process'} has it through {driver}",
+            where=device.name,
+            cure="end it, then run `vnetperf restore`",
+        )
+
+
 def _bind(device: Path, driver: str, override: str, sys: Path) -> None:
     now = _bound_driver(device)
     drivers = sys / "bus/pci/drivers"
+    if now in USER_DRIVERS and now != driver:
+        _require_unused(device, now, sys)
     try:
         if now and now != driver:
             (drivers / now / "unbind").write_text(device.name)
