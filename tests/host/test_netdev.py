@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyroute2.netlink.exceptions import NetlinkError
 
 from vnetperf.host import links
+from vnetperf.host.journal import Journal
 from vnetperf.host.links import LinkStatistics, add_qdisc_counters
+from vnetperf.host.linux import run_in
 from vnetperf.host.nic import netdev
+from vnetperf.host.wait import wait_for
+from vnetperf.model.errors import HostError
 
 WAS: dict[str, Any] = {
     "name": "eth1",
@@ -109,3 +117,49 @@ def test_links_without_a_discipline_keep_their_own_numbers() -> None:
     # XDP_REDIRECT goes round the discipline: it counts nothing, the driver does.
     empty = [{"kind": "mq", "dev": "eth1", "root": True, "packets": 0, "drops": 0}]
     assert add_qdisc_counters(LINKS, json.dumps(empty)) == LINKS
+
+
+@pytest.mark.real
+def test_routes_are_put_back_whatever_their_order(tmp_path: Path, journal: Journal) -> None:
+    """The kernel names the default one first, whose gateway another route has to reach."""
+    space = tmp_path / "space"
+    links.create_netns(journal, space)
+
+    def ip(*lines: str) -> list[str]:
+        found = [
+            subprocess.run(["ip", *line.split()], check=True, capture_output=True, text=True)
+            for line in lines
+        ]
+        return [line.strip() for one in found for line in one.stdout.splitlines()]
+
+    def there_and_back() -> tuple[list[str], str, list[str]]:
+        ip("link add one type veth peer name two", "link set two up", "link set one up")
+        ip("addr add 2001:db8::9/64 dev one", "addr add 192.0.2.10/32 dev one")
+        ip("route add 198.51.100.1 dev one", "route add default via 198.51.100.1 dev one")
+        ip("route add 203.0.113.0/24 via 198.51.100.77 dev one onlink")
+        wait_for(lambda: not ip("-6 addr show dev one tentative"), 30, "the address of IPv6")
+        ip("-6 route add 2001:db8:1::/48 via 2001:db8::77 dev one src 2001:db8::9")
+        shown = ("route show", "-6 route show table main dev one")
+        was, state = ip(*shown), netdev.read_state("one")
+        ip("link set one down", "addr flush dev one", "-6 addr flush dev one")
+        return was, netdev.restore_state("one", state), ip(*shown)
+
+    was, outcome, now = run_in(space, there_and_back)
+    assert len(was) >= 5
+    assert outcome == "put back: flags, addresses"
+    assert sorted(now) == sorted(was)
+
+
+def test_a_route_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Route:
+        def get_addr(self, index: int) -> list[Any]:
+            return []
+
+        def route(self, *_: object, **__: object) -> None:
+            raise NetlinkError(101, "Network is unreachable")
+
+    monkeypatch.setattr(netdev, "netlink", lambda *_: nullcontext(Route()))
+    monkeypatch.setattr(netdev, "ROUTES_S", 0.0)
+    was = {"addresses": [], "routes": [{"dst": "192.0.2.0/24", "gateway": "198.51.100.1"}]}
+    with pytest.raises(HostError, match=r"route to 192\.0\.2\.0/24: Network is unreachable; it ca"):
+        netdev._put_addresses_back(7, was)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from vnetperf.model.errors import HostError
 UP, PROMISCUOUS = 0x1, 0x100
 RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
 AF_INET, AF_INET6, LINK_SCOPE, PERMANENT, UNICAST, BY_KERNEL = 2, 10, 253, 0x80, 1, 2
+ON_LINK = 0x4  # Flag of a route whose gateway needs no route of its own
 _ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
 
 
@@ -74,7 +76,7 @@ def _route_entry(message: Any) -> dict[str, Any]:
         entry["dst"] = f"{entry['dst']}/{message['dst_len']}"
     fields = {key: message[key] for key in ("family", "proto", "scope")}
     table = message.get_attr("RTA_TABLE")
-    found = {**fields, "table": table, **entry}
+    found = {**fields, "table": table, "flags": message["flags"] & ON_LINK or None, **entry}
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -113,6 +115,8 @@ def _put_addresses_back(index: int, data: UndoData) -> bool:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     changed = False
+    left: list[dict[str, Any]] = list(data["routes"])
+    why = ""
     with netlink("read addresses", f"link {index}") as route:
         there = {(a.get_attr("IFA_ADDRESS"), a["prefixlen"]) for a in route.get_addr(index=index)}
         for entry in data["addresses"]:
@@ -120,10 +124,25 @@ def _put_addresses_back(index: int, data: UndoData) -> bool:
                 with contextlib.suppress(NetlinkError):  # a DHCP client was faster
                     route.addr("add", index=index, **entry)
                 changed = True
-        for entry in data["routes"]:
-            with contextlib.suppress(NetlinkError):  # it is there already
-                route.route("add", oif=index, **entry)
-                changed = True
+
+        def routes_are_there() -> bool:
+            nonlocal changed, why
+            for entry in left.copy():
+                try:
+                    route.route("add", oif=index, **entry)
+                    changed = True
+                except NetlinkError as error:
+                    if error.code != errno.EEXIST:
+                        why = f"its route to {entry.get('dst', 'default')}: {error.args[-1]}"
+                        continue
+                left.remove(entry)
+            return not left
+
+        # A gateway may be behind a route that follows, and an address of IPv6 not be its yet.
+        wait_at_most(routes_are_there, ROUTES_S, "routes", poll_s=0.1)
+    if left:
+        cure = f"set it by hand, then run `vnetperf restore`: {left[0]}"
+        raise HostError(f"{why}; it cannot be put back", where=f"link {index}", cure=cure)
     return changed
 
 
@@ -143,6 +162,8 @@ def request_link(command: str, **attributes: Any) -> None:
             time.sleep(0.1)
 
 
+#: Longest wait until routes can be put back, seconds: an address of IPv6 is tested for 1 s first.
+ROUTES_S = 3.0
 #: Longest wait for the interface of a driver that was just bound, seconds.
 APPEARS_S = 10.0
 
