@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,16 @@ def test_a_mount_of_another_test_process_is_none_of_a_deployments(
     monkeypatch.setattr(snapshot, "take_snapshot", lambda *_: taken)
     monkeypatch.setattr(stage, "HostRoots", lambda: HostRoots(state=tmp_path, run=tmp_path))
     assert list(stage._machine().areas["mounts"]) == ["/run/x (43)"]
+
+
+@pytest.mark.parametrize(("worker", "of_others"), [("gw77", True), ("", False)])
+def test_what_a_test_beside_left_without_parents_is_of_it(worker: str, of_others: bool) -> None:
+    """A guardian whose agent was killed, say: the worker's name is in its environment."""
+    env = {**os.environ, **({"PYTEST_XDIST_WORKER": worker} if worker else {})}
+    script = "sleep 60 >/dev/null 2>&1 & echo $!"
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, check=True)
+    pid = int(done.stdout)
+    try:
+        assert stage.of_other_tests(Path(f"/proc/{pid}")) is of_others
+    finally:
+        os.kill(pid, signal.SIGKILL)

@@ -387,18 +387,30 @@ def of_other_tests(entry: Path) -> bool:
         entry: Its folder in ``/proc``.
 
     Returns:
-        Whether it does, or is one; False of one whose parents have ended.
+        Whether it does, or is one; one whose parents have ended does where it was started by
+        another worker of xdist.
 
     Raises:
         OSError: It has ended.
     """
-    by_pytest = False
+    by_pytest, first = False, entry
     while (pid := entry.name) not in ("0", "1", str(os.getpid())):
         # A word of its own: arguments have names of tests' folders.
         words = _command(entry).split()
         by_pytest = by_pytest or any(word.rpartition("/")[2] == "pytest" for word in words)
         entry = entry.with_name((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    return by_pytest and pid != str(os.getpid())
+    if pid == str(os.getpid()):
+        return False
+    worker = _worker_marks((first / "environ").read_bytes().split(b"\0"))
+    return by_pytest or bool(
+        worker - _worker_marks(f"{k}={v}".encode() for k, v in os.environ.items())
+    )
+
+
+def _worker_marks(environment: Iterable[bytes]) -> set[bytes]:
+    """What names a worker of xdist in an environment; nothing of what is no worker's."""
+    names = (b"PYTEST_XDIST_WORKER=", b"PYTEST_XDIST_TESTRUNUID=")
+    return {one for one in environment if one.startswith(names)}
 
 
 _STAGE: pytest.StashKey[Stage] = pytest.StashKey()
