@@ -188,6 +188,19 @@ def test_answers_stand_beside_the_goals_of_the_log(run: Bench) -> None:
     assert result.goals[3].lower_bound_fps == result.goals[0].lower_bound_fps
 
 
+def test_deployments_that_are_missing_are_missing_in_the_answer(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for number in (1, 2):  # of five, and then it was interrupted
+        bench.run.begin_round(number, 5)
+        bench.throughput()
+    bench.run.close()
+    (result,) = answer_goals(
+        read_log(bench.path), [WantedGoal(name="x", loss_ratio=0.1)]
+    ).results.results
+    assert result.deployments is not None
+    assert (result.deployments.planned, result.deployments.measured) == (5, 2)
+
+
 def test_a_goal_that_cannot_be_or_is_there_is_refused(run: Bench) -> None:
     records = read_log(run.path)
     with pytest.raises(ConfigError, match="there is a goal 'ndr' already"):

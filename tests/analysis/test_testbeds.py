@@ -8,6 +8,8 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench, configuration
+from vnetperf.analysis.explain import explain
+from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
@@ -82,3 +84,19 @@ def test_thresholds_hold_on_each_testbed_and_make_no_ratio_of_two(
     assert {one.met for one in judged} == {True}
     assert any("testbed=lab1" in str(one) for one in judged)
     assert any("testbed=lab2" in str(one) for one in judged)
+
+
+def test_goals_are_answered_and_numbers_explained_on_each_testbed(
+    both: RunResults, tmp_path: Path
+) -> None:
+    """Both looked for the names of the log, and neither found a case."""
+    records = read_run(tmp_path)
+    found = answer_goals(records, [WantedGoal(name="more", loss_ratio=0.1)]).results
+    names = {r.scenario: [goal.name for goal in r.goals] for r in found.results}
+    assert set(names) == {r.scenario for r in both.results}
+    assert all(goals[-1] == "more" for goals in names.values())
+    for name in names:
+        explained = explain(records, name, "throughput", "64")
+        assert explained.attempts
+        assert all(attempt.steps for attempt in explained.attempts)
+        assert explained.conclusions

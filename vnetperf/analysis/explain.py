@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vnetperf.analysis.goals import trials_at
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, is_valid, tests_of
-from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import same_load
@@ -61,8 +61,9 @@ def explain(
     part = rounds[number or max(rounds)]
     result = _result(derive(part).results, scenario, test, size)
     case = (result.scenario, result.test, result.frame_size)
-    attempts = [_attempt(logged, result) for logged in tests_of(part) if logged.case == case]
-    return Explanation(result, tuple(attempts), tuple(_conclusions(result, part, case)))
+    named = named_as_results(part)
+    attempts = [_attempt(logged, result) for logged in tests_of(named) if logged.case == case]
+    return Explanation(result, tuple(attempts), tuple(_conclusions(result, named, case)))
 
 
 def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from vnetperf.analysis.goals import MissingTrials, answer_goal
 from vnetperf.analysis.logged_tests import Case, LoggedSearch, by_round, merge_rounds, searches_of
-from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
-from vnetperf.results.records import Record
+from vnetperf.results.records import Record, RoundRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
     rounds, missing = by_round(records), []
     answered: dict[int, list[Result]] = {}
     for number, part in rounds.items():
-        final = {s.case: s for s in searches_of(part) if s.final}
+        final = {s.case: s for s in searches_of(named_as_results(part)) if s.final}
         where = f", round {number}" if len(rounds) > 1 else ""
         found = [_with_goals(r, final, goals) for r in derive(part).results]
         answered[number] = [result for result, _ in found]
@@ -70,7 +70,8 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
             for goal, trials in lacking.items()
         ]
     results = derive(records)
-    known = {r.case: r for r in merge_rounds(answered)}
+    planned = max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1)
+    known = {r.case: r for r in merge_rounds(answered, planned)}
     update = {"results": tuple(known[r.case] for r in results.results)}
     return Reanalysis(results.model_copy(update=update), tuple(missing))
 

@@ -668,18 +668,29 @@ def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
 def derive(records: Sequence[Record]) -> RunResults:
     """Everything in a report, from a log; `LogError` where its records do not fit together."""
     with foreign_log("deriving results"):
-        testbeds = by_testbed(records)
-        first = next((r for r in records if isinstance(r, RunRecord)), None)
-        named = first.settings.get("testbed", {}).get("value", "") if first else ""
-        if len(testbeds) < 2 and "," not in named:
+        if not _is_on_several(records):
             return _derive(records)
-        named = {name: [_at(r, name) for r in part] for name, part in testbeds.items()}
+        named = {name: [_at(r, name) for r in part] for name, part in by_testbed(records).items()}
         found = {name: _derive(part) for name, part in named.items()}
         lost = {
             name: [r.lost for r in part if isinstance(r, EndRecord) and r.lost]
             for name, part in named.items()
         }
         return _together(found, lost, _redaction(records))
+
+
+def named_as_results(records: Sequence[Record]) -> list[Record]:
+    """Records whose scenarios have the names that their results have: with that of a testbed."""
+    if not _is_on_several(records):
+        return list(records)
+    return [_at(r, name) for name, part in by_testbed(records).items() for r in part]
+
+
+def _is_on_several(records: Sequence[Record]) -> bool:
+    """Whether a run was for several testbeds, though only one may have measured."""
+    first = next((r for r in records if isinstance(r, RunRecord)), None)
+    named = first.settings.get("testbed", {}).get("value", "") if first else ""
+    return "," in named or len(by_testbed(records)) > 1
 
 
 def by_testbed(records: Sequence[Record]) -> dict[str, list[Record]]:
