@@ -222,6 +222,19 @@ def test_a_step_at_which_the_tester_always_stands_still_costs_no_step_before_it(
     assert found.steps[1].trials == (5,)
 
 
+def test_what_was_certainly_not_met_is_not_made_good_by_another_trial() -> None:
+    dut = Each(
+        delay=lambda n, d: LATENCY,
+        lost=lambda n: 10_000 if n == 2 else 0,
+        missed=1,
+        verdict=lambda n: Verdict.TESTER_STALLED if n == 2 else Verdict.VALID,
+    )
+    found, seen = of(dut)
+    assert [step.met for step in found.steps] == [True, False]
+    assert found.steps[1].trials == (2,)
+    assert [one.number for one in seen] == [1, 2, 3]
+
+
 MAYBE = st.none() | st.floats(0, 1e9)
 
 
