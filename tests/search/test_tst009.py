@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchLimits, StepInputs
+from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialResult
 from vnetperf.search import GoalOutcome, Search, StopSearch, make_search, tst009_search
 from vnetperf.search.tst009 import OfferedLoads
 from vnetperf.testing.sim import SimulatedDut, run
@@ -119,6 +120,23 @@ def test_more_than_z_lost_frames_are_not_tried_again() -> None:
     assert answers(tst009_search([STRICT], limits), [1e-3]).at_most
     limits = stepped(5e6, max_r=3, z=300_000)
     assert answers(tst009_search([STRICT], limits), [1e-3, 1e-3, 1e-3]).at_most
+
+
+def test_z_is_of_the_frames_that_a_direction_has_lost_at_its_own_load() -> None:
+    limits = stepped(5e6, max_r=2, z=1000)
+    search, outcomes = tst009_search([STRICT], limits), []
+    request = next(search)
+    for lost in (600, 0):  # of 1e6 in the direction with the lower load: 6e-4 of 3e8 would be more
+        sent = {0: 300_000_000, 1: 1_000_000}
+        counts = [
+            DirectionCounts(
+                direction=n, intended=most, sent=most, received=most - lost * n, refused=0, unsent=0
+            )
+            for n, most in sent.items()
+        ]
+        outcomes.append(TrialOutcome.of(request, TrialResult(directions=tuple(counts))))
+        request = search.send(outcomes[-1])
+    assert request.load_fps > outcomes[0].load_fps
 
 
 def test_without_loss_verification_one_lossy_trial_decides() -> None:

@@ -17,6 +17,7 @@ from math import ceil
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
+from vnetperf.model.trial import TrialOutcome
 from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
 from vnetperf.search.session import Budget, SearchSession
 
@@ -107,10 +108,17 @@ def _carries(
         trial = yield from session.measure(place, goal.final_trial_s)
         if trial.loss_ratio <= goal.loss_ratio:
             return True
-        lost = round(trial.loss_ratio * trial.load_fps * trial.duration_s)
-        if inputs.z is not None and lost > inputs.z:
+        if inputs.z is not None and _lost(trial) > inputs.z:
             return False
     return False
+
+
+def _lost(trial: TrialOutcome) -> int:
+    """Frames that the worse direction lost, which need not have the load of the other one."""
+    counted = trial.result
+    if not counted.directions:
+        return round(trial.loss_ratio * trial.load_fps * trial.duration_s)
+    return counted.lost(max(counted.directions, key=counted.loss_ratio))
 
 
 def _result(goal: SearchGoal, session: SearchSession, found: _Found, stopped: str) -> GoalOutcome:
