@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
 import pytest
 
 from tests.report import sample, sample_outcomes
-from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
+from vnetperf.analysis.comparison import _observation
+from vnetperf.analysis.logged_tests import repeated_number
+from vnetperf.model.outcomes import NatSessions, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.results.metrics import compared_metrics, compared_metrics_of, metrics_of
+from vnetperf.results.metrics import Metric, compared_metrics, compared_metrics_of, metrics_of
+from vnetperf.statistics.difference import Measurand
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +94,36 @@ def test_transfers_are_numbers_too(results: RunResults) -> None:
         ("TCP_RR forth", "1/s", 5e3),
         ("TCP_RR forth round trip p50", "ns", 90e3),
     ]
+
+
+def test_a_search_that_ended_before_it_found_too_much_has_a_limit(results: RunResults) -> None:
+    """No mean has it, and what found no bound at all is no number."""
+    found = next(r for r in results.results if r.test == "throughput" and r.throughput_goal)
+
+    def main_of(**bounds: float | None) -> Metric:
+        goal = found.goals[0].model_copy(
+            update={"qualifier": "", "unstable": False, "reason": "no upper bound: ended", **bounds}
+        )
+        every = metrics_of(found.model_copy(update={"goals": (goal,), "deployments": None}))
+        return next(one for one in every if one.main)
+
+    limit = main_of(lower_bound_fps=1e6, upper_bound_fps=None)
+    assert (limit.censored, limit.measured) == ("at least", Measurand(1e6, 1e6, inf))
+    assert repeated_number("ndr", {1: limit, 2: limit}).spread is None
+    nothing = main_of(lower_bound_fps=None, upper_bound_fps=None)
+    assert (nothing.measured, nothing.why) == (None, "no upper bound: ended")
+
+
+@pytest.mark.parametrize(("test", "resolution"), [("connection_rate", 0.05), ("throughput", 0.0)])
+def test_rates_of_a_search_are_open_by_its_step(test: str, resolution: float) -> None:
+    """Two that stop one step apart may have been the same."""
+    result = Result(
+        scenario="phy2phy_cgnat",
+        test=test,
+        frame_size=64,
+        sessions=NatSessions(sessions=9, rate_per_s=1e5, rates=(1e5,)),
+        test_inputs={"resolution": resolution},
+    )
+    found = next(one for one in metrics_of(result) if one.name == "connection_rate")
+    assert found.resolution == 1e5 * resolution
+    assert _observation(found, Measurand.exact(1e5)).high == 1e5 * (1 + resolution)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,13 @@ def number(value: float | None, low: float = 0.0, high: float = inf, **more: obj
     return Metric(**(fields | more))  # type: ignore[arg-type]  # as the test says
 
 
-def repeated(*values: float) -> RepeatedNumber:
-    each = tuple(Observation(round=n, value=v) for n, v in enumerate(values, 1))
+def repeated(*values: float, high: float | None = None) -> RepeatedNumber:
+    """Each is open up to `high`, or ends with itself."""
+    ends = {v: v if high is None else high for v in values}
+    each = tuple(
+        Observation(round=n, value=v, low=v, high=ends[v] if isfinite(ends[v]) else None)
+        for n, v in enumerate(values, 1)
+    )
     return RepeatedNumber(label="ndr", unit="fps", observations=each, spread=spread(values))
 
 
@@ -78,6 +83,18 @@ def test_a_result_that_is_open_above_proves_only_what_it_reached() -> None:
     judged = judge_metric(expected(at_most=200.0), found, "f")
     assert judged.met is False
     assert "not shown to be no more than the allowed 200.0 fps" in str(judged)
+
+
+@pytest.mark.parametrize(("lost", "most"), [(0.0, inf), (1e-10, 5e-10)])
+def test_a_soak_that_lost_nothing_is_judged_as_one_that_lost_little(
+    lost: float, most: float
+) -> None:
+    found = number(lost, 0.0, most, unit="ratio")
+    assert met(found, at_most=1e-7)
+    assert met(found, at_most=1e-7, certain=True) is (most < 1e-7)
+    several = number(lost, 0.0, most, unit="ratio", over=repeated(lost, lost, high=most))
+    assert met(several, at_most=1e-7)
+    assert met(several, at_most=1e-7, certain=True) is (most < 1e-7)
 
 
 def test_a_dut_that_carried_nothing_reaches_nothing() -> None:

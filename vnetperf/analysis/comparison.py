@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
 from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.outcomes import Spread
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
 from vnetperf.model.units import Unit, value_text
@@ -578,7 +579,8 @@ def _observation(metric: Metric, measured: Measurand) -> Measurand:
     # in how deployments differ already.
     if metric.censored or metric.test == THROUGHPUT or measured.value is None:
         return measured
-    return Measurand.exact(measured.value)
+    searched = 0.0 if isinstance(metric.value, Spread) else metric.resolution
+    return Measurand(measured.value, measured.value, measured.value + searched)
 
 
 def _marks(letter: str, known: MetricsByKey, key: Key) -> list[str]:

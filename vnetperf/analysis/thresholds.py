@@ -17,7 +17,8 @@ from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean
-from vnetperf.model.parameters import THROUGHPUT, TestName
+from vnetperf.model.outcomes import Spread
+from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import on_testbed, without_testbed
@@ -121,7 +122,10 @@ def judge_metric(
         )
         number = _ratio(number, of)
         value = f"{value}, ratio {_ratio_text(number)}"
-    failures = _failures(expected, number, relative=base is not None, unit=found.unit)
+    is_limit = "at least" in found.marks
+    failures = _failures(
+        expected, number, is_limit=is_limit, relative=base is not None, unit=found.unit
+    )
     partial = [mark for mark in found.marks if mark.startswith("measured in ")]
     if expected.certain and partial:
         failures.append(f"not certain, {partial[0]}")
@@ -145,14 +149,18 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     found = metric.spread
     assert found is not None  # noqa: S101 - for the type checker: it has repeats
     # A search leaves that open in each repeat.
-    open_ = metric.resolution if metric.test == THROUGHPUT else 0.0
+    open_ = 0.0 if isinstance(metric.value, Spread) else metric.resolution
     # Of few repeats there is no interval, and what was seen is the least that can be expected.
     low = found.minimum if found.low is None else max(found.low, 0.0)  # none of them is below 0
     high = found.maximum if found.high is None else found.high
+    if metric.over is not None and any(one.high is None for one in metric.over.observations):
+        high = inf
     return Measurand(found.mean, low, high + open_), found.n
 
 
-def _failures(expected: Expectation, number: Measurand, *, relative: bool, unit: Unit) -> list[str]:
+def _failures(
+    expected: Expectation, number: Measurand, *, is_limit: bool, relative: bool, unit: Unit
+) -> list[str]:
     def text(bound: float) -> str:
         return f"{bound:g} times it" if relative else _value_text(bound, unit)
 
@@ -170,7 +178,12 @@ def _failures(expected: Expectation, number: Measurand, *, relative: bool, unit:
         failures.append(f"not shown to be {text(expected.at_least)}: the other is a lower bound")
     if expected.at_most is not None and most > expected.at_most:
         failures.append(f"above the allowed {text(expected.at_most)}")
-    elif expected.at_most is not None and not isfinite(number.high):
+    elif (
+        expected.at_most is not None
+        and not isfinite(number.high)
+        # A loss of nothing is open above too, and is judged by its value as a loss of little is.
+        and (is_limit or relative or expected.certain)
+    ):
         failures.append(f"not shown to be no more than the allowed {text(expected.at_most)}")
     return failures
 

@@ -339,7 +339,9 @@ def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
     ]
     first = next(point.metric for point in points if point.rounds)
     smallest = least * abs(median(values)) if values else 0.0
-    if first.test == THROUGHPUT and widths:
+    if first.test != THROUGHPUT:  # what its search leaves open is in no bounds
+        widths = [one.metric.resolution for place in places for one in points[place].rounds]
+    if widths:
         smallest = max(smallest, median(widths))
     found = levels(values, least=smallest)
     return Trend(

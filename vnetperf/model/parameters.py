@@ -442,6 +442,11 @@ class ServiceTest(ProcedureParameters):
     variation_ms: float = Field(default=3.0, ge=0)
 
 
+#: Where searches of RFC 2889 end: relative distance of what was learned and what was not.
+ADDRESSES_RESOLUTION: Final = 0.01
+LEARNING_RESOLUTION: Final = 0.1
+
+
 class Rfc2889Test(ProcedureParameters):
     """RFC 2889 sections 5.6 to 5.8.
 

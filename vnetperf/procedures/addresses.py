@@ -21,7 +21,11 @@ from math import sqrt
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import AddressTable
-from vnetperf.model.parameters import Rfc2889Test
+from vnetperf.model.parameters import (
+    ADDRESSES_RESOLUTION,
+    LEARNING_RESOLUTION,
+    Rfc2889Test,
+)
 from vnetperf.model.trial import EventSpec, TrialRequest, WhenLimited
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
@@ -32,9 +36,6 @@ SPARE = 64
 FIRST = 256
 #: Addresses that the learning rate is measured with, at most.
 LEARNED = 4096
-#: Where a search ends: relative distance of what was learned and what was not.
-RESOLUTION = 0.01
-RATE_RESOLUTION = 0.1
 
 #: Times a series is sent again of which the generator has left something out.
 ATTEMPTS = 5
@@ -79,7 +80,7 @@ def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTa
     fps = min(test.learning_fps, inputs.ceiling_fps)
     tried: list[_Tried] = []
     most, too_many, note = 0, test.max_addresses + 1, ""
-    while too_many - most > max(1.0, RESOLUTION * most):
+    while too_many - most > max(1.0, ADDRESSES_RESOLUTION * most):
         if too_many > test.max_addresses:
             count = min(test.max_addresses, max(FIRST, 2 * most))
             one = yield from _try(inputs, count, fps, known=most)
@@ -125,7 +126,7 @@ def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressT
             tried.append(one)
             low, high = (fps, high) if one.learned else (low, fps)
             of_tester = of_tester and one.learned
-        if not low or high <= low * (1 + RATE_RESOLUTION):
+        if not low or high <= low * (1 + LEARNING_RESOLUTION):
             break
         fps = fast if fps == slow else sqrt(low * high)
     notes = [f"between trials the DUT forgot by {_how(test)}"]

@@ -19,6 +19,7 @@ from vnetperf.model.outcomes import (
     Spread,
     Transfer,
 )
+from vnetperf.model.parameters import ADDRESSES_RESOLUTION, LEARNING_RESOLUTION
 from vnetperf.model.result import (
     MACHINE,
     OTHERS,
@@ -376,11 +377,14 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     # An unstable one may be anything between what is sure to be carried and its upper mode.
     least, most = min(low or 0.0, goal.carried_fps), max(low or 0.0, high or 0.0, *goal.modes)
     marks = (goal.mark, goal.qualifier) if goal.unstable else (goal.qualifier or goal.mark,)
+    if high is None and low is not None and not goal.qualifier and not goal.unstable:
+        marks = ("at least", *marks)  # the search ended before it found what is too much
     yield make(
         "",
         "fps",
         low,
-        bounds=(least, inf if open_above else most),
+        bounds=None if low is None and high is None else (least, inf if open_above else most),
+        why=goal.reason if low is None and high is None else "",
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
@@ -726,10 +730,16 @@ def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
     table = result.addresses
     if table is None:
         return
-    about = {"qualifiers": ("at least",) if table.capped else (), "note": table.note}
+    about: dict[str, Any] = {
+        "qualifiers": ("at least",) if table.capped else (),
+        "note": table.note,
+    }
     learning, label = result.test == "address_learning", "learning rate"
     count = float(table.addresses)
+    about["resolution"] = max(1.0, count * ADDRESSES_RESOLUTION)
     yield make("addresses", "addresses", count, more="addresses", main=not learning, **about)
+    # The caching test was given its rate.
+    about["resolution"] = (table.learning_fps or 0.0) * LEARNING_RESOLUTION * learning
     yield make("learning_rate", "fps", table.learning_fps, more=label, main=learning, **about)
     yield make("capped", "", table.capped)
 
@@ -738,10 +748,14 @@ def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
     found = result.sessions
     if found is None:
         return
-    about = {"qualifiers": ("at least",) if found.capped else (), "note": found.note}
+    about: dict[str, Any] = {
+        "qualifiers": ("at least",) if found.capped else (),
+        "note": found.note,
+    }
     rate, count = result.test == "connection_rate", float(found.sessions)
     label = "connection establishment rate"
     yield make("sessions", "sessions", count, more="sessions", main=not rate, **about)
+    about["resolution"] = result.test_inputs.get("resolution", 0.0) * (found.rate_per_s or 0.0)
     yield make("connection_rate", "1/s", found.rate_per_s, more=label, main=rate, **about)
     why, label = "no time of ending sessions was recorded", "connection tear-down rate"
     yield make("tear_down_rate", "1/s", found.ended_per_s, more=label, why=why)
