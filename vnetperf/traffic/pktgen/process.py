@@ -35,6 +35,8 @@ PORT = 22022
 MAX_LINE = 8191
 #: Longest wait for one answer, seconds: a clearing of statistics waits for the statistics' thread.
 ANSWER_S = 8.0
+#: Longest wait for its exit once it has closed its socket, seconds.
+EXIT_S = 5.0
 #: Time between two looks at that limit, seconds.
 RECEIVE_S = 0.1
 MARK = b"@vp "
@@ -53,7 +55,7 @@ class LuaClient:
     """A connection to Pktgen."""
 
     def __init__(
-        self, connection: socket.socket, where: str, failure: Callable[[], str] = lambda: ""
+        self, connection: socket.socket, where: str, failure: Callable[[bool], str] = lambda _: ""
     ) -> None:
         self.where = where
         self._failure = failure
@@ -103,7 +105,7 @@ class LuaClient:
             self._socket.settimeout(ANSWER_S)
             self._socket.sendall(octets)
         except OSError as error:
-            raise self._gone(str(error)) from None
+            raise self._gone(str(error), has_ended=True) from None
 
     def _answer(self, timeout_s: float) -> dict[str, Any]:
         """The object in the line with the last tag; lines of earlier calls are passed over."""
@@ -136,11 +138,11 @@ class LuaClient:
         except TimeoutError:
             return b""
         except OSError as error:
-            raise self._gone(str(error)) from None
-        raise self._gone("it closed the connection")
+            raise self._gone(str(error), has_ended=True) from None
+        raise self._gone("it closed the connection", has_ended=True)
 
-    def _gone(self, how: str) -> GeneratorError:
-        what = self._failure() or f"Pktgen is gone or stuck: {how}"
+    def _gone(self, how: str, *, has_ended: bool = False) -> GeneratorError:
+        what = self._failure(has_ended) or f"Pktgen is gone or stuck: {how}"
         return GeneratorError(what, where=self.where)
 
 
@@ -302,10 +304,14 @@ class PktgenProcess:
             threads.set_slice(pid, slice_us * 1000)
         threads.set_autogroup_nice(pid, nice)
 
-    def failure(self) -> str:
-        """How it exited; "" while it runs."""
+    def failure(self, has_ended: bool = False) -> str:
+        """How it exited; "" while it runs, which it does not with its socket closed."""
         # Its child ends a moment before it does, and the socket before both.
-        wait_at_most(lambda: bool(self.pid) or not self._process.alive(), 0.2, "Pktgen's exit")
+        wait_at_most(
+            lambda: bool(self.pid and not has_ended) or not self._process.alive(),
+            EXIT_S if has_ended else 0.2,
+            "Pktgen's exit",
+        )
         if self._process.alive():
             return ""
         status = self._process.returncode
