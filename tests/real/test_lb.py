@@ -68,7 +68,7 @@ def test_new_flows_get_a_backend_of_their_own_service(mode: str, unchanged: Unch
         forwards(deployment)
         anew = SLOW.model_copy(update={"new_sessions": True})
         for ended in (None, 500):
-            result = whole_trial(lambda: deployment.run_trial(anew))
+            result = whole_trial(lambda: deployment.run_trial(anew), all_sent=True)
             assert not result.failed, result.failure
             counts = result.directions[0]
             assert (counts.received, counts.altered) == (counts.sent, 0)
