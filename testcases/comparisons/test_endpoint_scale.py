@@ -10,6 +10,7 @@ from vnetperf.model.outcomes import Kind
 from vnetperf.runner.bench import Bench
 
 
+@pytest.mark.transfers("TCP_STREAM")
 @pytest.mark.deployments("phy2phy", "pvp", "v2v", "p2c2p", "v2c2v", "bmp2bmp")
 @pytest.mark.vary("instances", [1, 2, 4, 8])
 def test_stream_by_instances(bench: Bench, message_size: int) -> None:

@@ -11,6 +11,7 @@ from vnetperf.runner.bench import Bench
 pytestmark = pytest.mark.deployments("bmp2bmp")
 
 
+@pytest.mark.transfers("MPI_ALLTOALL")
 @pytest.mark.vary("pods", [1, 2, 4, 8])
 def test_pods(bench: Bench, message_size: int) -> None:
     """MPI_Alltoall by the number of pods."""
@@ -19,6 +20,7 @@ def test_pods(bench: Bench, message_size: int) -> None:
     bench.mpi("MPI_ALLTOALL", message_size).check_expectations()
 
 
+@pytest.mark.transfers("MPI_ALLTOALL")
 @pytest.mark.vary("ranks", [1, 2, 4])
 def test_ranks(bench: Bench, message_size: int) -> None:
     """MPI_Alltoall by the number of ranks in each pod."""

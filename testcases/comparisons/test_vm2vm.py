@@ -22,6 +22,7 @@ CLIENTS = (1, 2, 4, 8)
 pytestmark = pytest.mark.deployments("v2c2v", "p2c2p")
 
 
+@pytest.mark.transfers("TCP_STREAM")
 @pytest.mark.parametrize("message_size", SIZES)
 @pytest.mark.parametrize("clients", CLIENTS)
 def test_stream_by_size_and_clients(bench: Bench, message_size: int, clients: int) -> None:
@@ -31,6 +32,7 @@ def test_stream_by_size_and_clients(bench: Bench, message_size: int, clients: in
     bench.between_endpoints("TCP_STREAM", message_size, clients=clients).check_expectations()
 
 
+@pytest.mark.transfers("TCP_RR")
 @pytest.mark.parametrize("message_size", ROUND_TRIPS)
 @pytest.mark.parametrize("clients", CLIENTS)
 def test_round_trips_by_size_and_clients(bench: Bench, message_size: int, clients: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
 import pytest
@@ -139,3 +140,27 @@ def test_options_that_one_scenario_has_are_planned_for_it(cases: Site) -> None:
     assert status == 0, text
     assert "would be skipped: mode: bridge has no modes; leave --set mode out" in text
     assert "1 cases" not in text
+
+
+def test_the_plan_of_transfers_is_of_what_is_run() -> None:
+    """What a case runs by a name in its body, its plan knows by a mark alone."""
+    seen = 0
+    for path in (ROOT / "testcases").rglob("test_*.py"):
+        functions = [
+            f for f in ast.walk(ast.parse(path.read_text())) if isinstance(f, ast.FunctionDef)
+        ]
+        for function in functions:
+            run = {
+                call.args[0].value
+                for call in ast.walk(function)
+                if isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr in ("mpi", "between_endpoints", "guest_speed")
+                and call.args
+                and isinstance(call.args[0], ast.Constant)
+            }
+            marks = [ast.unparse(mark) for mark in function.decorator_list]
+            for kind in run:
+                seen += 1
+                assert f"pytest.mark.transfers({kind!r})" in marks, f"{path.name}: {function.name}"
+    assert seen >= 5
