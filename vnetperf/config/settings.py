@@ -171,7 +171,8 @@ class Settings(Options):
 
     64 to 9216, no size twice."""
     time_budget: Annotated[
-        str, Option("TIME", lambda text, key: text if parse_seconds(text, key) else "")
+        str,
+        Option("TIME", lambda text, key: text if parse_seconds(text, key) else "", of_the_run=True),
     ] = ""
     """Longest time of each throughput search with the waits around its trials, e.g. `90s`, `5m`,
     `1h`, to give the best estimate in it; empty for the preset's.
