@@ -166,6 +166,11 @@ def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:
     return {number: found[number] for number in sorted(found)} or {1: common}
 
 
+def planned_rounds(records: Iterable[Record]) -> int:
+    """How many deployments there were to be."""
+    return max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1)
+
+
 def merge_rounds(rounds: Mapping[int, Sequence[Result]], planned: int = 1) -> list[Result]:
     """One result for each case of several rounds, each of which is a deployment."""
     cases: dict[Case, dict[int, Result]] = {}

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vnetperf.analysis.goals import MissingTrials, answer_goal
-from vnetperf.analysis.logged_tests import Case, LoggedSearch, by_round, merge_rounds, searches_of
+from vnetperf.analysis.logged_tests import (
+    Case,
+    LoggedSearch,
+    by_round,
+    merge_rounds,
+    planned_rounds,
+    searches_of,
+)
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
-from vnetperf.results.records import Record, RoundRecord
+from vnetperf.results.records import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +77,7 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
             for goal, trials in lacking.items()
         ]
     results = derive(records)
-    planned = max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1)
-    known = {r.case: r for r in merge_rounds(answered, planned)}
+    known = {r.case: r for r in merge_rounds(answered, planned_rounds(records))}
     update = {"results": tuple(known[r.case] for r in results.results)}
     return Reanalysis(results.model_copy(update=update), tuple(missing))
 

@@ -21,6 +21,7 @@ from vnetperf.analysis.logged_tests import (
     by_round,
     is_valid,
     merge_rounds,
+    planned_rounds,
     procedure_of,
     tests_of,
 )
@@ -68,7 +69,6 @@ from vnetperf.results.records import (
     Record,
     RedactedRecord,
     RestoredRecord,
-    RoundRecord,
     RunRecord,
     ScenarioRecord,
     SearchRecord,
@@ -848,7 +848,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
     parts = by_round(records)
     results = merge_rounds(
         {n: _results_of_round(part, media, run, otherwise) for n, part in parts.items()},
-        planned=max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1),
+        planned=planned_rounds(records),
     )
     merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))

@@ -74,6 +74,6 @@ def _print_restored(found: Mapping[str, Any]) -> None:
             print(f"  NOT undone: {step['what']}: {step['outcome']}", file=sys.stderr)
     for text in (*found["unreadable"], *found["damaged"]):
         print(f"  needs a human: {text}", file=sys.stderr)
-    undone = [live for live in found["live"] if live["role"] != "agent"]
-    if not found["restored"] and not found["unreadable"] and not undone:
+    restoring = any(live["role"] != "agent" for live in found["live"])
+    if not found["restored"] and not found["unreadable"] and not restoring:
         print("nothing to restore: no dead run has left anything")
