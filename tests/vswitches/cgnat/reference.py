@@ -329,7 +329,8 @@ class Reference:
             raise DroppedError("no room for a mapping")
         subscriber = ip - c.inside
         mine = self._blocks(subscriber)
-        found = next((p for b in mine if (p := self._port(kind, b, port))), None)
+        free = [p for b in mine if (p := self._port(kind, b, port))]
+        found = next((p for p in free if p[1] == port), free[0] if free else None)
         if found is None:
             if c.blocks == "computed" or len(mine) == c.most_blocks:
                 raise DroppedError("no port left for the subscriber")

@@ -305,6 +305,19 @@ def test_strangers_do_not_fill_the_limit_of_a_subscriber(unit: Path) -> None:
         assert talk.out(1, dport=9) == "session limit of the subscriber"
 
 
+def test_a_port_of_any_block_of_the_subscriber_is_kept(unit: Path) -> None:
+    c = Config(blocks="dynamic", block=16, most_blocks=2, addresses=1, udp_timeout=10)
+    with Core(unit, c) as core:
+        talk = Talk(core)
+        assert talk.out(1) == "passed"  # of the first block
+        for port in range(2000, 2016):
+            assert talk.out(5, sport=port) == "passed"
+        second_block = FIRST_PORT + c.block
+        assert talk.public[1] >= second_block
+        talk.out(12, sport=second_block + 9)  # the first block has room again
+        assert talk.public[1] == second_block + 9
+
+
 def test_timers_end_never_early(unit: Path) -> None:
     with Core(unit, Config(udp_timeout=10)) as core:
         talk = Talk(core)

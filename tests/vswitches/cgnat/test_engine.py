@@ -167,8 +167,9 @@ def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str
     assert told == {f"{stage}_packets": n for stage, n in counts.items()}
     assert all(worker["turns"] > worker["empty"] > 0 for worker in workers)
     engine.ask("forget")
-    wait_for(lambda: engine.ask("tables")["mappings"] == 0, 20, "mappings to end")
-    assert engine.ask("tables")["sessions"] == engine.ask("tables")["blocks"] == 0
+    wait_for(lambda: engine.ask("tables")["workers_that_forget"] == 0, 20, "sessions to end")
+    tables = engine.ask("tables")
+    assert tables["sessions"] == tables["mappings"] == tables["blocks"] == 0
     inside, outside = engine.stop()
     expected = [replace(p, ttl=63).frame(ref.NEXT_HOP[1], ref.OWN[1]) for p in _swapped(down)]
     assert sorted(outside) == sorted(expected)

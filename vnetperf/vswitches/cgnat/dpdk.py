@@ -269,7 +269,7 @@ class DpdkNat(NatSwitch):
 
         def gone() -> bool:
             tables = self._ask("tables")
-            return not tables["sessions"] and not tables["mappings"]
+            return not any(tables[k] for k in ("sessions", "mappings", "workers_that_forget"))
 
         wait_for(gone, FORGET_S, "its sessions to end", poll_s=0.001)
 

@@ -135,8 +135,17 @@ ALWAYS uint32_t find_inside(const struct inside *key, struct end *end)
 	return in_use(end->value) && inside_port(end) == key->port ? PASS : IS_ENDING;
 }
 
+/* Whether a place still is of whom it was taken for. */
+ALWAYS bool is_kept(const struct end *end)
+{
+	const uint64_t now = *(volatile uint64_t *)end->place;
+
+	return in_use(now) && (be16)(now >> PORT_SHIFT) == inside_port(end);
+}
+
 /* A port of the block that is free is taken first, then its key is added; who adds it second, for
- * a frame that another processor has at the same time, gives its port back. */
+ * a frame that another processor has at the same time, gives its port back. Who ends all sessions
+ * may have looked for the key before it was there: then it goes too. */
 ALWAYS uint32_t make_mapping(const struct inside *key, struct end *end)
 {
 	const uint32_t first = FIRST_PORT + end->subscriber % PER_ADDRESS * BLOCK;
@@ -158,6 +167,10 @@ ALWAYS uint32_t make_mapping(const struct inside *key, struct end *end)
 	end->value = search.value;
 	if (!end->place)
 		return NO_MAPPING;
+	if (!refused && !is_kept(end)) {
+		bpf_map_delete_elem(&insides, key);
+		return IS_ENDING;
+	}
 	if (!refused) {
 		add_one(&tallies, MADE);
 		return PASS;

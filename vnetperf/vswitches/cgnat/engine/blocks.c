@@ -65,6 +65,13 @@ static uint32_t first_clear(const uint64_t *bits, uint32_t from, uint32_t to)
 	return to;
 }
 
+static bool has_port(const struct blocks *b, uint32_t block, uint16_t port)
+{
+	const uint32_t first = first_port(b, block);
+
+	return port >= first && port < first + b->config->block;
+}
+
 /* The port itself if it is of this block and free; else the next free one from its place on, which
  * goes round at the end. */
 static bool port_in(const struct blocks *b, uint32_t block, enum kind kind, uint16_t wanted,
@@ -72,8 +79,8 @@ static bool port_in(const struct blocks *b, uint32_t block, enum kind kind, uint
 {
 	const uint64_t *bits = bits_of(b, kind, block / b->per_address);
 	const uint32_t first = first_port(b, block), end = first + b->config->block;
-	const bool own = wanted >= first && wanted < end;
-	const uint32_t start = own ? wanted : first + wanted % b->config->block;
+	const uint32_t start =
+		has_port(b, block, wanted) ? wanted : first + wanted % b->config->block;
 	uint32_t at = first_clear(bits, start, end);
 
 	if (at == end)
@@ -159,6 +166,13 @@ enum verdict blocks_take(struct blocks *b, uint32_t subscriber, enum kind kind, 
 	struct holder *h = &b->holders[subscriber];
 	uint16_t port;
 
+	for (uint32_t i = 0; i < h->n; i++) {
+		if (!has_port(b, h->block[i], wanted) ||
+		    !port_in(b, h->block[i], kind, wanted, &port) || port != wanted)
+			continue;
+		take(b, h->block[i], kind, port, got);
+		return PASS;
+	}
 	for (uint32_t i = 0; i < h->n; i++) {
 		if (!port_in(b, h->block[i], kind, wanted, &port))
 			continue;

@@ -30,7 +30,7 @@ struct worker {
 	struct rte_ring *out;
 	bool unflushed;	 /* sent since the transmit rings were seen to be empty */
 	uint64_t swept;	 /* cycles until which tables were looked through */
-	uint32_t forgot; /* what was done of `forget` */
+	_Atomic uint32_t forgot; /* what was done of `forget` */
 	uint64_t turns, empty;
 	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
 	struct stage_work work[STAGES];

@@ -91,11 +91,14 @@ void mapper_release(struct mapper *m, const struct memory *memory)
 	blocks_release(&m->blocks, memory);
 }
 
-static void bind(struct mapper *m, struct binding *to, uint32_t number)
+/* What can make a session keeps a mapping that was about to end. What strangers send cannot, unless
+ * that is wanted (RFC 4787 REQ-6), and would keep it for ever: as packets go in order, it is done
+ * before anything of whoever has the mapping next. */
+static void bind(struct mapper *m, struct binding *to, uint32_t number, bool keeps)
 {
 	struct mapping *found = &m->mappings[number];
 
-	if (UNLIKELY(found->leaving))
+	if (UNLIKELY(found->leaving) && keeps)
 		found->leaving = false;
 	*to = (struct binding){
 		.mapping = number,
@@ -144,14 +147,14 @@ static enum verdict make_mapping(struct mapper *m, const struct inside_key *key,
 }
 
 /* Whose public address and port this is. */
-static enum verdict find_outside(struct mapper *m, uint8_t kind, be32 ip, be16 port,
-				 struct binding *to)
+static enum verdict find_outside(struct mapper *m, struct packet *p, be32 ip, be16 port)
 {
-	const uint32_t number = *outside_of(m, kind, ip, port);
+	const uint32_t number = *outside_of(m, p->kind, ip, port);
 
 	if (UNLIKELY(number == 0))
 		return NO_MAPPING;
-	bind(m, to, number - 1);
+	bind(m, &p->down, number - 1,
+	     m->config->inbound_refresh && p->kind != KIND_TCP && !p->error);
 	return PASS;
 }
 
@@ -168,7 +171,7 @@ static enum verdict find_inside(struct mapper *m, struct packet *p)
 		verdict = p->error ? NO_MAPPING : make_mapping(m, &key, p->hash, &number);
 	if (UNLIKELY(verdict != PASS))
 		return verdict;
-	bind(m, &p->up, number);
+	bind(m, &p->up, number, !p->error);
 	return PASS;
 }
 
@@ -193,8 +196,8 @@ static enum verdict from_inside(struct mapper *m, struct packet *p)
 	if (LIKELY(!p->hairpin) || verdict != PASS)
 		return verdict;
 	p->to = INSIDE;
-	return p->error ? find_outside(m, p->kind, p->src, p->src_port, &p->down)
-			: find_outside(m, p->kind, p->dst, p->dst_port, &p->down);
+	return p->error ? find_outside(m, p, p->src, p->src_port)
+			: find_outside(m, p, p->dst, p->dst_port);
 }
 
 static enum verdict from_outside(struct mapper *m, struct packet *p)
@@ -209,9 +212,9 @@ static enum verdict from_outside(struct mapper *m, struct packet *p)
 	if (UNLIKELY(p->error)) {
 		if (ip->dst != p->src)
 			return BAD_QUOTE;
-		return find_outside(m, p->kind, p->src, p->src_port, &p->down);
+		return find_outside(m, p, p->src, p->src_port);
 	}
-	return find_outside(m, p->kind, p->dst, p->dst_port, &p->down);
+	return find_outside(m, p, p->dst, p->dst_port);
 }
 
 /* Where a packet is looked for, before anything is looked at: memory takes its time. */

@@ -76,6 +76,17 @@ static int tell_drops(const char *command, const char *text, struct rte_tel_data
 	return 0;
 }
 
+/* Workers that have yet to do what they were asked. */
+static uint32_t forgetting(void)
+{
+	const uint32_t asked = atomic_load(&engine.forget);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < engine.n_workers; i++)
+		n += atomic_load(&engine.workers[i].forgot) != asked;
+	return n;
+}
+
 static int tell_tables(const char *command, const char *text, struct rte_tel_data *d)
 {
 	const struct mapper *m = &engine.mapper;
@@ -96,6 +107,7 @@ static int tell_tables(const char *command, const char *text, struct rte_tel_dat
 	add(d, "blocks given", read_number(&m->blocks.given));
 	add(d, "blocks returned", read_number(&m->blocks.returned));
 	add(d, "block events lost", blocklog_lost());
+	add(d, "workers that forget", forgetting());
 	return 0;
 }
 
@@ -155,7 +167,7 @@ static int forward(const char *command, const char *text, struct rte_tel_data *d
 	return 0;
 }
 
-/* Done by the threads that own the tables; /cgnat/tables then has nothing. */
+/* Done by the threads that own the tables; /cgnat/tables tells when they all have. */
 static int forget(const char *command, const char *text, struct rte_tel_data *d)
 {
 	(void)command;

@@ -256,15 +256,26 @@ static uint32_t due(uint32_t all, uint64_t cycles)
 	return part < all ? (uint32_t)part : all;
 }
 
+static struct worker *owner_of(enum stage stage)
+{
+	struct worker *w = engine.workers;
+
+	while (!has(w, stage))
+		w++;
+	return w;
+}
+
 /* All at once, while no packets come: between trials. Mappings go when the owner of sessions, who
- * may be another, has ended those. */
+ * may be another, has ended those; a late packet may make one until they have gone. */
 static void forget(struct worker *w, uint32_t wanted)
 {
-	bool done = true;
+	const struct worker *mappings = owner_of(STAGE_NAT);
+	bool done =
+		!has(w, STAGE_CT) || (w != mappings && atomic_load(&mappings->forgot) == wanted);
 
-	if (has(w, STAGE_CT))
+	if (!done)
 		tracker_end_all(&engine.tracker);
-	if (has(w, STAGE_NAT))
+	if (w == mappings)
 		done = mapper_end_all(&engine.mapper);
 	if (done)
 		w->forgot = wanted;
