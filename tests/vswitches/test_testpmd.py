@@ -204,6 +204,22 @@ def test_the_tester_polls_as_many_queues_as_are_sent_on_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "log2"),
+    [({}, 11), ({"rx_descriptors": 256}, 8), ({"tx_descriptors": 4096}, 12),
+     ({"rx_descriptors": 32768, "tx_descriptors": 32768}, 14)],
+)  # fmt: skip
+def test_the_rings_of_a_memif_wire_are_those_of_the_testers_end(
+    options: dict[str, int], log2: int
+) -> None:
+    """The client has the say; the tester must not think they are shorter than they are."""
+    wanted = scenario("phy2phy", options=SwitchOptions(**options))
+    end = WireEnd(wire=0, kind="memif", side="tester", socket="/run/x.sock")
+    port = engine_port(0, end, wanted, 1, vhost_net=False)
+    assert f"rsize={log2}" in port.argument
+    assert (port.rings.tester, port.rings.dut) == (1 << log2, 1 << log2)
+
+
+@pytest.mark.parametrize(
     ("node", "housekeeping", "workers", "main"),
     [
         (0, (1, 2), (0,), 1),

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from vnetperf.host import dpdk
 from vnetperf.host.nic.pci import DPDK_DRIVERS
-from vnetperf.model.deployment import WireEnd
+from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.scenario import Scenario
 
+#: Frames of a memif's rings: where nothing else is wanted, and at most.
+MEMIF_FRAMES, MOST_MEMIF_FRAMES = 1 << dpdk.MEMIF_RING_LOG2, 1 << 14
 KERNEL_KINDS = ("veth", "macvtap", "macvlan", "ipvlan", "vlan", "nic", "vf")
 
 
@@ -31,11 +34,12 @@ def dpdk_device(
     *,
     own_socket: bool = False,
     frames: int = dpdk.AF_PACKET_FRAMES,
+    memif_frames: int = MEMIF_FRAMES,
 ) -> DpdkDevice:
     """The device that plugs into an end.
 
     An attachment's memif socket is its own (`own_socket`), a wire's is shared by all wires. A
-    kernel interface has rings of so many `frames`.
+    kernel interface has rings of so many `frames`, a memif of so many `memif_frames`.
     """
     if end.kind == "memif":
         argument = dpdk.memif_devargs(
@@ -45,6 +49,7 @@ def dpdk_device(
             socket=required(end, "socket"),
             mtu=mtu,
             mac=end.mac or "",
+            ring_log2=memif_frames.bit_length() - 1,
         )
         return DpdkDevice(f"--vdev={argument}")
     if end.pci and end.driver in DPDK_DRIVERS:
@@ -57,6 +62,19 @@ def dpdk_device(
         where=f"tester port {number}",
         accepted=", ".join(dict.fromkeys(accepted)),
     )
+
+
+def memif_ring(scenario: Scenario, number: int) -> int:
+    """Frames of the memif rings at an end.
+
+    The client has the say, which the tester is on a wire: it takes what the DUT is to have, up to
+    what memif allows. What plugs in in place of a VNF is that VNF's business.
+    """
+    if isinstance(scenario.deployment.ends[number], VnfPort):
+        return MEMIF_FRAMES
+    options = scenario.options
+    wanted = options.rx_descriptors or options.tx_descriptors or MEMIF_FRAMES
+    return min(wanted, MOST_MEMIF_FRAMES)
 
 
 def required(end: WireEnd, what: str) -> str:

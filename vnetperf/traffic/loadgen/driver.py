@@ -37,7 +37,7 @@ from vnetperf.model.trial import (
     TrialWindow,
 )
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
-from vnetperf.traffic.devices import DpdkDevice, dpdk_device, required
+from vnetperf.traffic.devices import DpdkDevice, dpdk_device, memif_ring, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic, mapping_places
 from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
@@ -123,14 +123,20 @@ def engine_port(
     in_vnf_place = isinstance(scenario.deployment.ends[number], VnfPort)
     kinds = (*WIRES, *ATTACHMENTS)
     frames = KERNEL_RX_RING if scenario.mtu <= dpdk.STANDARD_MTU else dpdk.AF_PACKET_FRAMES
-    device = dpdk_device(number, end, scenario.mtu, kinds, own_socket=in_vnf_place, frames=frames)
+    memif = memif_ring(scenario, number)
+    device = dpdk_device(
+        *(number, end, scenario.mtu, kinds),
+        own_socket=in_vnf_place,
+        frames=frames,
+        memif_frames=memif,
+    )
     rx_queues = tx_queues = 1
     rings = PortRings(frames if device.netdev else None, end.peer_ring)
     if end.kind == "memif":
         # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
         # end sends on fewer queues than it polls.
         rx_queues, tx_queues = max(polled, queues), scenario.options.rx_queues or 1
-        rings = PortRings(*[_memif_ring(scenario)] * 2)
+        rings = PortRings(memif, memif)
     elif device.pci:
         rx_queues = min(-(-workers // len(scenario.deployment.ends)), NIC_QUEUES)
         tx_queues = rx_queues
@@ -148,12 +154,6 @@ def engine_port(
 def away_port(number: int, queues: int) -> EnginePort:
     """The place of a port that is on another host: nothing is sent there, and nothing comes."""
     return EnginePort(f"--vdev=net_null{number},no-rx=1", tx_queues=queues)
-
-
-def _memif_ring(scenario: Scenario) -> int:
-    """Frames of a memif ring: the smaller of what both ends want."""
-    options = scenario.options
-    return min(RING, options.rx_descriptors or RING, options.tx_descriptors or RING)
 
 
 def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:

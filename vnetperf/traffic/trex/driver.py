@@ -25,7 +25,7 @@ from vnetperf.traffic.base import (
     host_failures,
     learning_rate,
 )
-from vnetperf.traffic.devices import remove_stale_sockets
+from vnetperf.traffic.devices import memif_ring, remove_stale_sockets
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.trex import server as trex_server
 from vnetperf.traffic.trex.client import TrexClient, find_client
@@ -216,7 +216,11 @@ class Trex(ExternalGenerator):
         scenario, placement = self.plan.scenario, self.plan.placement
         in_vnf_place = [isinstance(end, VnfPort) for end in scenario.deployment.ends]
         ports = [
-            server_port(number, end, scenario.mtu, own_socket=in_vnf_place[number])
+            server_port(
+                *(number, end, scenario.mtu),
+                own_socket=in_vnf_place[number],
+                memif_frames=memif_ring(scenario, number),
+            )
             for number, end in enumerate(ends)
         ]
         for port, end in zip(ports, ends, strict=True):

@@ -20,7 +20,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
 from vnetperf.traffic.base import server_address
-from vnetperf.traffic.devices import dpdk_device
+from vnetperf.traffic.devices import MEMIF_FRAMES, dpdk_device
 
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("memif", "veth")
@@ -49,9 +49,17 @@ class ServerPort:
     netdev: str = ""
 
 
-def server_port(number: int, end: WireEnd, mtu: int, *, own_socket: bool = False) -> ServerPort:
+def server_port(
+    number: int,
+    end: WireEnd,
+    mtu: int,
+    *,
+    own_socket: bool = False,
+    memif_frames: int = MEMIF_FRAMES,
+) -> ServerPort:
     """The port that plugs into an end."""
-    device = dpdk_device(number, end, mtu, (*WIRES, *ATTACHMENTS), own_socket=own_socket)
+    kinds = (*WIRES, *ATTACHMENTS)
+    device = dpdk_device(number, end, mtu, kinds, own_socket=own_socket, memif_frames=memif_frames)
     argument = device.argument.removeprefix("-a")
     if device.netdev and mtu > dpdk.STANDARD_ROOM_MTU:
         argument = (
