@@ -35,13 +35,19 @@ NAPI, NOT_THREADED = "napi", "leave --set napi=threaded out"
 KINDS = ("tap", "veth")
 
 
-def offer(machine: Machine, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-    """Say where a VNF port will be; nothing is made yet."""
+def offer(
+    machine: Machine, port: VnfPort, kind: str, queues: int = 1, *, offloads: bool = False
+) -> Attachment:
+    """Say where a VNF port will be; nothing is made yet.
+
+    Offloads are for what plugs in as well: what a guest sends into a tap, the tap's do not rule.
+    """
     if kind not in KINDS:
         raise DutError(
             f"cannot make a {kind} for a VNF", where=str(port), accepted=", ".join(KINDS)
         )
-    return Attachment(port=port, kind=kind, netdev=_name(machine, port, "v"), queues=queues)
+    netdev = _name(machine, port, "v")
+    return Attachment(port=port, kind=kind, netdev=netdev, queues=queues, offloads=offloads)
 
 
 def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool = False) -> str:
@@ -168,7 +174,8 @@ class KernelAttachments(VSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A tap, or one end of a veth pair."""
         self.check_kind(kind)
-        return offer(self.machine, port, kind, queues)
+        offloads = bool(self.plan.scenario.options.offloads)
+        return offer(self.machine, port, kind, queues, offloads=offloads)
 
     def make_attachment(self, attachment: Attachment) -> str:
         """Make the tap or the pair; the switch's interface of it."""

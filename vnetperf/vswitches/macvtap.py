@@ -181,8 +181,14 @@ class Macvtap(KernelSwitch):
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A macvtap, with /dev/tapN of the same device for a VM, or a macvlan for a container."""
         self.check_kind(kind)
-        netdev = self._name(port)
-        return Attachment(port=port, kind=kind, netdev=netdev, queues=queues, mac=vnf_mac(port))
+        return Attachment(
+            port=port,
+            kind=kind,
+            netdev=self._name(port),
+            queues=queues,
+            mac=vnf_mac(port),
+            offloads=bool(self.plan.scenario.options.offloads),
+        )
 
     def _name(self, port: Port) -> str:
         if isinstance(port, PhyPort):
