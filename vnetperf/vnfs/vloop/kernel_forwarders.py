@@ -93,7 +93,7 @@ def xdp_problem(facts: MachineFacts, mode: str) -> str:
     return facts.missing_program(CLANG) if mode == XDP_MODE else ""
 
 
-BRIDGE = "vloop"
+BRIDGE, PACKET_FILTERS = "vloop", ("iptables", "ip6tables", "arptables")
 BRIDGE_MODULE = KernelModule(name="bridge", symbol="br_handle_frame", optional=True)
 
 
@@ -103,6 +103,8 @@ def _bridge_steps(ports: FormPorts) -> list[Step]:
     # Flooding to the one other port is forwarding by port; a learned address could only
     # send a frame back to where it came from.
     return [
+        # Not through iptables, where br_netfilter is there: no other form goes that way.
+        *(f"sysctl -q -e -w net.bridge.bridge-nf-call-{tables}=0" for tables in PACKET_FILTERS),
         f"ip link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
         f"ip link set dev {BRIDGE} multicast off arp off addrgenmode none",
         *(f"ip link set dev {name} master {BRIDGE}" for name in names),
