@@ -323,7 +323,7 @@ class KernelNat(KernelSwitch, NatSwitch):
         }
 
     def stop(self) -> None:
-        """Take the rules away; interfaces stay."""
+        """Take the rules and all sessions away; interfaces stay."""
 
         def clear() -> None:
             for netdev in self.netdevs.values():
@@ -334,6 +334,7 @@ class KernelNat(KernelSwitch, NatSwitch):
         if self.netdevs:
             self.machine.in_netns(clear)
             self._load(self.no_rules())
+            self.flush_tracking()
         self.netdevs = {}
 
 
