@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import secrets
@@ -19,6 +20,7 @@ import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
@@ -95,14 +97,20 @@ def _write_all(target: int, data: bytes) -> None:
         data = data[os.write(target, data) :]
 
 
+#: Whoever uses a run's directory has its lock.
+_LOCK = "lock"
+
+
 @contextlib.contextmanager
 def run_dir() -> Iterator[Path]:
     """A private directory for one run of the lab, removed at its end."""
     path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
     try:
         path.parent.mkdir(exist_ok=True)
-        _remove_stale(path.parent)
-        path.mkdir(mode=0o700)
+        with contextlib.closing(_locked(path.parent.with_suffix(".lock"))):
+            _remove_stale(path.parent)
+            path.mkdir(mode=0o700)
+            lock = _locked(path / _LOCK)
     except OSError as error:
         raise HostError(
             f"a directory for this run cannot be made: {error.strerror}",
@@ -114,13 +122,27 @@ def run_dir() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        lock.close()
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what processes that were killed have left."""
+    """Remove what processes that were killed have left; others may be of another container."""
     for path in folder.iterdir():
-        if not Path(f"/proc/{path.name.partition('-')[0]}").exists():
+        with (
+            contextlib.suppress(OSError),  # somebody has it
+            contextlib.closing(_locked(path / _LOCK, fcntl.LOCK_NB)),
+        ):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _locked(path: Path, how: int = 0) -> IO[bytes]:
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | how)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 #: Longest that a start may take; emulated on a very busy machine it takes two minutes.
