@@ -228,7 +228,14 @@ class EnginePod(OciPod):
     def _inner(self) -> int:
         """The first process in the engine's namespaces, by its number outside of them."""
         pid = self._first.pid if self._first else 0
-        (inner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        try:
+            (inner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except (OSError, ValueError) as error:
+            raise HostError(
+                f"{self.engine.name} has ended, and the pod {self.name} with it",
+                where=str(self._first.log) if self._first else self.name,
+                cure="read its log; the next deployment makes the pod anew",
+            ) from error
         return int(inner)
 
     def _runc(self, *arguments: str) -> list[str]:
