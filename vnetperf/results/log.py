@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -61,6 +62,7 @@ class TrialLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trouble = ""
+        self._lock = threading.Lock()
         self._fd = _open(path)
         try:
             self._locked = lock_log(self._fd, path)
@@ -107,8 +109,12 @@ class TrialLog:
     def append(self, record: Record) -> None:
         """Write a record; one that cannot be written leaves the log as it was before it.
 
-        More can be appended once the cause is gone.
+        More can be appended once the cause is gone. Hosts are heard by threads.
         """
+        with self._lock:
+            self._append(record)
+
+    def _append(self, record: Record) -> None:
         line, digest = seal(record.model_dump_json().encode(), self._digest)
         octets = self._before + line + b"\n"
         self._require_no_other_writer()
