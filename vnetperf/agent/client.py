@@ -154,7 +154,7 @@ class AgentClient:
         self.on_event = on_event or (lambda event: None)
         self.follow = False
         #: Longest that sessions of what is deployed take to be set up before a trial, seconds.
-        self._set_up_s = 0.0
+        self._set_up_s = self._boots_s = 0.0
         self.given_up = False
         self.restored: list[dict[str, Any]] = []
         self.process: tuple[int, ...] = ()
@@ -448,7 +448,8 @@ class AgentClient:
 
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""
-        length_s = 60 + self.testbed.lock_timeout_s
+        self._boots_s = plan.scenario.boots_s
+        length_s = 60 + self.testbed.lock_timeout_s + self._boots_s
         self._set_up_s = plan.scenario.set_up_s
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
         return ScenarioFacts.model_validate(answer)
@@ -458,6 +459,7 @@ class AgentClient:
     ) -> TrialResult:
         """Run a trial of the deployed scenario; `elsewhere`: its event happens at another host."""
         length = self._set_up_s + spec.duration_s + spec.drain_s + spec.learning_wait_s
+        length += self._boots_s if spec.event is not None else 0.0  # it may begin a guest anew
         sent = {"spec": spec.model_dump(mode="json"), "elsewhere": elsewhere}
         usual, follow = self.on_event, self.follow or on_live is not None
 

@@ -242,7 +242,7 @@ class HostsClient:
                 part.host: partial(
                     self.clients[part.host].call,
                     "bring_up",
-                    length_s=BRING_UP_S,
+                    length_s=BRING_UP_S + plan.scenario.boots_s,
                     cables={
                         str(use.cable): netdevs[use.cable]
                         for use in part.cables
@@ -521,13 +521,14 @@ class HostsClient:
                 result = self.clients[tester].run_trial(spec.model_copy(update={"event": local}))
             times = result.event
         else:
-            result, times = self._with_event(tester, spec, host, local)
+            boots_s = plan.scenario.boots_s
+            result, times = self._with_event(tester, spec, host, local, boots_s)
         if times is None:
             return result
         return result.model_copy(update={"event": times.model_copy(update={"what": event.what})})
 
     def _with_event(
-        self, tester: str, spec: TrialSpec, host: str, event: EventSpec
+        self, tester: str, spec: TrialSpec, host: str, event: EventSpec, boots_s: float
     ) -> tuple[TrialResult, EventTimes | None]:
         """A trial with an event at another host than the tester's; None where it did not happen.
 
@@ -549,8 +550,9 @@ class HostsClient:
                 return None
             sent = time.monotonic()
             left = event.model_copy(update={"at_s": max(0.0, event.at_s - (sent - first))})
+            length_s = spec.duration_s + EVENT_S + boots_s
             answer = self.clients[host].call(
-                "happen", length_s=spec.duration_s + EVENT_S, event=left.model_dump(mode="json")
+                "happen", length_s=length_s, event=left.model_dump(mode="json")
             )
             times = EventTimes.model_validate(answer)
             late = sent - first

@@ -104,6 +104,8 @@ STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
 #: Longest that setting a session up takes, all attempts together, seconds: both ways are sent at
 #: 40,000 frames/s first, and at an eighth of that in the end.
 SET_UP_S = 1.5e-3
+#: Longest that the setting up of a guest takes once its agent answers, seconds.
+GUEST_SET_UP_S = 120.0
 
 
 #: Modes in which a VNF addresses frames to whoever takes them in next, and in which it addresses
@@ -286,6 +288,11 @@ class Scenario(Frozen):
     def set_up_s(self) -> float:
         """Longest that its sessions take to be set up before a trial, seconds; 0 without any."""
         return 0.0 if self.translated is None else self.translated.sessions * SET_UP_S
+
+    @property
+    def boots_s(self) -> float:
+        """Longest that its guests take to boot, and to forward by themselves; 0 without any."""
+        return 2 * self.guest.boot_s + GUEST_SET_UP_S if self.has_guests else 0.0
 
     @property
     def largest_on_wire(self) -> int:

@@ -18,7 +18,7 @@ from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.options import GuestOptions
-from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import GUEST_SET_UP_S, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt import guest_facts, guest_plan, images
@@ -58,8 +58,6 @@ LIBVIRTD = Program(
     optional=True,
 )
 PORTS = 2
-#: Beyond the wait for the agent: NICs, hugepages and testpmd in the guest, seconds.
-SET_UP_S = 120.0
 #: What a kernel and its programs need beside testpmd's hugepages, MiB.
 SYSTEM_MIB = 192
 
@@ -319,7 +317,7 @@ class VmVloop(EndpointHost):
         """Wait until testpmd in the guest forwards; a boot has a limit of its own."""
         if self._ready is None:
             raise DutError("it has not been launched", where=self.role)
-        limit_s = patient(max(timeout_s, self.options.boot_s + SET_UP_S))
+        limit_s = patient(max(timeout_s, self.options.boot_s + GUEST_SET_UP_S))
         try:
             self._ready.result(limit_s)
         except StillRunning as error:
@@ -413,7 +411,7 @@ class VmVloop(EndpointHost):
         if guest is not None:
             guest.stop()
         if self._ready is not None and not self._ready.cancel():
-            self._ready.exception(timeout=SET_UP_S)  # it fails at once without its guest
+            self._ready.exception(timeout=GUEST_SET_UP_S)  # it fails at once without its guest
         self._ready = None
 
 
