@@ -28,7 +28,13 @@ from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.host.log import RunLog
-from vnetperf.model.errors import ConfigError, HostError, VnetperfError, full_text
+from vnetperf.model.errors import (
+    ConfigError,
+    HostError,
+    TestbedBusyError,
+    VnetperfError,
+    full_text,
+)
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Plan, Scenario
@@ -257,6 +263,7 @@ class Run:
         self._deployed: Scenario | None = None
         self._is_latest = False
         self._failed: dict[str, VnetperfError] = {}
+        self._tried: set[str] = set()  # scenarios that failed to be deployed once
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
         #: Loops of this run's calibrations, and the last one of each: by wire.
@@ -357,6 +364,7 @@ class Run:
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
+        self._tried.clear()
         self.max_loads.begin_round(self.resumed)
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
@@ -393,7 +401,10 @@ class Run:
         try:
             facts = self.client.deploy(plan)
         except VnetperfError as error:
-            self._failed[scenario.id] = error
+            # What the machine did may be over; what the DUT refuses, it refuses again.
+            if scenario.id in self._tried or not isinstance(error, HostError | TestbedBusyError):
+                self._failed[scenario.id] = error
+            self._tried.add(scenario.id)
             if lines := self.run_log.last_lines():
                 error.add_note(f"  last lines of {self.run_log.path.name}:\n{lines}")
             failed = ScenarioFacts(
