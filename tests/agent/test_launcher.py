@@ -62,12 +62,12 @@ def _gateway(spec: str) -> Iterator[Any]:
 def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> None:
     client = AgentClient(Testbed(), read_only=True)
     for gateway in _gateway(client._specification()):
-        path, _, isolated, _ = gateway.remote_exec(LOOK).receive(20)
+        path, _, isolated, _ = gateway.remote_exec(LOOK).receive(120)
         assert isolated
         assert not [place for place in path if not place.startswith("/")]
         assert str(planted.parent) not in path
         serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
-        assert gateway.remote_exec(serve).receive(20) == 1
+        assert gateway.remote_exec(serve).receive(120) == 1
     assert not planted.exists()
 
 
@@ -76,7 +76,7 @@ def test_the_agent_finds_what_its_controller_finds(tmp_path: Path) -> None:
     """Where dependencies are in the user's site, or what PYTHONPATH names: -I knows neither."""
     for gateway in _gateway(f"popen//python={sys.executable} -I -S//execmodel=main_thread_only"):
         serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
-        assert gateway.remote_exec(serve).receive(20) == 1
+        assert gateway.remote_exec(serve).receive(120) == 1
 
 
 @root_only
