@@ -167,7 +167,7 @@ def test_the_page_opens_with_what_was_measured_on_what_and_what_it_is_worth(page
         "Linux 6.12.9-amd64",
         "ovs-vswitchd (Open vSwitch) 3.1.0, DPDK 22.11",
         "pvp_dpdk, 64 octets: ndr 5.964 Mfps",
-        "a benchmark; 9 of 26 bounds irregular",
+        "an estimate by trials of 1 s (RFC 2544 section 24: 60 s); 9 of 26 bounds irregular",
         "1 of 14 cases not measured",
     ):
         assert words in said

@@ -342,6 +342,8 @@ def test_what_all_of_an_input_rate_is_stands_beside_it(every):
     assert "the maximum of the medium" in outcomes.whole_load_text(
         result.model_copy(update={"media_max_fps": top})
     )
+    nominal = result.model_copy(update={"media_max_fps": top / 5})  # a wire of no speed of its own
+    assert "offers, 500 % of the medium's" in outcomes.whole_load_text(nominal)
     assert "medium" not in outcomes.whole_load_text(
         result.model_copy(update={"media_max_fps": None})
     )

@@ -63,7 +63,7 @@ def test_what_was_not_measured_says_why(results):
     assert "1518 octets: not measured: the path check lost 3 of 32 frames" in shown
     assert "pvp_vpp: not deployed: vpp: exited with status 1" in shown
     assert "irregular: bounds are 7.4 % apart" in shown
-    assert "trials not counted (verdict): 1 GENERATOR_LIMITED" in shown
+    assert "trials that are not VALID: 1 GENERATOR_LIMITED" in shown
 
 
 def test_names_are_no_markup_and_no_escape_sequences(hostile):

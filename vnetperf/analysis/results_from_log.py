@@ -28,7 +28,7 @@ from vnetperf.analysis.logged_tests import (
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.nat import NEW_SESSIONS
-from vnetperf.model.outcomes import BackToBack, Transfer, Transfers, TransferSpec
+from vnetperf.model.outcomes import BackToBack, Service, Transfer, Transfers, TransferSpec
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
     Calibration,
@@ -553,10 +553,14 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     given = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
     found["of_other_deployment"] = bool(known.get("other_deployment")) and not given
     # Some tests take trials that offered too little. Back-to-back takes each burst, and counts none
-    # that is not valid: what it found is of the others.
+    # that is not valid: what it found is of the others. So is a service's step that was repeated.
     found["discarded"] = replayed.discarded
+    bad = [t.number for t in logged.trials if t.verdict is not Verdict.VALID]
     if isinstance(replayed.found, BackToBack):
-        found["discarded"] = sum(t.verdict is not Verdict.VALID for t in logged.trials)
+        found["discarded"] = len(bad)
+    elif isinstance(replayed.found, Service):
+        judged = {number for step in replayed.found.every_step for number in step.trials}
+        found["discarded"] = len(set(bad) - judged)
     return found | {standard_test(begin.test).fills: replayed.found}
 
 

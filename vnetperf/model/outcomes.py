@@ -95,14 +95,16 @@ class Confirmation(Frozen):
         status: "confirmed"; "unstable": a bound was contradicted by more than the goal's width, or
             there is loss below it; "not confirmed": `reason` has why, as where more than 20 % of
             the confirming trials at a bound were discarded.
-        reason: What contradicts, or why it was not looked at; "".
+        reason: What contradicts, why it was not looked at, or what of the loads below a confirmed
+            bound is not known; "".
         modes: Rates between which an unstable DUT changes, the lower one first: the median rate
             of trials at the bounds that forwarded far less, or the least one where a bound's load
             was too much, and the largest of all trials; none within the goal's width. Of a
             confirmed bound: the rate of those trials there that the exceed ratio forgives, where
             they are a fifth of them or more, and that of the others.
         inversions: Loads below the lower bound that are not carried.
-        swept_fps: Loads of the sweep below the lower bound that were tried.
+        swept_fps: Loads of the sweep below the lower bound that were tried, and are known to be
+            carried or not.
         trials: Numbers of the trials that confirmed, or did not.
         discarded: Trials of the visits of this goal that were no measurement of the DUT, by
             verdict, and were repeated; None: not recorded.

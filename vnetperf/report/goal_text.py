@@ -84,6 +84,8 @@ def confirmation_text(goal: GoalResult) -> str:
         parts.append(
             f"carried {len(found.swept_fps)} loads below, down to {units.fps(min(found.swept_fps))}"
         )
+    if found.status == "confirmed" and found.reason:
+        parts.append(found.reason)
     return "; ".join(parts)
 
 
@@ -769,7 +771,7 @@ def group_notes(group: Group) -> Iterator[str]:
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
-            yield f"{result.size_text}: trials not counted (verdict): {counts}"
+            yield f"{result.size_text}: trials that are not {Verdict.VALID.value}: {counts}"
         if result.irregular:
             yield f"{result.size_text}: irregular: {result.irregular}"
     for flag, where in irregular.items():

@@ -178,14 +178,14 @@ def whole_load_text(result: Result) -> str:
     if not whole:
         return ""
     medium = result.media_max_fps
-    if medium and whole >= medium * _WHOLE_MEDIUM:
+    if medium and abs(whole / medium - 1) <= _WHOLE_MEDIUM:
         return f"100 % is {units.fps(whole)}, the maximum of the medium"
     share = f", {percent(whole / medium, 3)} of the medium's {units.fps(medium)}" if medium else ""
     return f"100 % is {units.fps(whole)}, the largest load that the generator offers{share}"
 
 
-#: Share of the medium's maximum from which on a load is all of it, but for rounding.
-_WHOLE_MEDIUM = 0.9999
+#: How far a load that is all of the medium may be off it, as a share: by rounding only.
+_WHOLE_MEDIUM = 1e-4
 
 
 def _loss_tables(group: Group) -> Iterator[Table]:

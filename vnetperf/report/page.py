@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
@@ -97,7 +97,7 @@ class GroupView:
         tried = [t for r in measured for t in self._trials_of(r)]
         shown = [t for r in measured for t in shown_trials(r, self.trials)]
         bad = sum(t.verdict is not Verdict.VALID for t in tried)
-        discarded = f", {bad} of them not counted (verdict)" if bad else ""
+        discarded = f", {bad} of them not {Verdict.VALID.value}" if bad else ""
         besides = f", {len(shown)} of them in what is shown" if len(shown) < len(tried) else ""
         traffic = units.seconds(sum(t.duration_s for t in tried))
         return f"{len(tried)} trials{besides}{discarded}; {traffic} of traffic."
@@ -128,7 +128,7 @@ class GroupView:
         group, names = self.group, self.group.goal_names
         goals = [g for r in group.measured for g in r.goals]
         directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
-        of = [(r, self._trials_of(r)) for r in group.measured]
+        of = [(r, shown_trials(r, self.trials)) for r in group.measured]
         latencies = []
         for r, _ in of:
             lines = [(goal.name, d, v) for goal in r.goals for d, v in goal.latency.items()]
@@ -137,7 +137,7 @@ class GroupView:
             _strip("Loss against load", [plots.loss_plot(r, found, names) for r, found in of]),
             _strip(
                 "Loads in the order they were tried",
-                [plots.search_plot(r, shown_trials(r, self.trials), names) for r, _ in of],
+                [plots.search_plot(r, found, names) for r, found in of],
             ),
             _strip("Latency at the lower bounds", latencies),
             _strip(
@@ -250,9 +250,11 @@ def _recovery_strips(group: Group) -> Strips:
     known = [(r, r.recovery) for r in group.measured if r.recovery]
     rows = [(r.size_text, found.seconds) for r, found in known if found.seconds]
     yield _strip("", [plots.spread_plot("Recovery time of each trial", "recovery time", rows, "s")])
-    yield _timelines(
-        "Recovery over time", [(r.size_text, found.curves, found.seconds) for r, found in known]
-    )
+    curves = []
+    for r, found in known:
+        in_none = {*found.not_overloaded, *found.disturbed, *found.censored}
+        curves.append((r.size_text, found.curves, found.seconds, in_none))
+    yield _timelines("Recovery over time", curves)
 
 
 def _reset_strips(group: Group) -> Strips:
@@ -265,18 +267,19 @@ def _reset_strips(group: Group) -> Strips:
         for title, value in methods
     ]
     yield _strip("", made)
-    curves = [(name, f.curves, f.by_loss_s or f.by_time_s) for name, f in named]
+    curves = [(name, f.curves, f.by_loss_s or f.by_time_s, {*f.disturbed}) for name, f in named]
     yield _timelines("Reset over time", curves)
 
 
 def _timelines(
-    title: str, found: Sequence[tuple[str, Sequence[Curve], Spread | None]]
+    title: str, found: Sequence[tuple[str, Sequence[Curve], Spread | None, Set[int]]]
 ) -> Strip | None:
-    """Of each the trial nearest to the median; the others folded."""
+    """Of each the trial nearest to the median, of those that are in it; the others folded."""
     first: list[Plot | None] = []
     more: list[Plot | None] = []
-    for name, curves, spread in found:
-        typical = _median_curve(curves, spread)
+    for name, curves, spread, in_none in found:
+        counted = [curve for curve in curves if curve.trial not in in_none]
+        typical = _median_curve(counted or curves, spread)
         for curve in curves:
             (first if curve is typical else more).append(plots.timeline_plot(name, curve))
     return _strip(title, first, more=more)

@@ -381,6 +381,11 @@ class _Retried:
         """Loads below that were tried."""
         return tuple(v.load_fps for v in self.visits if v.role == "glance" and v.trials)
 
+    def carried_or_not(self) -> tuple[float, ...]:
+        """Those of them of which that is known: a glance with loss alone tells nothing."""
+        unknown = {visit.load_fps for visit in self.open_visits("glance")}
+        return tuple(load for load in self.swept() if load not in unknown)
+
     def unswept(self, inputs: ConfirmInputs, stopped: str) -> str:
         """Why it is not known of each load of the sweep whether it is carried; "" if it is."""
         swept, lower = self.swept(), self.load("lower") or 0.0
@@ -571,7 +576,7 @@ def _judged(
         return replace(result, confirmation=found.model_copy(update={"reason": missing}))
     inversions = retried.inversions()
     update: dict[str, object] = {
-        "swept_fps": retried.swept(),
+        "swept_fps": retried.carried_or_not(),
         "inversions": inversions,
         "trials": tuple(trial.number for trial in after),
     }
