@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result
 from vnetperf.model.trial import ThreadLoad, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
+from vnetperf.report.csv_files import outcomes_csv
 from vnetperf.results.log import read_log
 from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
@@ -265,6 +268,9 @@ def test_every_test_pools_its_rounds_each_at_the_loads_of_its_own_round(tmp_path
     assert latency.deployments.shown == throughput.deployments.shown == 3
     assert latency.latency_at[0].load_fps == throughput.goals[0].lower_bound_fps
     assert {m.name for m in metrics_of(latency)} >= {"latency_mean", "latency_mean_of_rounds"}
+    rows = csv.DictReader(io.StringIO(outcomes_csv(bench.derived())))
+    repeats = {row["quantity"]: row["n"] for row in rows if row["test"] == "latency"}
+    assert (repeats["latency_mean"], repeats["latency_mean_of_rounds"]) == ("2", "3")
 
 
 def test_the_round_that_is_shown_is_in_the_middle_by_the_throughput(tmp_path: Path) -> None:

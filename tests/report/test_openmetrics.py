@@ -7,8 +7,15 @@ import re
 
 import pytest
 
-from vnetperf.model.outcomes import Recovery, Spread
-from vnetperf.model.result import DirectionBound, GoalResult, Result, RunIdentity, RunResults
+from vnetperf.model.outcomes import Confirmation, Recovery, Spread
+from vnetperf.model.result import (
+    BoundTrials,
+    DirectionBound,
+    GoalResult,
+    Result,
+    RunIdentity,
+    RunResults,
+)
 from vnetperf.model.trial import Latency
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 from vnetperf.results.metrics import goal_metrics_of, named_metrics_of
@@ -49,6 +56,8 @@ def sample() -> RunResults:
         regular=False,
         qualifier="at least",
         latency={"phy0->phy1": latency},
+        confirmation=Confirmation(status="confirmed", modes=(8e5, 1e6)),
+        at_lower_bound=BoundTrials(load_fps=5e5, valid=4, discarded=1),
     )
     results = [
         Result(scenario=scenario, test="throughput", frame_size=size, goals=(goal,))
@@ -88,10 +97,11 @@ def test_every_line_is_openmetrics(sample: RunResults) -> None:
     for line in text.splitlines()[:-1]:
         if line.startswith("# TYPE "):
             declared.add(line.split()[2])
+            assert line.split()[3] in ("gauge", "counter")  # what collectors of files take
         elif not line.startswith("# HELP "):
             match = SAMPLE.match(line)
             assert match, line
-            assert match[1].removesuffix("_info") in declared
+            assert match[1] in declared
     lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(lines) == len(set(lines))  # no sample stands twice
 
@@ -103,6 +113,17 @@ def test_bounds_are_those_of_the_results(sample: RunResults) -> None:
     assert any(
         v == pytest.approx(goal.lower_bound_fps) for text, v in found if 'bound="lower"' in text
     )
+
+
+def test_of_two_modes_each_has_its_name(sample: RunResults) -> None:
+    found = samples(sample)["vnetperf_throughput_fps"]
+    assert {value for labels, value in found if 'bound="mode_' in labels} == {8e5, 1e6}
+    discarded = [
+        value
+        for labels, value in samples(sample)["vnetperf_quantity"]
+        if 'goal="ndr"' in labels and 'name="discarded_at_lower_bound"' in labels
+    ]
+    assert set(discarded) == {1.0}
 
 
 def test_what_was_not_measured_is_absent_and_not_zero() -> None:

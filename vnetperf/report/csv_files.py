@@ -10,7 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from vnetperf.model.outcomes import Curve
+from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result, RunResults
 from vnetperf.report import summary
@@ -202,20 +202,31 @@ def cpu_csv(results: RunResults) -> str:
     return _csv(results, _CPU, rows)
 
 
+def _spread(row: Row) -> Spread | None:
+    """What the value is the mean of: that of deployments has a row of its own."""
+    value = row["metric"].value
+    return value if isinstance(value, Spread) else None
+
+
+def _of_spread(row: Row, name: str) -> object:
+    return getattr(_spread(row), name, None)
+
+
 def _confidence(row: Row) -> object:
-    found = row["metric"].spread
+    found = _spread(row)
     return found.confidence if found and found.method else None
 
 
 def _modes(row: Row) -> str:
-    found = row["metric"].spread
+    found = _spread(row)
     return " ".join(f"{mode:g}" for mode in found.modes) if found else ""
 
 
 def _outliers(row: Row) -> str:
-    found = row["metric"].spread
-    places = [place for place in found.outliers if place < found.n] if found else ()
-    return " ".join(f"{found.values[place]:g}" for place in places)
+    found = _spread(row)
+    if found is None:
+        return ""
+    return " ".join(f"{found.values[place]:g}" for place in found.outliers if place < found.n)
 
 
 _OUTCOMES: Columns = {
@@ -226,12 +237,12 @@ _OUTCOMES: Columns = {
     "quantity": "metric.name",
     "unit": "metric.unit",
     "value": "metric.number",
-    "n": "metric.spread.n",
-    "interval_low": "metric.spread.low",
-    "interval_high": "metric.spread.high",
+    "n": partial(_of_spread, name="n"),
+    "interval_low": partial(_of_spread, name="low"),
+    "interval_high": partial(_of_spread, name="high"),
     "confidence": _confidence,
-    "interval_method": "metric.spread.method",
-    **{name: f"metric.spread.{name}" for name in ("stdev", "median", "minimum", "maximum")},
+    "interval_method": partial(_of_spread, name="method"),
+    **{name: partial(_of_spread, name=name) for name in ("stdev", "median", "minimum", "maximum")},
     "modes": _modes,
     "outliers": _outliers,
     "note": "metric.note",

@@ -37,7 +37,6 @@ class MetricFamily:
     """Samples of one name."""
 
     name: str
-    kind: str  # "gauge" or "info"
     text: str  # What it is
     samples: list[tuple[Labels, float]] = field(default_factory=list)
 
@@ -50,32 +49,32 @@ class MetricFamily:
         """The text of the family, without ends of lines; none without samples."""
         if not self.samples:
             return
-        yield f"# TYPE {self.name} {self.kind}"
+        yield f"# TYPE {self.name} gauge"
         yield f"# HELP {self.name} {_escape_label(self.text)}"
-        suffix = "_info" if self.kind == "info" else ""
         for labels, value in self.samples:
             inside = ",".join(
                 f'{_LABEL_NAME.sub("_", k)}="{_escape_label(v)}"' for k, v in labels.items()
             )
-            yield f"{self.name}{suffix}{{{inside}}} {value:.10g}"
+            yield f"{self.name}{{{inside}}} {value:.10g}"
 
 
 def openmetrics(results: RunResults) -> str:
     """The numbers of a run."""
     families = {
-        name: MetricFamily(f"vnetperf_{name}", kind, text)
-        for name, kind, text in (
-            ("run", "info", "The run that these numbers are of."),
-            ("run_start_time_seconds", "gauge", "When the run began, seconds since 1970."),
-            ("run_end_time_seconds", "gauge", "When it ended; absent when it was interrupted."),
-            ("case_measured", "gauge", "1 where a case has a result, 0 where it has none."),
-            ("case_trial_seconds", "gauge", "Seconds of traffic."),
-            ("case_trials", "gauge", "Trials run."),
-            ("throughput_fps", "gauge", "Load of a bound, aggregate frames/s (RFC 2544 26.1)."),
-            ("throughput_direction_fps", "gauge", "The same for each direction."),
-            ("throughput_regular", "gauge", "0 where a bound is missing or the width not met."),
-            ("latency_seconds", "gauge", "Latency at the lower bound."),
-            ("quantity", "gauge", "What other tests found, with the unit as a label."),
+        name: MetricFamily(f"vnetperf_{name}", text)
+        for name, text in (
+            # The text format of Prometheus has no type "info", and collectors of files refuse it.
+            ("run_info", "The run that these numbers are of."),
+            ("run_start_time_seconds", "When the run began, seconds since 1970."),
+            ("run_end_time_seconds", "When it ended; absent when it was interrupted."),
+            ("case_measured", "1 where a case has a result, 0 where it has none."),
+            ("case_trial_seconds", "Seconds of traffic."),
+            ("case_trials", "Trials run."),
+            ("throughput_fps", "Load of a bound, aggregate frames/s (RFC 2544 26.1)."),
+            ("throughput_direction_fps", "The same for each direction."),
+            ("throughput_regular", "0 where a bound is missing or the width not met."),
+            ("latency_seconds", "Latency at the lower bound."),
+            ("quantity", "What else was found, with the unit as a label."),
         )
     }
     _run_samples(families, results)
@@ -96,7 +95,7 @@ def _run_samples(families: Mapping[str, MetricFamily], results: RunResults) -> N
         "virtual_lab": "yes" if results.virtual_lab else "no",
         "redacted": "yes" if results.redacted else "no",
     }
-    families["run"].add(labels_of_run, 1)
+    families["run_info"].add(labels_of_run, 1)
     families["run_start_time_seconds"].add({}, _unix_seconds(run.started))
     families["run_end_time_seconds"].add({}, _unix_seconds(run.ended))
 
@@ -132,7 +131,7 @@ def _goal_samples(
 ) -> None:
     for found in goal_metrics_of(result, goal):
         of, value = {**labels, "direction": found.direction}, found.number
-        bound = found.name.partition("_")[0]  # "lower", "upper", "conditional"
+        bound = found.name.removesuffix("_throughput").removesuffix("_bound")
         if found.name == "regular":
             families["throughput_regular"].add(of, value)
         elif found.unit == "ns" and value is not None:
@@ -145,6 +144,8 @@ def _goal_samples(
         elif found.unit == "fps" and not found.direction:
             of |= {"bound": bound, "qualifier": goal.qualifier}
             families["throughput_fps"].add(of, value)
+        elif found.unit != "fps":
+            families["quantity"].add(of | {"name": found.name, "unit": found.unit}, value)
 
 
 def _escape_label(text: str) -> str:
@@ -228,8 +229,8 @@ def _metric_document(metric: Metric) -> dict[str, Any]:
         "note": metric.note,
         "qualifiers": list(metric.qualifiers) or None,
     }
-    if (found := metric.spread) is not None:
-        document |= {key: getattr(found, key) for key in ("n", "low", "high", "stdev")}
+    if isinstance(metric.value, Spread):
+        document |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}
     return {key: value for key, value in document.items() if value not in (None, "")}
 
 
