@@ -356,3 +356,31 @@ def test_a_transfer_is_no_multiple_of_one_under_other_conditions(tmp_path: Path)
     (judged,) = expectations.of_run(transfers(run, ovs=2e9))
     assert judged.met is False
     assert "different conditions: seconds is 5 in A and 60 in B" in str(judged)
+
+
+def test_a_throughput_is_no_multiple_of_one_of_another_goal(tmp_path: Path) -> None:
+    """Zero loss in one trial of 60 s and a loss that may be exceeded have the name "throughput"."""
+    run = stored(tmp_path)
+    (tmp_path / "e.toml").write_text(
+        f'[[expect]]\nscenario = "pvp_*"\nat_least = 0.5\nacross = true\nof_run = "{tmp_path}"\n'
+    )
+    (result,) = run.results
+    goals = tuple(g.model_copy(update={"exceed_ratio": 0.1}) for g in result.goals)
+    then = run.model_copy(update={"results": (result.model_copy(update={"goals": goals}),)})
+    for before, wanted in ((run, True), (then, False)):
+        expectations = Expectations.load(tmp_path / "e.toml")
+        expectations.baselines.update(dict.fromkeys(expectations.baselines, before))
+        judged = expectations.of_run(run, cases_too=True)
+        assert {one.met for one in judged} == {wanted}
+    assert "different conditions: exceed ratio is" in str(judged[0])
+
+
+def test_of_two_modes_the_lower_one_proves_at_least(tmp_path: Path) -> None:
+    """No deployment had their mean."""
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
+    )
+    run = transfers(stored(tmp_path), ovs=(0.5e9, 1.8e9, 0.5e9, 1.8e9, 1.8e9))
+    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert judged.met is False
+    assert "two modes no number [0.5000 Gbit/s .. 1.800 Gbit/s], n = 5" in str(judged)

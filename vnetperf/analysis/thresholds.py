@@ -136,7 +136,7 @@ def judge_metric(
 
 
 def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
-    """A number with its interval, by its repeats where it has some."""
+    """A number with its interval, by its repeats where it has some; of two modes there is none."""
     number = metric.measured
     assert number is not None  # noqa: S101 - for the type checker: callers have looked
     if metric.over is not None and metric.over.spread is None:  # with a limit there is no mean
@@ -155,6 +155,9 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     high = found.maximum if found.high is None else found.high
     if metric.over is not None and any(one.high is None for one in metric.over.observations):
         high = inf
+    if len(found.modes) > 1:
+        most = inf if high == inf else max(found.modes) + open_
+        return Measurand(None, min(found.modes), most), found.n
     return Measurand(found.mean, low, high + open_), found.n
 
 
@@ -210,7 +213,7 @@ def _bounds_text(expected: Expectation, found: Metric, base: Metric | None) -> s
 
 def _measured_text(number: Measurand, n: int, unit: Unit, marks: tuple[str, ...]) -> str:
     value = "no number" if number.value is None else _value_text(number.value, unit)
-    qualifiers = [mark for mark in marks if mark in ("at least", "at most")]
+    qualifiers = [mark for mark in marks if mark in ("at least", "at most", "two modes")]
     interval = ""
     if number.low != number.high:
         interval = f" [{_value_text(number.low, unit)} .. {_value_text(number.high, unit)}]"
@@ -424,9 +427,9 @@ def _base_metric(
     for metric in among:
         if metric.scenario != scenario or metric.key != found.key:
             continue
-        # What decides over frames is told of the whole scenario.
-        apart = found.test == TRANSFERS_TEST and found.measured is not None
-        why = why_not_comparable([found], [metric]) if apart else ""
+        # What two scenarios of one run differ by over frames is what they are compared for.
+        apart = one.of_run or found.test == TRANSFERS_TEST
+        why = why_not_comparable([found], [metric]) if apart and found.measured is not None else ""
         if not why:
             return metric, ""
         why = f"{why}; A is {found.scenario} here, B {scenario} of {one.of_run or 'this run'}"
