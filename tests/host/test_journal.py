@@ -478,6 +478,20 @@ def test_a_run_waits_for_who_still_undoes_an_earlier_one(
         assert [one.run_id for one in run.restored.restored] == ["r1"]
 
 
+def test_a_copy_of_the_state_is_not_undone(roots: HostRoots, tmp_path: Path) -> None:
+    """Somebody kept it to look at: what it lists is, or was, undone where it is."""
+    value = tmp_path / "value"
+    value.write_text("1\n")
+    with Journal.create(roots, "r1") as journal:
+        kernel.write_value(journal, value, "2")
+        copied = roots.within("saved")
+        shutil.copytree(roots.state, copied.state)
+    report = restore(copied)
+    assert "is a copy of" in report.foreign[0]
+    assert not report.restored
+    assert value.read_text() == "2\n"
+
+
 def test_a_journal_of_another_machine_is_left_alone(roots: HostRoots, tmp_path: Path) -> None:
     """Two hosts that share /var/lib: what lives there is not dead here."""
     there = {**HEADER, "machine": "0" * 32, "host": "other", "boot": "1"}

@@ -304,6 +304,17 @@ def check_origin(content: JournalContent, path: Path) -> None:
             where=where,
             cure="run `vnetperf restore` there; state directories need not be shared",
         )
+    if header.get("place", _place(path)) != _place(path):
+        raise ForeignJournalError(
+            f"the journal is a copy of {header['place']}, which is undone where it is",
+            where=where,
+            cure="keep copies elsewhere than beside the state directory",
+        )
+
+
+def _place(path: Path) -> str:
+    """Where a journal is in the state of its host, wherever that is mounted."""
+    return "/".join(path.parts[-3:])
 
 
 #: Ending of a journal that is being begun.
@@ -448,6 +459,7 @@ class Journal:
             "argv": sys.argv[:20],
             "user": user_name(),
             "uid": caller_uid(),
+            "place": _place(path),
         }
         try:
             journal = cls(path, run_id, _begin_file(path, header), 1)
