@@ -50,6 +50,7 @@ def test_nothing_configured_is_free() -> None:
             "eth0.100 on top of it carries the address 192.0.2.1",
         ),
         (NetworkState((UsageInterface(2, "eth0", master=3), BRIDGE, FREE)), "it is a port of br0"),
+        (NetworkState((ETH, VLAN, FREE), {2: ("192.0.2.1",)}), "eth0.100 is on top of it"),
         (
             NetworkState((UsageInterface(2, "eth0", master=5), BOND, FREE), {5: ("192.0.2.1",)}),
             "bond0 on top of it carries the address 192.0.2.1",
@@ -58,7 +59,7 @@ def test_nothing_configured_is_free() -> None:
 )
 def test_what_is_carried_is_named(network: NetworkState, reason: str) -> None:
     found = find_uses(network, ())
-    assert found["eth0"] == InterfaceUse(reason)
+    assert found["eth0"] == InterfaceUse(reason, lost=not reason.startswith("it carries"))
     assert "eth1" not in found
 
 

@@ -93,6 +93,18 @@ def test_a_device_without_driver_has_none_again(journal: Journal, sysfs: FakeSys
     assert sysfs.driver == ""
 
 
+def test_a_device_that_somebody_else_has_bound_since_stays(
+    journal: Journal, sysfs: FakeSysfs
+) -> None:
+    sysfs.bind("")
+    pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    sysfs.bind("ice")
+    report = journal.undo()
+    assert report.complete
+    assert "left at ice: somebody else" in report.undone[0].outcome
+    assert sysfs.driver == "ice"
+
+
 def test_a_missing_driver_or_device_is_told(journal: Journal, sysfs: FakeSysfs) -> None:
     with pytest.raises(HostError, match="modprobe no-such"):
         pci.bind_driver(journal, ADDRESS, "no-such", sys=sysfs.root)

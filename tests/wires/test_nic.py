@@ -154,7 +154,7 @@ def test_the_end_of_a_cable_to_another_machine_is_plugged_alone() -> None:
 
 
 def test_a_nic_with_a_session_is_never_taken() -> None:
-    used = with_nics(facts(), tester0={"in_use": "an SSH session goes over it", "session": True})
+    used = with_nics(facts(), tester0={"in_use": "an SSH session goes over it", "never": True})
     text = missing(used, isolated=True)
     assert "an SSH session" in text
     assert "isolated = true" not in text

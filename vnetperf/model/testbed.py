@@ -519,7 +519,8 @@ class NicFacts(Frozen):
         group_mates: Other devices of the group that the kernel drives, "0000:00:1f.2 (ahci)":
             vfio hands a group out as a whole.
         in_use: Why it must not be taken: it carries addresses, a route, a session; "" when free.
-        session: True when an SSH session of the machine goes over it: it is never taken.
+        never: True when it is never taken: an SSH session of the machine goes over it, or what uses
+            it (a bridge, a bond, a VLAN, a container) would not have it back.
     """
 
     address: str
@@ -533,15 +534,15 @@ class NicFacts(Frozen):
     iommu_group: int | None = None
     group_mates: tuple[str, ...] = ()
     in_use: str = ""
-    session: bool = False
+    never: bool = False
 
     def refusal(self, *, isolated: bool) -> str:
         """Why it must not be taken, with what to do; "" when it may be.
 
-        In an isolated environment NICs in use may be taken as long as no session goes over them.
+        In an isolated environment NICs in use may be taken where all that uses them comes back.
         """
-        if self.session:
-            return f"{self.address} is in use: {self.in_use}; name another NIC"
+        if self.never:
+            return f"{self.address} is in use: {self.in_use}; name another NIC, or free it first"
         if self.in_use and not isolated:
             return (
                 f"{self.address} is in use: {self.in_use}; name a NIC that nothing "

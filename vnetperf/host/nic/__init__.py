@@ -19,7 +19,7 @@ def inventory() -> tuple[NicFacts, ...]:
 
 def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts:
     found = [uses[name] for name in nic.interfaces if name in uses]
-    use = max(found, key=lambda u: u.session, default=usage.InterfaceUse(""))
+    use = max(found, key=lambda u: (u.session, u.lost), default=usage.InterfaceUse(""))
     mates = pci.group_mates(nic.address)
     return NicFacts(
         address=nic.address,
@@ -33,7 +33,7 @@ def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts
         iommu_group=nic.iommu_group,
         group_mates=tuple(f"{address} ({driver})" for address, driver in mates.items()),
         in_use=use.reason or _other_use(nic) or vfs.why_in_use(nic.address, uses),
-        session=use.session,
+        never=use.never or _hidden(nic),
     )
 
 
@@ -44,9 +44,16 @@ def _other_use(nic: pci.PciNic) -> str:
         return f"{holder} has it through {nic.driver}"
     if nic.driver in pci.USER_DRIVERS:
         return ""
-    if nic.driver and not nic.interfaces and nic.driver == pci.kernel_driver(nic.address):
-        return "its interface is in another network namespace, or its driver made none"
-    return ""
+    return _ELSEWHERE if _hidden(nic) else ""
+
+
+_ELSEWHERE = "its interface is in another network namespace, or its driver made none"
+
+
+def _hidden(nic: pci.PciNic) -> bool:
+    """Whether nothing is known of its interface: it would not come back to where it is."""
+    without = bool(nic.driver) and not nic.interfaces
+    return without and nic.driver == pci.kernel_driver(nic.address)
 
 
 def require_free(address: str, *, isolated: bool) -> None:
@@ -89,12 +96,12 @@ def borrow_nic(
 def borrow_interface(journal: Journal, name: str, netns: Path, *, isolated: bool = False) -> None:
     """Move an interface of any kind into a namespace; undoing brings it back as it was."""
     use = usage.interface_uses().get(name)
-    if use is not None and (use.session or not isolated):
+    if use is not None and (use.never or not isolated):
         raise HostError(
             f"{name} is in use: {use.reason}",
             where=f"interface {name}",
             cure="name another interface"
-            if use.session
+            if use.never
             else "name an interface that nothing uses, or set isolated = true if it is in an "
             "isolated test environment",
         )

@@ -93,6 +93,7 @@ def bind_driver(
         "device": str(device),
         "previous": before.driver,
         "override": _driver_override(device),
+        "wanted": driver,
         "sys": str(sys),
     }
     what = f"driver of {address}: {before.driver or 'none'} -> {driver}"
@@ -123,6 +124,8 @@ def undo_driver(data: UndoData) -> str:
     if _bound_driver(device) == previous and _driver_override(device) == data["override"]:
         return f"already {previous or 'without driver'}"
     now = _bound_driver(device)
+    if now not in ("", previous, data.get("wanted", now)):
+        return f"left at {now}: somebody else has bound it since"
     _bind(device, previous, str(data["override"]), Path(data["sys"]))
     return f"{now or 'none'} -> {previous or 'none'}"
 

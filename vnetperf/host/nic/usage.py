@@ -58,10 +58,22 @@ class NetworkState:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceUse:
-    """Why an interface must not be taken; `session`: a login to this machine goes over it."""
+    """Why an interface must not be taken.
+
+    Attributes:
+        session: A login to this machine goes over it.
+        lost: What uses it would not come back: the kernel takes ports out of bridges and bonds, and
+            links away from what they are on, when an interface leaves its namespace or its driver.
+    """
 
     reason: str
     session: bool = False
+    lost: bool = False
+
+    @property
+    def never(self) -> bool:
+        """Whether it must not be taken in an isolated environment either."""
+        return self.session or self.lost
 
 
 def interface_uses() -> dict[str, InterfaceUse]:
@@ -77,23 +89,33 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
         reasons: list[InterfaceUse] = []
         for level in _stack(interface, network.interfaces):
             via = "it" if level is interface else f"{level.name} on top of it"
+            lost = level is not interface and not _are_peers(level, interface)
             addresses = network.addresses.get(level.index, ())
             automatic = network.automatic.get(level.index, ())
             if carried := sorted({*addresses, *automatic} & sessions):
                 session = f"an SSH session of this machine goes over {carried[0]}"
                 reasons.append(InterfaceUse(f"{session}, which {via} carries", session=True))
             elif addresses:
-                reasons.append(InterfaceUse(f"{via} carries the address {addresses[0]}"))
+                reason = f"{via} carries the address {addresses[0]}"
+                reasons.append(InterfaceUse(reason, lost=lost))
             if routes := network.routes.get(level.index, ()):
-                reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}"))
+                reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}", lost=lost))
             if others := network.elsewhere.get(level.index, ()):
-                reasons.append(InterfaceUse(f"{others[0]} is on top of {via}"))
+                reasons.append(InterfaceUse(f"{others[0]} is on top of {via}", lost=True))
         if interface.master:
             above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
-            reasons.append(InterfaceUse(f"it is a port of {above}"))
+            reasons.append(InterfaceUse(f"it is a port of {above}", lost=True))
+        for other in network.interfaces:
+            if other.lower == interface.index and not _are_peers(other, interface):
+                reasons.append(InterfaceUse(f"{other.name} is on top of it", lost=True))
         if reasons:
-            found[interface.name] = max(reasons, key=lambda use: use.session)
+            found[interface.name] = max(reasons, key=lambda use: (use.session, use.lost))
     return found
+
+
+def _are_peers(one: UsageInterface, other: UsageInterface) -> bool:
+    """Whether they are the two ends of a veth pair, which nothing takes apart."""
+    return one.lower == other.index and other.lower == one.index
 
 
 def _stack(interface: UsageInterface, interfaces: Iterable[UsageInterface]) -> list[UsageInterface]:
