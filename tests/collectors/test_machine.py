@@ -20,6 +20,7 @@ from vnetperf.collectors import (
     tickless_processors,
 )
 from vnetperf.host.threads import Thread
+from vnetperf.host.wait import wait_for
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import EnergyUse, MachineLoad
 
@@ -319,6 +320,23 @@ def test_energy_is_that_of_every_meter(
         EnergyUse(part="Chassis, hwmon1", joules=400.0, source="power meter", watched_s=2.0),
     )
     assert collector.why == ""
+
+
+def test_a_counter_may_go_round_more_than_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a trial of half an hour it does."""
+    monkeypatch.setattr("vnetperf.collectors._READ_EVERY_S", 0.01)
+    meters(tmp_path, package=0, dram=0, microwatts=0)
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    for microjoules in (600_000, 200_000, 800_000, 400_000):
+        (tmp_path / "next").write_text(f"{microjoules}\n")
+        (tmp_path / "next").replace(zone / "energy_uj")
+        wait_for(lambda now=microjoules: collector._last[zone] == now, 30, "a look at it")
+    (used, *_) = collector.stop()
+    assert (used.part, used.joules) == ("package-0", pytest.approx(2.4))
 
 
 @pytest.mark.parametrize(("interval", "says"), [("5000", "over 5 s"), ("", "over unknown")])
