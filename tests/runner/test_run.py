@@ -30,7 +30,8 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.result import Calibration, GoalResult, Result
+from vnetperf.model.result import Calibration, GoalResult, Result, ScenarioFacts
+from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
@@ -782,6 +783,26 @@ def test_a_scenario_that_cannot_be_deployed_is_tried_once(tmp_path: Path) -> Non
     failed = next(s for s in derived.scenarios if s.scenario == "pvp_dpdk")
     assert "refuses port phy0" in failed.error
     assert failed.plan["wire"] == "memif"
+
+
+def test_what_the_machine_has_refused_is_tried_once_more(tmp_path: Path) -> None:
+    """An agent that ended, or a testbed that was busy, need not do so again."""
+    agent = FakeAgent()
+    bench, deploy = Bench(tmp_path, agent), agent.deploy
+    refusals = ["the agent ended", "the agent ended"]
+
+    def refusing(plan: Plan) -> ScenarioFacts:
+        if refusals:
+            agent.calls.append(f"deploy {plan.scenario.id}")
+            raise HostError(refusals.pop())
+        return deploy(plan)
+
+    agent.deploy = refusing  # type: ignore[method-assign]
+    for size in (64, 128, 1518):
+        with pytest.raises(HostError, match="the agent ended"):
+            bench.throughput(size)
+    assert agent.calls.count("deploy pvp_dpdk") == 2
+    assert bench.throughput(64, "phy2phy_dpdk").goals
 
 
 def test_an_interrupt_leaves_a_log_that_says_so(tmp_path: Path) -> None:

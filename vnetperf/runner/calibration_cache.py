@@ -44,9 +44,15 @@ class CalibrationCache:
                 plan.testbed.agent.transport,
                 plan.scenario.generator,
                 plan.wire,
+                plan.nics,
                 plan.placement.cores.get("tester"),
+                plan.testbed.cores,
+                plan.testbed.nic_timestamps,  # drivers may then receive by a slower path
+                plan.testbed.tester_sleep_us,
                 plan.scenario.mtu,  # larger buffers are slower ones
                 plan.scenario.options.rx_queues,
+                plan.scenario.options.rx_descriptors,
+                plan.scenario.options.tx_descriptors,
                 facts.versions,
                 cpu,
                 kernel,
