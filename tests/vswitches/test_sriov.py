@@ -180,6 +180,14 @@ def test_what_the_nics_lack_is_told(
     assert (said in found) if said else (found == "")
 
 
+def test_a_guest_needs_an_iommu_for_its_functions() -> None:
+    wanted = scenario(vnf="vloop:vm")
+    chosen = plan(scenario()).nics
+    machine = with_nics(facts(), dut0={"iommu_group": None})
+    assert "no IOMMU" in Sriov.nics_missing(chosen, machine, wanted)
+    assert Sriov.nics_missing(chosen, with_nics(facts()), wanted) == ""
+
+
 def test_the_plan_says_which_function_is_what() -> None:
     made = plan(scenario("pvvp", options=SwitchOptions(vlan=7)))
     assert made.wire == "nic"

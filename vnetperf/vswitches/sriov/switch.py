@@ -114,6 +114,8 @@ class Sriov(VSwitch):
                 return why
             if scenario.options.vf_driver == VFIO and (reason := vfio_problem(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
+            if scenario.has_guests and (reason := vfio_problem(use, facts)):
+                return f"guests are given virtual functions by vfio-pci, and {reason}"
             if nic_mode(scenario) == SWITCHDEV and (reason := why_no_switchdev(use)):
                 return reason
         return ""
