@@ -238,3 +238,9 @@ def test_programs_are_refused_where_the_kernel_loads_none(mode: str) -> None:
     with pytest.raises(CapabilityError, match="no programs here"):
         plan(mode, bpf="no programs here")
     plan("nft", bpf="no programs here")
+
+
+def test_the_kernel_must_link_programs_to_traffic_control() -> None:
+    with pytest.raises(CapabilityError, match="boot Linux 6.6"):
+        plan("tc", tcx="none here; boot Linux 6.6 or later")
+    plan("xdp", tcx="none here")

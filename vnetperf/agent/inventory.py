@@ -27,7 +27,7 @@ from vnetperf.host.programs import (
     software_facts,
 )
 from vnetperf.host.threads import why_no_slices
-from vnetperf.host.xdp import why_no_bpf
+from vnetperf.host.xdp import why_no_bpf, why_no_tcx
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import (
     EXTRAS,
@@ -81,6 +81,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         slices=why_no_slices(),
         confinement=why_mounts_stay_writable(),
         bpf=why_no_bpf(),
+        tcx=why_no_tcx(),
         programs=paths,
         versions=versions,
         program_troubles={name: one.problem for name, one in found.items() if one.problem},

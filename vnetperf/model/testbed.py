@@ -564,6 +564,7 @@ class MachineFacts(Frozen):
         slices: "" when EEVDF slices can be set, otherwise why not.
         confinement: "" when QEMU can be kept from the machine's files, otherwise why not.
         bpf: "" when BPF programs can be loaded and watched, otherwise why not.
+        tcx: "" when they can be linked to traffic control, otherwise why not.
         programs: Program name -> path, or "" when missing.
         libraries: Program -> libraries that it is linked with, "libgtp", where that is known.
         program_troubles: Program name -> what is wrong with the one configured or found.
@@ -585,6 +586,7 @@ class MachineFacts(Frozen):
     slices: str = ""
     confinement: str = ""
     bpf: str = ""
+    tcx: str = ""
     programs: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     libraries: dict[str, tuple[str, ...]] = Field(default_factory=dict)

@@ -11,7 +11,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import CLANG, BpfObject, compile_program
 from vnetperf.model.balancing import BACKEND_PORT, CLUSTER, SERVICE_PORT
 from vnetperf.model.deployment import Port
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches.cgnat.base import OUTSIDE
@@ -44,6 +44,8 @@ class ProgramBalancer(BalancingSwitch, Xdp):
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps programs from being compiled or loaded."""
         trouble = facts.missing_program(CLANG) or facts.bpf
+        if not trouble and scenario.options.mode == "tc":
+            trouble = facts.tcx
         return trouble or super(Xdp, cls).missing(facts, scenario)
 
     @classmethod
@@ -51,6 +53,13 @@ class ProgramBalancer(BalancingSwitch, Xdp):
         """The program."""
         del scenario
         return SOURCE
+
+    def refused(self, error: HostError) -> DutError:
+        """What the kernel refuses; there is no generic mode to choose."""
+        cure = error.cure
+        if "mode=generic" in cure:
+            cure = "choose an interface whose driver has native XDP, or --set mode=tc"
+        return DutError(error.what, where=f"{self.name}, {error.where}", cure=cure)
 
     @property
     def hook(self) -> str:
