@@ -93,6 +93,8 @@ def test_memory_of_vnfs_moves_with_them(monkeypatch: pytest.MonkeyPatch) -> None
     assert users("unpinned") == {(0, 2048): {"vnf0": 64}, (1, 2048): {"vnf0": 64}}
     _set_memory(monkeypatch, VnfMemory(64, 1048576, floats=True))
     assert users("local") == {(0, 1048576): {"vnf0": 64}}
+    _set_memory(monkeypatch, VnfMemory(64, floats=True, node=1))  # as --guest node=1 has it
+    assert users("local") == users("unpinned") == {(1, 2048): {"vnf0": 64}}
 
 
 def test_pages_of_a_size_that_the_kernel_has_not_are_refused(

@@ -966,7 +966,8 @@ def _memory(
         if (memory := vnf.memory(scenario, kind)).mib:
             vnf_size = memory.page_kb or size
             loose = role in placement.unpinned and memory.floats
-            for node in placement.nodes if loose else (placement.home_of_vnfs,):
+            homes = placement.nodes if loose else (placement.home_of_vnfs,)
+            for node in homes if memory.node is None else (memory.node,):
                 pools.setdefault((node, vnf_size), {})[role] = memory.mib
             for node in placement.far_nodes:
                 pools.setdefault((node, size), {}).setdefault(role, vnf.far_mib)

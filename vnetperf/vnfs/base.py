@@ -34,11 +34,13 @@ class VnfMemory(NamedTuple):
         mib: MiB; 0 for none.
         page_kb: Size of the pages, KiB; None for the testbed's.
         floats: True when the memory of an unpinned VNF is on any node, as the kernel decides.
+        node: NUMA node that the user has chosen for it; None for the VNFs'.
     """
 
     mib: int = 0
     page_kb: int | None = None
     floats: bool = False
+    node: int | None = None
 
 
 class Vnf(Backend):

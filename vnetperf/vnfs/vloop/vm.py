@@ -149,7 +149,8 @@ class VmVloop(EndpointHost):
         """Memory of the guest, where it is on hugepages."""
         del attachment
         guest = scenario.guest
-        return VnfMemory(guest.memory_mib if guest.hugepage_kb else 0, guest.hugepage_kb, True)
+        mib = guest.memory_mib if guest.hugepage_kb else 0
+        return VnfMemory(mib, guest.hugepage_kb, floats=True, node=guest.node)
 
     @classmethod
     def _inside_mib(cls, scenario: Scenario) -> int:
@@ -177,7 +178,6 @@ class VmVloop(EndpointHost):
     def _boot(self, attachments: tuple[Attachment, ...]) -> None:
         self._attachments = attachments
         self._starts += 1
-        self._reserve()
         directory = self.machine.new_subdir(self.role)  # an earlier QEMU could write to its own
         if self.options.disk is None:
             self.image = self._find_image()
@@ -188,16 +188,6 @@ class VmVloop(EndpointHost):
         worker = ThreadPoolExecutor(1, thread_name_prefix=self.role)
         self._ready = worker.submit(self._bring_up, self.guest)
         worker.shutdown(wait=False)
-
-    def _reserve(self) -> None:
-        """Reserve pages that the plan has not: those on a node of the user's."""
-        options, plan = self.options, self.plan
-        node = plan.placement.home_of_vnfs if options.node is None else options.node
-        planned = [(memory.node, memory.size_kb) for memory in plan.memory]
-        if options.hugepage_kb and (node, options.hugepage_kb) not in planned and not self.number:
-            guests = plan.scenario.deployment.vnf_count
-            pages = guests * -(-options.memory_mib * 1024 // options.hugepage_kb)
-            self.machine.reserve_hugepages(node, options.hugepage_kb, pages)
 
     def _find_image(self) -> images.Image:
         found = images.find(self.options.image)
