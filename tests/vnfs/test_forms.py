@@ -71,12 +71,15 @@ def forwarder(place: Paper, form: str) -> KernelForwarder:
 def test_a_bridge_learns_nothing_and_floods() -> None:
     place = Paper()
     forwarder(place, "bridge").set_up()
-    assert place.ran[0] == "ip link add vloop type bridge stp_state 0 mcast_snooping 0"
+    added = place.ran.index("ip link add vloop type bridge stp_state 0 mcast_snooping 0")
+    # A new namespace has these on where br_netfilter is there: no other form goes through them.
+    filters = [f"bridge-nf-call-{tables}=0" for tables in ("iptables", "ip6tables", "arptables")]
+    assert [one.rpartition(".")[2] for one in place.ran[:added]] == filters
     assert place.ran[-1] == "ip link set dev vloop up"
     for name in ("in0", "in1"):
         joined = place.ran.index(f"ip link set dev {name} master vloop")
         told = place.ran.index(f"bridge link set dev {name} learning off flood on")
-        assert 0 < joined < told
+        assert added < joined < told
 
 
 def test_routes_lead_to_neighbours_that_are_told() -> None:

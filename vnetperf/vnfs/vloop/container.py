@@ -104,7 +104,8 @@ class ContainerVloop(Vloop, EndpointHost):
         """A thread of testpmd; the kernel's at its interfaces, where they are requested."""
         if scenario.vnf_mode not in FORMS:
             return super().roles(scenario, number)
-        demand = RoleDemand(role=f"vnf{number}", threads=PORTS, group="vnf", sleeps=True)
+        threads = PORTS * (scenario.options.rx_queues or 1)
+        demand = RoleDemand(role=f"vnf{number}", threads=threads, group="vnf", sleeps=True)
         return (demand,) if threaded_napi(scenario) else ()
 
     @classmethod

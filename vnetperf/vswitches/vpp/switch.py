@@ -316,11 +316,20 @@ class Vpp(VSwitch):
             return
         changed.clear()
         ports = self.plan.scenario.deployment.ports
+        pins = self.plan.scenario.options.rxq_affinity
+        cores = self.plan.placement.cores.get("worker", ())
+        if len(set(cores)) == len(cores):
+            # A pin's worker is a place among these; VPP numbers its workers by their processors.
+            numbers = {place: sorted(cores).index(cpu) for place, cpu in enumerate(cores)}
+            pins = tuple(
+                pin.model_copy(update={"worker": numbers.get(pin.worker, pin.worker)})
+                for pin in pins
+            )
         interfaces.arrange_queues(
             self.vpp.api,
             [self.interfaces[port] for port in ports if port in self.interfaces],
             workers=self._workers,
-            pins=self.plan.scenario.options.rxq_affinity,
+            pins=pins,
             mode="interrupt" if self.plan.placement.takes_turns("worker") else "polling",
         )
 
