@@ -147,6 +147,8 @@ def _version(program: Program, path: str) -> str:
     # What else it warns of is no version, and may differ each time: mpirun does, by its pid.
     text = done.stdout if done.stdout.strip() else done.stderr
     lines = [line for line in text.splitlines() if line.strip()]
+    if done.returncode and not done.stdout.strip() and lines:  # a reason, as ipvsadm's has one
+        return f"unknown: {lines[0]}"
     return "\n".join(lines[:3]) or f"unknown: {Path(path).name} printed nothing"
 
 

@@ -498,7 +498,10 @@ class Loadgen(TrafficGenerator):
         self._ends = dict(zip(self.plan.own_ends, ends, strict=True))
         scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
         vhost_net = Path(dpdk.VHOST_NET).exists()
-        workers = len(self.plan.placement.cores["tester"])
+        # A tester on two hosts numbers its streams alike on both, whatever cores each of them has:
+        # by a queue of a NIC's port there would be others.
+        whole = len(self._ends) == len(scenario.deployment.ends)
+        workers = len(self.plan.placement.cores["tester"]) if whole else 1
         here = {
             number: engine_port(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
             for number, end in self._ends.items()
