@@ -241,6 +241,6 @@ def test_programs_are_refused_where_the_kernel_loads_none(mode: str) -> None:
 
 
 def test_the_kernel_must_link_programs_to_traffic_control() -> None:
-    with pytest.raises(CapabilityError, match="boot Linux 6.6"):
+    with pytest.raises(CapabilityError, match=r"boot Linux 6\.6"):
         plan("tc", tcx="none here; boot Linux 6.6 or later")
     plan("xdp", tcx="none here")

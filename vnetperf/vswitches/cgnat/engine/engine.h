@@ -28,8 +28,8 @@ struct worker {
 	unsigned int lcore;
 	struct rte_ring *in; /* from the group before; NULL for the first */
 	struct rte_ring *out;
-	bool unflushed;	 /* sent since the transmit rings were seen to be empty */
-	uint64_t swept;	 /* cycles until which tables were looked through */
+	bool unflushed;		 /* sent since the transmit rings were seen to be empty */
+	uint64_t swept;		 /* cycles until which tables were looked through */
 	_Atomic uint32_t forgot; /* what was done of `forget` */
 	uint64_t turns, empty;
 	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
