@@ -182,15 +182,6 @@ def _symbols() -> frozenset[str]:
     return frozenset(line.split(None, 3)[2] for line in lines if not line.endswith("]"))
 
 
-def lacks_symbol(name: str) -> bool:
-    """Whether the kernel itself is known to be without a function.
-
-    Versions do not tell: distributions carry features back.
-    """
-    symbols = _symbols()
-    return bool(symbols) and name not in symbols
-
-
 @cache
 def _module_names(file: Path) -> frozenset[str]:
     try:
