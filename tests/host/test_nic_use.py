@@ -63,6 +63,14 @@ def test_what_is_carried_is_named(network: NetworkState, reason: str) -> None:
     assert "eth1" not in found
 
 
+def test_what_is_behind_a_pair_is_not_taken_away() -> None:
+    """Moving one end takes nothing out of the bridge that the other is a port of."""
+    pair = UsageInterface(2, "eth0", lower=4), UsageInterface(4, "peer", master=3, lower=2)
+    found = find_uses(NetworkState((*pair, BRIDGE), {3: ("192.0.2.1",)}), ())
+    assert found["eth0"] == InterfaceUse("br0 on top of it carries the address 192.0.2.1")
+    assert found["peer"].lost
+
+
 def test_a_session_counts_before_all_else() -> None:
     network = NetworkState(
         (UsageInterface(2, "eth0", master=3), BRIDGE), {2: ("192.0.2.9",), 3: ("192.0.2.1",)}

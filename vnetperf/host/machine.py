@@ -230,8 +230,8 @@ class Machine:
     def borrow_interface(self, name: str, *, mtu: int, isolated: bool = False) -> None:
         """Move an interface of any kind into the run's namespace under its name: up and quiet.
 
-        It comes back as it was with the run's end. One that the machine uses is refused, where it
-        carries a session even in an isolated environment.
+        It comes back as it was with the run's end. One that the machine uses is refused; where it
+        carries a session, or what uses it would not have it back, in an isolated environment too.
         """
         nic.borrow_interface(self.journal, name, self.netns, isolated=isolated)
         netdev.prepare_interface(name, netns=self.netns, mtu=mtu, promiscuous=True)

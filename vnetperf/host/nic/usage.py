@@ -87,9 +87,10 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
     found = {}
     for interface in network.interfaces:
         reasons: list[InterfaceUse] = []
+        taken_away = _stack(interface, network.interfaces, beyond_pairs=False)
         for level in _stack(interface, network.interfaces):
             via = "it" if level is interface else f"{level.name} on top of it"
-            lost = level is not interface and not _are_peers(level, interface)
+            lost = level is not interface and level in taken_away
             addresses = network.addresses.get(level.index, ())
             automatic = network.automatic.get(level.index, ())
             if carried := sorted({*addresses, *automatic} & sessions):
@@ -101,7 +102,8 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
             if routes := network.routes.get(level.index, ()):
                 reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}", lost=lost))
             if others := network.elsewhere.get(level.index, ()):
-                reasons.append(InterfaceUse(f"{others[0]} is on top of {via}", lost=True))
+                reason = f"{others[0]} is on top of {via}"
+                reasons.append(InterfaceUse(reason, lost=level in taken_away))
         if interface.master:
             above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
             reasons.append(InterfaceUse(f"it is a port of {above}", lost=True))
@@ -118,12 +120,18 @@ def _are_peers(one: UsageInterface, other: UsageInterface) -> bool:
     return one.lower == other.index and other.lower == one.index
 
 
-def _stack(interface: UsageInterface, interfaces: Iterable[UsageInterface]) -> list[UsageInterface]:
-    """An interface and all that is on top of it, by being its master or a link over it."""
+def _stack(
+    interface: UsageInterface, interfaces: Iterable[UsageInterface], *, beyond_pairs: bool = True
+) -> list[UsageInterface]:
+    """An interface and all that is on top of it, by being its master or a link over it.
+
+    The two ends of a pair are on top of each other, unless what is beyond pairs is not wanted.
+    """
     stack = [interface]
     for level in stack:  # grows while it is walked
         for other in interfaces:
             on_top = other.index == level.master or other.lower == level.index
+            on_top = on_top and (beyond_pairs or not _are_peers(level, other))
             if on_top and other not in stack:
                 stack.append(other)
     return stack
