@@ -37,7 +37,7 @@ def _nic(name: str, *options: str) -> object:
 @pytest.mark.vary(
     "guest",
     [
-        _nic("virtio", "nic=virtio"),
+        _nic("virtio", "nic=virtio", *(f"{name}=true" for name in OFFLOADS)),
         _nic("no-offloads", "nic=virtio", *(f"{name}=false" for name in OFFLOADS)),
         _nic("e1000", "nic=e1000"),
         _nic("rtl8139", "nic=rtl8139"),

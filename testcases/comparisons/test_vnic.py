@@ -21,7 +21,7 @@ def _nic(name: str, *options: str) -> object:
 @pytest.mark.vary(
     "guest",
     [
-        _nic("virtio", "nic=virtio"),
+        _nic("virtio", "nic=virtio", *(f"{name}=true" for name in OFFLOADS)),
         _nic("no-offloads", "nic=virtio", *(f"{name}=false" for name in OFFLOADS)),
         _nic("no-vhost", "nic=virtio", "vhost=false"),
         _nic("e1000", "nic=e1000"),
