@@ -83,6 +83,9 @@ class FakeHost:
         self.deployed = self.gone = False
         self.on_event: Callable[[dict[str, Any]], None] = lambda event: None
 
+    def expect(self, scenario: Any) -> None:
+        self.expected = scenario
+
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         del length_s
         if self.gone and self.given_up:

@@ -23,7 +23,7 @@ from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts
-from vnetperf.model.scenario import Plan
+from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Testbed
 from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
 
@@ -153,7 +153,8 @@ class AgentClient:
         self._read_only = read_only
         self.on_event = on_event or (lambda event: None)
         self.follow = False
-        #: Longest that sessions of what is deployed take to be set up before a trial, seconds.
+        #: Longest that sessions of what is deployed take to be set up before a trial, and that its
+        #: guests take to boot, seconds.
         self._set_up_s = self._boots_s = 0.0
         self.given_up = False
         self.restored: list[dict[str, Any]] = []
@@ -446,11 +447,14 @@ class AgentClient:
         except _AgentDiedError as error:
             raise self._died("clock", error) from None
 
+    def expect(self, scenario: Scenario) -> None:
+        """Note how long its sessions and its guests may take, for what is called from now on."""
+        self._set_up_s, self._boots_s = scenario.set_up_s, scenario.boots_s
+
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""
-        self._boots_s = plan.scenario.boots_s
+        self.expect(plan.scenario)
         length_s = 60 + self.testbed.lock_timeout_s + self._boots_s
-        self._set_up_s = plan.scenario.set_up_s
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
         return ScenarioFacts.model_validate(answer)
 

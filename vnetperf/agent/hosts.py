@@ -227,6 +227,7 @@ class HostsClient:
             with _at(part.host):
                 length_s = 60 + self.testbed.lock_timeout_s
                 sent = part.model_dump(mode="json")
+                self.clients[part.host].expect(plan.scenario)
                 spaces[part.host] = self.clients[part.host].call(
                     "open", length_s=length_s, plan=sent
                 )
@@ -295,7 +296,8 @@ class HostsClient:
             if apart:
                 return self._path_of_parts(plan, PATH_TIMEOUT_S)
             with _at(tester):
-                checked: dict[str, Any] = self.clients[tester].call("check_path", length_s=60)
+                length_s = 60 + plan.scenario.boots_s
+                checked: dict[str, Any] = self.clients[tester].call("check_path", length_s=length_s)
                 return checked
         except DutError as error:
             for host, ports in self._counters(others).items():
@@ -571,7 +573,8 @@ class HostsClient:
         if event.failure:
             return event
         try:
-            self.clients[plan.of_tester().host].call("check_path", length_s=60)
+            length_s = 60 + plan.scenario.boots_s
+            self.clients[plan.of_tester().host].call("check_path", length_s=length_s)
         except (DutError, GeneratorError) as error:
             failure = f"after the trial still no way through: {error}"
             return event.model_copy(update={"failure": failure})
@@ -582,7 +585,8 @@ class HostsClient:
         host = plan.of_tester().host
         try:
             with _at(host):
-                self.clients[host].call("check_way_through", length_s=60, silent=silent)
+                length_s = 60 + plan.scenario.boots_s
+                self.clients[host].call("check_way_through", length_s=length_s, silent=silent)
         except DutError as error:
             why = str(self._cause(plan, error))
             return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
