@@ -16,6 +16,7 @@ import pytest
 from tests.traffic.conftest import free_port
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd, make_deployment
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Placement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
@@ -71,6 +72,7 @@ def plan_of(server: str = "", queues: int = 1) -> Any:
             streams=make_streams(deployment, profile),
             traffic=profile,
             mtu=1500,
+            options=SwitchOptions(),
         ),
         placement=Placement(mode="dedicated", reason="", cores={"tester": (1,)}, housekeeping=(0,)),
         tester_rx_queues=queues,

@@ -26,7 +26,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Plan
 from vnetperf.traffic.base import host_failures, server_address
-from vnetperf.traffic.devices import dpdk_device
+from vnetperf.traffic.devices import dpdk_device, memif_ring
 from vnetperf.traffic.pktgen.streams import PortTraffic
 
 WIRES = ("memif", "veth", "nic")
@@ -186,8 +186,10 @@ def pktgen_command(
     queues = plan.tester_rx_queues
     workers = tuple(range(MAX_LCORE, MAX_LCORE - queues, -1))
     lcores = ",".join([f"{main}@{main}", *(f"{worker}@{core}" for worker in workers)])
+    scenario = plan.scenario
     devices = [
-        dpdk_device(number, end, plan.scenario.mtu, WIRES) for number, end in enumerate(ends)
+        dpdk_device(number, end, scenario.mtu, WIRES, memif_frames=memif_ring(scenario, number))
+        for number, end in enumerate(ends)
     ]
     argv = [program, f"--lcores={lcores}", f"--main-lcore={main}", f"--file-prefix={prefix}"]
     argv += [f"-m{pktgen_memory_mib(len(ends), queues, list(files.values()))}", "--no-telemetry"]
