@@ -15,6 +15,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
@@ -574,13 +575,13 @@ class EnergyCollector(Collector[EnergyUse]):
 
     def start(self) -> None:
         """Take the first sample."""
-        self._over.set()  # of a trial that failed
         self._last = self._counted()
         self._microjoules = dict.fromkeys(self._last, 0)
         self._began = time.monotonic()
         if self._last:
-            self._over = threading.Event()
-            self._watch = threading.Thread(target=self._keep_up, args=(self._over,), daemon=True)
+            # Of a trial that failed nobody stops it: it ends when the collector is gone.
+            given = (weakref.ref(self), self._over)
+            self._watch = threading.Thread(target=self._keep_up, args=given, daemon=True)
             self._watch.start()
         if not self._last and not self._metered() and not self._controller():
             self.why = "not measured: " + self._why_none()
@@ -621,9 +622,11 @@ class EnergyCollector(Collector[EnergyUse]):
             self.why = f"not measured: {'; '.join(too_slow)}"
         return tuple(moved)
 
-    def _keep_up(self, over: threading.Event) -> None:
-        while not over.wait(_READ_EVERY_S):
-            self._add()
+    @staticmethod
+    def _keep_up(of: weakref.ref[EnergyCollector], over: threading.Event) -> None:
+        while not over.wait(_READ_EVERY_S) and (collector := of()) is not None:
+            collector._add()
+            del collector
 
     def _add(self) -> None:
         """Add what was used since the last look; a counter begins anew at its range."""
