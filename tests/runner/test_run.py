@@ -802,6 +802,9 @@ def test_what_the_machine_has_refused_is_tried_once_more(tmp_path: Path) -> None
         with pytest.raises(HostError, match="the agent ended"):
             bench.throughput(size)
     assert agent.calls.count("deploy pvp_dpdk") == 2
+    refusals.append("the agent ended")
+    with pytest.raises(HostError, match="the agent ended"):
+        bench.throughput(64, "phy2phy_dpdk")
     assert bench.throughput(64, "phy2phy_dpdk").goals
 
 

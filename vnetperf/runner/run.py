@@ -416,6 +416,7 @@ class Run:
         finally:
             self.spend("deploy", time.monotonic() - began)
         self._deployed = scenario
+        self._tried.discard(scenario.id)
         self.deployment += 1
         log.info("%s is deployed: %.2f s", scenario.id, facts.deploy_s)
         self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
