@@ -304,9 +304,10 @@ def check_origin(content: JournalContent, path: Path) -> None:
             where=where,
             cure="run `vnetperf restore` there; state directories need not be shared",
         )
-    if header.get("place", _place(path)) != _place(path):
+    place = str(header.get("place", _place(path)))
+    if place != _place(path) and path.parents[2].joinpath(place).parents[1].is_dir():
         raise ForeignJournalError(
-            f"the journal is a copy of {header['place']}, which is undone where it is",
+            f"the journal is a copy of {place}, which is undone where it is",
             where=where,
             cure="keep copies elsewhere than beside the state directory",
         )
