@@ -226,7 +226,9 @@ def test_a_run_removes_what_nobody_has_and_no_other_run(lab_home: Path) -> None:
     """Another container that shares the directory has processes of its own numbers."""
     with run_dir() as other:
         elsewhere = other.rename(other.with_name("999999999-abcdef"))
-        (other.with_name("1-abcdef")).mkdir()  # a number that is somebody's now
+        killed = other.with_name("1-abcdef")  # a number that is somebody's now
+        killed.mkdir()
+        (killed / "lock").touch()
         with run_dir() as own:
             assert sorted((lab_home / "runs").iterdir()) == sorted([own, elsewhere])
         elsewhere.rename(other)
