@@ -156,8 +156,8 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     if metric.over is not None and any(one.high is None for one in metric.over.observations):
         high = inf
     if len(found.modes) > 1:
-        most = inf if high == inf else max(found.modes) + open_
-        return Measurand(None, min(found.modes), most), found.n
+        most = inf if high == inf else found.maximum + open_
+        return Measurand(None, found.minimum, most), found.n
     return Measurand(found.mean, low, high + open_), found.n
 
 

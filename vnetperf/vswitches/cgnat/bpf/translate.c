@@ -168,7 +168,10 @@ ALWAYS uint32_t make_mapping(const struct inside *key, struct end *end)
 	if (!end->place)
 		return NO_MAPPING;
 	if (!refused && !is_kept(end)) {
-		bpf_map_delete_elem(&insides, key);
+		const uint32_t *held = bpf_map_lookup_elem(&insides, key);
+
+		if (held && *held == search.found) /* no other processor's by now */
+			bpf_map_delete_elem(&insides, key);
 		return IS_ENDING;
 	}
 	if (!refused) {
