@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -182,15 +183,18 @@ def test_a_client_that_reaches_nobody_is_the_duts_fault() -> None:
 
 
 def test_a_client_that_fails_because_the_path_went_down_is_the_duts_fault() -> None:
+    client = FakeProgram('{"error": "unable to connect"}', 60.0, 1)
+
     class Dies(FakePlace):
         def received(self, netdev: str) -> int:
+            if self.packets == 2:  # the last one: the client gives up a while after it
+                client.began, client.lasts_s = time.monotonic(), 0.29
             self.packets = min(self.packets + 1, 3)
             return self.packets
 
-    refused = '{"error": "unable to connect"}'
     unlucky(
-        r"nothing has arrived for 0\.\d s \(.*\): the path is down",
-        Dies(lambda argv: FakeProgram(refused, 0.29, 1)),
+        r"nothing has arrived for \d+\.\d s \(.*\): the path is down",
+        Dies(lambda argv: client),
         Dies(works),
         DutError,
     )
