@@ -58,7 +58,7 @@ def run(page: Path, *flags: str, width: int = 1600, height: int = 1200) -> Visit
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,  # of a machine whose processors others use too
             check=True,
         )
     return Visit(done.stdout, tuple(_CONSOLE.findall(done.stderr)))

@@ -1,3 +1,6 @@
+import fcntl
+import json
+import os
 import re
 import time
 
@@ -174,8 +177,11 @@ def page(every, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def visited(page):
-    """What every script finds in a frame of its own: Chromium's start takes longer than a page."""
+def visited(page, tmp_path_factory):
+    """What every script finds in a frame of its own: Chromium's start takes longer than a page.
+
+    Once for all workers of a run, whose processors Chromium takes for a minute each time.
+    """
     scripts = {"tooltip": TOOLTIP, "save": SAVE, "trials": TRIALS, "over time": OVER_TIME}
     scripts["light"] = CONTRAST
     # Text is looked at before folds are opened.
@@ -186,7 +192,15 @@ def visited(page):
     assert source.count("@media print") == 1
     shown.write_text(source.replace("@media print", "@media all"), encoding="utf-8")
     frames["paper"] = (shown, 703, CUT)
-    return dict(zip(frames, chromium.probe_framed(*frames.values()), strict=True))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return dict(zip(frames, chromium.probe_framed(*frames.values()), strict=True))
+    with (tmp_path_factory.getbasetemp().parent / "visited.json").open("a+") as shared:
+        fcntl.flock(shared, fcntl.LOCK_EX)
+        shared.seek(0)
+        if not (text := shared.read()):
+            text = json.dumps(chromium.probe_framed(*frames.values()))
+            shared.write(text)
+        return dict(zip(frames, json.loads(text), strict=True))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
