@@ -785,7 +785,9 @@ def test_a_scenario_that_cannot_be_deployed_is_tried_once(tmp_path: Path) -> Non
     assert failed.plan["wire"] == "memif"
 
 
-def test_what_the_machine_has_refused_is_tried_once_more(tmp_path: Path) -> None:
+def test_what_the_machine_has_refused_is_tried_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An agent that ended, or a testbed that was busy, need not do so again."""
     agent = FakeAgent()
     bench, deploy = Bench(tmp_path, agent), agent.deploy
@@ -797,7 +799,7 @@ def test_what_the_machine_has_refused_is_tried_once_more(tmp_path: Path) -> None
             raise HostError(refusals.pop())
         return deploy(plan)
 
-    agent.deploy = refusing  # type: ignore[method-assign]
+    monkeypatch.setattr(agent, "deploy", refusing)
     for size in (64, 128, 1518):
         with pytest.raises(HostError, match="the agent ended"):
             bench.throughput(size)
