@@ -298,6 +298,21 @@ def test_an_engine_that_is_stopped_is_named_and_not_waited_for(
     engine.expect_running()
 
 
+def test_a_trial_that_is_stopped_sends_no_more(double: Double, engine: Engine) -> None:
+    """The engine has the order before its workers have followed it."""
+    states = iter(["running", "draining", "done"])
+    asked = double.ask_all
+
+    def changing(command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        if command.endswith("trial/status"):
+            double.answers["trial/status"] = {"state": next(states)}
+        return asked(command, rows)
+
+    double.ask_all = changing  # type: ignore[method-assign]
+    engine.stop()
+    assert next(states, None) is None
+
+
 def frames_in(pcap: bytes) -> int:
     """Frames of a pcap file, each of which is whole."""
     found, at = 0, PCAP_HEADER

@@ -377,6 +377,10 @@ class EngineTrial:
         return {"echo": self.echo, "every": float(self.echo_every_s)}
 
 
+#: States in which the engine sends nothing of a trial, and takes another.
+AT_REST = ("idle", "done")
+#: Longest that workers take to follow an order, seconds, as the engine has it for a trial's start.
+REST_S = 20.0
 #: Starts a command with additions to the environment.
 Spawn = Callable[[list[str], dict[str, str]], ManagedProcess]
 Record = TypeVar("Record")
@@ -603,15 +607,21 @@ class Engine:
         return parse_reply(EngineStatus, reply, counts=counts)
 
     def stop(self) -> None:
-        """Abort the trial or learning that is going on; what was not sent counts as unsent."""
+        """Abort the trial or learning that is going on; what was not sent counts as unsent.
+
+        No more frame is sent once it returns.
+        """
         self._ask("trial/stop")
+        what = "the engine's workers to stop"
+        with host_failures():
+            wait_for(lambda: self.status().state in AT_REST, REST_S, what, poll_s=POLL_S)
 
     def wait(self, timeout_s: float) -> EngineResult:
         """Wait for the end of the trial and return its result."""
-        self._wait_state({"done"}, timeout_s)
+        self._wait_state(("done",), timeout_s)
         return self.result()
 
-    def _wait_state(self, states: set[str], timeout_s: float) -> Mapping[str, Any]:
+    def _wait_state(self, states: Sequence[str], timeout_s: float) -> Mapping[str, Any]:
         reply: dict[str, Any] = {}
 
         def there() -> bool:
@@ -619,7 +629,7 @@ class Engine:
             return reply["state"] in states
 
         if not wait_at_most(there, timeout_s, "the engine to be done", poll_s=POLL_S):
-            if reply["state"] != "idle":
+            with contextlib.suppress(GeneratorError):  # it has just ended, or does not follow
                 self.stop()
             raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
         return reply
@@ -723,7 +733,7 @@ class Engine:
         The last trial's result stays.
         """
         self._ask("learn", stream=stream_id, count=count, rate=float(rate), drain=float(drain_s))
-        return int(self._wait_state({"idle", "done"}, timeout_s)["learned"])
+        return int(self._wait_state(AT_REST, timeout_s)["learned"])
 
     def learn_bindings(self, stream_id: int, *, address: int, port: int, count: int) -> None:
         """Note what address and port each of a stream's flows has when it comes out.
