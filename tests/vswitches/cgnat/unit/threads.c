@@ -145,17 +145,22 @@ static uint8_t from_stranger(struct lane *lane)
 	return p->verdict;
 }
 
-/* Mappings without a session, while a packet is on its way: a stranger's behind it keeps none. */
+/* A mapping without a session, its packet on its way: a stranger's behind it keeps it no longer. */
 static bool strangers_keep_nothing(struct lane *lane)
 {
+	struct packet *first = &lane->items[1].packet;
+	uint64_t state = 1;
 	bool there, gone;
 
-	mapper_sweep(&lane->mapper, MAPPINGS); /* all packets are done: the others have sessions */
+	/* All packets are done: without sessions nothing keeps a mapping. */
 	lane->tracker.second = lane->mapper.second = UINT32_MAX / 2;
 	tracker_sweep(&lane->tracker, lane->options.nat.sessions);
+	mapper_sweep(&lane->mapper, MAPPINGS);
+	fill(&lane->items[1], &state);
+	mapper_run(&lane->mapper, &first, 1);
 	lane->mapper.sent++;
 	mapper_sweep(&lane->mapper, MAPPINGS);
-	there = mapper_count(&lane->mapper) && from_stranger(lane) == PASS;
+	there = mapper_count(&lane->mapper) == 1 && from_stranger(lane) == PASS;
 	lane->mapper.sent++;
 	tracker_done(&lane->tracker, 1);
 	mapper_sweep(&lane->mapper, MAPPINGS);
