@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.machine import facts
 from tests.real.conftest import UserRun
 from tests.real.needs import module_problem, program
 from vnetperf.config import find_file
+from vnetperf.host import links
+from vnetperf.host.machine import Machine
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+from vnetperf.virt.container import Container
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = pytest.mark.skipif(
@@ -95,6 +101,29 @@ def test_what_somebody_else_runs_is_measured_and_given_back(
     (scenario,) = content["scenarios"]
     assert scenario["facts"]["vswitch"]["name"] == "their bridge"
     assert "somebody else runs the external DUT" in " ".join(run.output.split())
+
+
+@pytest.mark.usefixtures("their_bridge", "unchanged")
+@pytest.mark.parametrize("given_back", [False, True])
+def test_an_interface_comes_back_from_a_container_whose_run_ends(
+    tmp_path: Path, *, given_back: bool
+) -> None:
+    """A namespace that ends deletes a pair of links, with the end that is somebody else's."""
+    roots = HostRoots(tmp_path / "s", tmp_path / "r")
+    with HostRun.open(testbed="lent", roots=roots, timeout_s=9) as run:
+        machine = Machine(run, facts())
+        machine.borrow_interface("vpxt0", mtu=1500)
+        container = Container(machine, "end0", ())
+        container.create(cpuset=False)
+        container.take("vpxt0")
+        assert links.find("vpxt0", container.netns) is not None
+        if given_back:
+            container.give_back()
+            assert links.find("vpxt0", machine.netns) is not None
+            container.take("vpxt0")
+            container.give_back()
+    assert links.find("vpxt0") is not None
+    ip("-n", THEIRS, "link", "show", "vpxd0")
 
 
 @pytest.fixture

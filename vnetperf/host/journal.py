@@ -81,6 +81,7 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver", confirmed=True),
     "link": ChangeKind("vnetperf.host.links:undo_link"),
     "netdev": ChangeKind("vnetperf.host.nic.netdev:undo_netdev"),
+    "moved": ChangeKind("vnetperf.host.links:undo_move"),
     "eswitch": ChangeKind("vnetperf.host.nic.eswitch:undo_mode"),
     "uplink": ChangeKind("vnetperf.host.nic.eswitch:undo_uplink"),
     "netns": ChangeKind("vnetperf.host.links:undo_netns"),

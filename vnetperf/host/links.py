@@ -190,6 +190,23 @@ def move(name: str, target: Path, *, netns: Path | None = None) -> None:
         _set_link(name, netns, net_ns_fd=namespace.fileno())
 
 
+def lend(journal: Journal, name: str, target: Path, *, home: Path) -> Change:
+    """Move a link that is the machine's own into a namespace that may end with what it has."""
+    data = {"name": name, "netns": str(target), "home": str(home)}
+    with journal.changing("moved", f"interface {name} in {target}", data) as change:
+        move(name, target, netns=home)
+    return change
+
+
+def undo_move(data: UndoData) -> str:
+    """Bring a link back before the namespace that it was lent to ends."""
+    name, target, home = str(data["name"]), Path(data["netns"]), Path(data["home"])
+    if str(target) not in mounts_below(target) or find(name, target) is None:
+        return "not there"
+    move(name, home, netns=target)
+    return "moved back"
+
+
 def silence(name: str, *, netns: Path | None = None) -> None:
     """Keep the kernel from sending frames of its own on a link that this run created."""
     _set_link(name, netns, flags=IFF_NOARP, change=IFF_NOARP | IFF_MULTICAST)

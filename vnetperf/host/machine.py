@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic
+from vnetperf.host.journal import Change
 from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.nic import eswitch, netdev, vfs
 from vnetperf.host.processes import ManagedProcess
@@ -42,6 +43,10 @@ class Machine:
         self._elsewhere: dict[str, Path] = {}
         #: Interfaces of PCI devices that were moved into a namespace of the run, and which.
         self._borrowed: dict[str, tuple[str, Path]] = {}
+        #: Links that were there before the run, and where they were moved to within it: a namespace
+        #: that ends takes what has no device with it.
+        self._lent: set[str] = set()
+        self._moves: dict[str, Change] = {}
         #: Virtual functions that this run made.
         self._functions: set[str] = set()
         self._last_run = ""
@@ -83,7 +88,13 @@ class Machine:
 
         It is still found by its name, and so are its settings and statistics.
         """
-        links.move(name, target or self.netns, netns=self._home(name))
+        home, before = self._home(name), self._moves.pop(name, None)
+        if target is not None and name in self._lent:
+            self._moves[name] = links.lend(self.journal, name, target, home=home)
+        else:
+            links.move(name, target or self.netns, netns=home)
+        if before is not None:
+            before.undo()
         if target is None:
             self._elsewhere.pop(name, None)
         else:
@@ -225,6 +236,7 @@ class Machine:
                 there, netns=home, mtu=mtu, promiscuous=promiscuous, mac=mac, offloads=offloads
             )
             self._borrowed[address] = there, home
+            self._lent.add(there)
         return self._borrowed[address][0]
 
     def borrow_interface(self, name: str, *, mtu: int, isolated: bool = False) -> None:
@@ -234,6 +246,7 @@ class Machine:
         carries a session, or what uses it would not have it back, in an isolated environment too.
         """
         nic.borrow_interface(self.journal, name, self.netns, isolated=isolated)
+        self._lent.add(name)
         netdev.prepare_interface(name, netns=self.netns, mtu=mtu, promiscuous=True)
 
     def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
