@@ -192,6 +192,7 @@ def take_interface(journal: Journal, name: str, netns: Path) -> None:
         index = links.get(name).index
         request_link("set", index=index, flags=0, change=UP)
         request_link("set", index=index, net_ns_fd=target.fileno())
+        journal.require_heard(f"interface {name} moved away")
 
 
 def interface_of(address: str, *, wait_s: float = 0.0) -> str:
