@@ -81,3 +81,17 @@ def test_a_link_of_alice_s_in_a_sticky_folder_is_hers_too(tmp_path: Path) -> Non
     assert f"{link} belongs to user {ALICE}" in refusal(link)
     shared.chmod(0o777)
     assert "written to by others (mode 0777)" in refusal(link)
+
+
+def test_pods_stay_in_the_context_that_was_current(tmp_path: Path) -> None:
+    """Whoever owns the file may go on to another cluster before the run's pods are deleted."""
+    kubectl, config = tmp_path / "kubectl", kubeconfig(tmp_path, 0)
+    kubectl.write_text("#!/bin/sh\ncat " + str(config) + "\n")
+    kubectl.chmod(0o755)
+    config.write_text("blue\n")
+    cluster = Cluster(str(kubectl), str(config), "", "bench")
+    settled = cluster.settled("a-run")
+    config.write_text("green\n")
+    assert settled.settled("a-run").context == "blue"
+    kubectl.write_text("#!/bin/sh\necho error: current-context is not set >&2; exit 1\n")
+    assert cluster.settled("a-run") == cluster

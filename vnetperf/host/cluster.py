@@ -14,7 +14,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,6 +79,16 @@ class Cluster:
             *(("--context", self.context) if self.context else ()),
             *("--namespace", self.namespace, *arguments),
         ]
+
+    def settled(self, run_id: str) -> Cluster:
+        """The same with the context that is current now by name: its owner may choose another."""
+        if self.context:
+            return self
+        try:
+            name = self._run(self.line(run_id, "config", "current-context"), self.kubeconfig)
+        except ClusterError:  # none is: kubectl has its own way
+            return self
+        return replace(self, context=name.strip())
 
     def request(
         self,

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from ipaddress import IPv4Address
 from typing import Annotated, Any, ClassVar, NoReturn
 
@@ -322,11 +323,12 @@ class KubernetesNetwork(Network):
         """Those that the image is said to have."""
         return tuple((facts.seen.get(cls.name) or {}).get("tools", ()))
 
-    @property
+    @cached_property
     def _cluster(self) -> Cluster:
         section = self.section
         kubectl = self.machine.facts.programs[KUBECTL.name]
-        return Cluster(kubectl, section.kubeconfig, section.context, section.namespace)
+        named = Cluster(kubectl, section.kubeconfig, section.context, section.namespace)
+        return named.settled(self.machine.run_id)
 
     @property
     def _same(self) -> bool:
