@@ -181,6 +181,7 @@ def _places(root: Path, pattern: str) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
+    at: float
     name: str
     role: str
     started: int
@@ -208,7 +209,6 @@ class CpuCollector(Collector[ThreadLoad]):
         self._threads: dict[int, tuple[str, Thread]] = {}
         self._before: dict[int, _Sample] = {}
         self._tickless = frozenset[int]()
-        self._began = 0.0
 
     def start(self) -> None:
         """Find the threads, which are looked for in each trial anew, and take the first sample."""
@@ -217,19 +217,17 @@ class CpuCollector(Collector[ThreadLoad]):
         self._tickless = tickless_processors()
         self._threads = {thread.tid: (role, thread) for role, thread in (*pollers, *of_kernel)}
         self._before = self._samples()
-        self._began = time.monotonic()
 
     def stop(self) -> tuple[ThreadLoad, ...]:
         """Take the second sample."""
-        wall = time.monotonic() - self._began
-        ticks = wall * os.sysconf("SC_CLK_TCK")
-        if ticks <= 0:
-            return ()
         loads = []
         for tid, now in self._samples().items():
             before = self._before.get(tid)
             if before is None or before.started != now.started:
                 continue  # another thread, with the number of one that has ended
+            # To read all of them takes milliseconds where they are many.
+            wall = now.at - before.at
+            ticks = wall * os.sysconf("SC_CLK_TCK")
             run_ns = _ran_ns(before, now, self._tickless)
             wait_ns = counted_since(before.wait_ns, now.wait_ns)
             if now.role == KERNEL and not run_ns:
@@ -292,6 +290,7 @@ def _sample(task: str, name: str, role: str) -> _Sample:
     # Nanoseconds that it ran and that it waited for a processor.
     ran = [int(word) for word in _text(f"{task}/schedstat").split()]
     return _Sample(
+        at=time.monotonic(),
         name=name,
         role=role,
         started=int(fields[_STAT_STARTED]),
@@ -323,14 +322,16 @@ class MachineSampler:
             _last_processor(poller.pid, thread.tid)
             for poller, thread in busy_threads(self._pollers)
         ]
-        self._before, self._mhz = self._counters(), self._frequency()
+        # Kernels before 5.19 sleep 10 ms over the frequency of each processor.
+        self._mhz = self._frequency()
         self._clock_source = self._text(_CLOCK_SOURCE).strip()
-        self._began = time.monotonic()
+        self._before, self._began = self._counters(), time.monotonic()
 
     def stop(self) -> MachineLoad:
         """Take the second sample."""
+        now, before = self._counters(), self._before
         wall = max(time.monotonic() - self._began, 1e-9)
-        now, before, mhz = self._counters(), self._before, self._frequency()
+        mhz = self._frequency()
         ticks = wall * os.sysconf("SC_CLK_TCK")
         by_processor = tuple(
             _processor_load(cpu, before, now, ticks) for cpu in now.times if cpu in before.times
@@ -546,6 +547,10 @@ class EventCollector(Collector[ThreadEvents]):
                 os.close(fd)
         self._open = []
 
+    def __del__(self) -> None:
+        """Close what a trial that failed has left open: it would take the next ones' turns."""
+        self._close()
+
 
 #: How often counters of energy are read: one of 32 bits at 15.3 uJ goes round in 65 s at 1 kW.
 _READ_EVERY_S = 20.0
@@ -609,10 +614,11 @@ class EnergyCollector(Collector[EnergyUse]):
                 too_slow.append(f"{_IPMI}: {error}")
             late_s = time.monotonic() - self._began - wall
         for part, (watts, interval_s) in meters.items():
-            if interval_s is None or interval_s + late_s > wall:
+            late = late_s > _LATE_SHARE * (interval_s or 0.0)  # idle, what was after the trial
+            if interval_s is None or late or interval_s + late_s > wall:
                 mean = "unknown" if interval_s is None else f"{interval_s:g} s"
-                late = f" that ended {late_s:.2g} s after it" if late_s else ""
-                too_slow.append(f"{part}: its mean is over {mean}{late}, {of_trial}")
+                after = f" that ended {late_s:.2g} s after it" if late_s else ""
+                too_slow.append(f"{part}: its mean is over {mean}{after}, {of_trial}")
                 continue
             found.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
         moved = [one for one in found if one.joules > 0]
@@ -678,6 +684,8 @@ class EnergyCollector(Collector[EnergyUse]):
 
 #: A management controller's mean power, in whole seconds and watts.
 _IPMI, _SHORTEST_S = "power by IPMI", 1.0
+#: How much of the interval of such a mean may be after the trial.
+_LATE_SHARE = 0.1
 _IPMI_DEVICE = "dev/ipmi0"
 _ASKED_S = 5.0
 _SAYS = (
@@ -751,6 +759,7 @@ class StackSampler:
             return
         argv = [PERF, "record", "--freq", str(PROFILE_HZ), "--tid", ",".join(tids)]
         argv += ["--call-graph", f"dwarf,{_STACK_OCTETS}", "--output", str(self._file)]
+        argv += ["--no-buildid-cache"]  # which is in a home
         try:
             self._process = self._machine.spawn(
                 PERF, [*argv, "--", "sleep", str(_LONGEST_PROFILE_S)]

@@ -259,8 +259,8 @@ def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_tak
     about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "wait_ns": 0}
     samples = iter(
         [
-            collectors._Sample(**about, user_ticks=0, run_ns=0),
-            collectors._Sample(**about, user_ticks=TICKS, run_ns=200_000_000),
+            collectors._Sample(**about, at=0.0, user_ticks=0, run_ns=0),
+            collectors._Sample(**about, at=2.0, user_ticks=TICKS, run_ns=200_000_000),
         ]
     )
     monkeypatch.setattr(collectors, "_sample", lambda *_: next(samples))
@@ -268,6 +268,7 @@ def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_tak
     collector.start()
     (load,) = collector.stop()
     assert load.run_s == run_s
+    assert (load.watched_s, load.user) == (2.0, 0.5)
 
 
 def test_the_scheduler_tells_what_a_thread_ran() -> None:
@@ -369,7 +370,8 @@ READING = """
 @pytest.mark.parametrize(
     ("reading", "wall", "late", "found"),
     [
-        (READING, 2.0, 0.5, 98.0),
+        (READING, 2.0, 0.05, 98.0),
+        (READING, 2.0, 0.5, "its mean is over 1 s that ended 0.5 s after it, the trial was of 2 s"),
         (READING, 0.5, 0.0, "its mean is over 1 s or more, the trial was of 0.5 s"),
         (READING, 2.0, 1.5, "its mean is over 1 s that ended 1.5 s after it, the trial was of 2 s"),
         (READING.replace("00000001", "00000005"), 2.0, 0.0, "its mean is over 5 s"),
