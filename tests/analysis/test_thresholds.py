@@ -259,6 +259,18 @@ def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Pa
     assert "measured in 2 of 3 deployments" in str(judged)
 
 
+def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TPC*"\nat_least = 1\n'
+        '[[expect]]\nscenario = "pvp_*"\nnumber = "nrd"\nat_least = 1\n'
+    )
+    run = transfers(stored(tmp_path), ovs=2e9)
+    misspelt, absent = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert misspelt.met is absent.met is None
+    assert "no number is called 'TPC*'; there are TCP_STREAM forth" in str(misspelt)
+    assert "this run has no result" in str(absent)
+
+
 def test_what_has_no_name_where_runs_are_compared_is_not_expected(tmp_path: Path) -> None:
     run = stored(tmp_path)
     told = [Metric(scenario="pvp_dpdk", test="back_to_back", size="64", name="time", unit="s",

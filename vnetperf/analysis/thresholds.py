@@ -278,13 +278,8 @@ class Expectations:
             if one.of_whole_run or cases_too:
                 found += judged
             if not judged:
-                found.append(
-                    Judgement(
-                        self._where(number),
-                        None,
-                        f"{_expectation_text(one)}: this run has no result",
-                    )
-                )
+                text = f"{_expectation_text(one)}: {_why_unjudged(one, every)}"
+                found.append(Judgement(self._where(number), None, text))
         return found
 
     def check(self, result: Result) -> None:
@@ -342,6 +337,15 @@ class Expectations:
 
     def _where(self, number: int) -> str:
         return f"{self.path}: expect.{number}"
+
+
+def _why_unjudged(one: Expectation, metrics: Sequence[Metric]) -> str:
+    others = _metrics_for(one.model_copy(update={"number": "*"}), metrics)
+    called = list(dict.fromkeys(metric.label for metric in others if metric.label))
+    if not called:
+        return "this run has no result"
+    near = did_you_mean(one.number, called)
+    return f"no number is called {one.number!r}{near}; there are {', '.join(called)}"
 
 
 def _require_known(pattern: str, known: Sequence[str], where: str) -> None:
