@@ -70,6 +70,7 @@ class XdpNat(NatSwitch, Xdp):
     """
 
     Options: ClassVar[type[Frozen]] = NatOptions
+    instead: ClassVar[str] = "--set mode=nft"
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
@@ -184,10 +185,3 @@ class XdpNat(NatSwitch, Xdp):
             "mappings made and ended": [self._tally(MADE), self._tally(ENDED)],
             "timeouts": self.options.model_dump(exclude={"max_sessions"}),
         }
-
-    def refused(self, error: HostError) -> DutError:
-        """What the kernel refuses; there is no generic mode to choose."""
-        cure = error.cure
-        if "mode=generic" in cure:
-            cure = "choose an interface whose driver has native XDP, or --set mode=nft"
-        return DutError(error.what, where=f"{self.name}, {error.where}", cure=cure)

@@ -11,7 +11,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import CLANG, BpfObject, compile_program
 from vnetperf.model.balancing import BACKEND_PORT, CLUSTER, SERVICE_PORT
 from vnetperf.model.deployment import Port
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches.cgnat.base import OUTSIDE
@@ -35,6 +35,7 @@ class ProgramBalancer(BalancingSwitch, Xdp):
 
     does_it: ClassVar[str] = f"{SOURCE.stem} at both ports,"
     networks: ClassVar[str] = str(CLUSTER)
+    instead: ClassVar[str] = "--set mode=tc"
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
@@ -53,13 +54,6 @@ class ProgramBalancer(BalancingSwitch, Xdp):
         """The program."""
         del scenario
         return SOURCE
-
-    def refused(self, error: HostError) -> DutError:
-        """What the kernel refuses; there is no generic mode to choose."""
-        cure = error.cure
-        if "mode=generic" in cure:
-            cure = "choose an interface whose driver has native XDP, or --set mode=tc"
-        return DutError(error.what, where=f"{self.name}, {error.where}", cure=cure)
 
     @property
     def hook(self) -> str:

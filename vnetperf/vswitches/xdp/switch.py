@@ -85,6 +85,8 @@ class Xdp(KernelSwitch):
 
     #: What is routed by the kernel's tables.
     networks: ClassVar[str] = TEST_NETWORKS
+    #: What to choose where the driver has no native XDP, if there is no generic mode to choose.
+    instead: ClassVar[str] = ""
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
@@ -368,4 +370,7 @@ class Xdp(KernelSwitch):
 
     def refused(self, error: HostError) -> DutError:
         """What the kernel refuses, as the DUT's error."""
-        return DutError(error.what, where=f"{self.name}, {error.where}", cure=error.cure)
+        cure = error.cure
+        if self.instead and "mode=generic" in cure:
+            cure = f"choose an interface whose driver has native XDP, or {self.instead}"
+        return DutError(error.what, where=f"{self.name}, {error.where}", cure=cure)
