@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from vnetperf.host.build import compiled
 from vnetperf.host.paths import make_cache
+from vnetperf.model.errors import HostError
 from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
 from vnetperf.model.testbed import Program
 from vnetperf.mpi.base import MPIRUN, MpiProgram, read_columns
@@ -18,6 +19,8 @@ FLAGS = ("-std=gnu11", "-O2", "-Wall")
 MPICC = Program(
     name="mpicc", package="libopenmpi-dev", places=("mpicc.openmpi", "mpicc"), by_make=True
 )
+#: Longest time that the compiler takes to show what it would call, seconds.
+SHOW_S = 20.0
 #: Octets of what is added up by allreduce.
 _NUMBER = 4
 
@@ -51,7 +54,12 @@ class Loops(MpiProgram):
 
 def built(compiler: str) -> Path:
     """The executable of the loops; another MPI that the compiler builds against is another one."""
-    shown = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False)
+    try:
+        shown = subprocess.run(
+            [compiler, "-show"], capture_output=True, text=True, check=False, timeout=SHOW_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"{compiler} -show: {error}", where="programs of MPI") from error
     return compiled(
         SOURCE,
         [compiler, *FLAGS],

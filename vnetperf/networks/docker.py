@@ -85,6 +85,7 @@ _WRITABLE = {"etc": "/etc", "run": "/run", "lib": "/var/lib", "tmp": "/tmp"}  # 
 #: engines have settings that name every place they write to, and docker has not.
 _VIEW = f"""set -e
 while read -r _ _ _ _ at _; do
+    at=$(printf %b "$at")  # a blank is \\040
     case $at in
     /proc*|/sys/fs/cgroup*|/dev*) ;;
     *) mount -o remount,bind,ro "$at" 2>&3 || true ;;

@@ -198,6 +198,7 @@ OWN = Path("/mnt")
 #: directory of the run, `$1`, is there.
 OWN_VIEW = f"""set -e
 while read -r _ _ _ _ at _; do
+    at=$(printf %b "$at")  # a blank is \\040
     case $at in /usr/*|/etc/*|/opt/*) mount -o remount,bind,ro "$at" || true ;; esac
 done </proc/self/mountinfo
 mount --bind "$1" {OWN}"""
