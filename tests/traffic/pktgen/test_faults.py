@@ -66,12 +66,16 @@ def test_a_generator_that_is_too_slow_says_so(looped: Looped) -> None:
             assert counts.sent / counts.tx_seconds == pytest.approx(1000, rel=0.15)
 
 
-def test_frames_that_leave_late_were_not_offered(looped: Looped) -> None:
-    """All frames are sent, but in a fifth more time: the load was not what was asked for."""
-    with looped("ceiling=1900") as loop:
+def test_frames_that_leave_late_were_not_offered(
+    looped: Looped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All frames are sent, but in twice the time: the load was not what was asked for."""
+    monkeypatch.setattr(trials, "LATE_S", 10.0)  # a machine that is busy hides some of it
+    with looped("ceiling=1000") as loop:
         result = run(loop, fps=2000.0, duration_s=1.0)
         for counts in result.directions:
-            assert counts.unsent > 20
+            assert counts.sent == 2000
+            assert counts.unsent > 500
             assert counts.intended == counts.sent + counts.unsent
 
 
