@@ -130,7 +130,7 @@ SIGNATURE = b"vnp-kit\0"
 BATCH = 16
 POLL_S = 0.001
 #: Longest wait for frames that are expected, and for strays after them, seconds.
-PATIENCE_S, QUIET_S = 2.0, 0.1
+PATIENCE_S, QUIET_S = 10.0, 0.1
 
 
 class FramePort(Protocol):
