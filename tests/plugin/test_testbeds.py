@@ -41,8 +41,16 @@ def at(*numbers: int) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_each_worker_has_a_testbed_and_no_number_is_of_two(labs: Site) -> None:
-    result = labs.run(*at(1, 2), *SELECT)
+    expected = {"lab1": "at_most = 2.1e5", "lab2": "at_least = 3.5e5"}
+    (labs.path / "expect.toml").write_text(
+        "\n".join(
+            f'[[expect]]\nscenario = "*,testbed={lab}"\n{bound}' for lab, bound in expected.items()
+        )
+    )
+    result = labs.run(*at(1, 2), *SELECT, "--expect", "expect.toml")
     result.assert_outcomes(passed=8)
+    for lab in expected:
+        result.stdout.fnmatch_lines([f"met: *,testbed={lab}, throughput, *"])
     (folder,) = labs.folders
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
     content = labs.results()

@@ -161,20 +161,25 @@ class ThresholdCheck:
 
     def __init__(self, config: pytest.Config) -> None:
         given = config.getoption("expect", None)
-        self._config, self._together = config, False
+        self._config = config
         self._expectations: Expectations | None = _load_thresholds(Path(given)) if given else None
         self._judged: list[Judgement] = []
 
     def attach(self, run: Run) -> None:
-        """Have each case's result checked; those of rounds are when all are there."""
-        self._together = bool(round_count(self._config, run.configuration))
-        if self._expectations is not None and not self._together:
+        """Have each case's result checked, where it shows all that is expected of it."""
+        if self._expectations is not None and not self._needs_all(run.configuration):
             run.checks.append(self._expectations.check)
 
-    def judge(self, results: RunResults | None) -> None:
+    def judge(self, results: RunResults | None, configuration: Configuration) -> None:
         """Judge what only all results together can show."""
         if self._expectations is not None and results is not None:
-            self._judged = self._expectations.of_run(results, cases_too=self._together)
+            together = self._needs_all(configuration)
+            self._judged = self._expectations.of_run(results, cases_too=together)
+
+    def _needs_all(self, configuration: Configuration) -> bool:
+        """Whether a case's result is but one round's, or without the name of its testbed."""
+        several = len(configuration.settings.testbeds) > 1
+        return several or bool(round_count(self._config, configuration))
 
     @property
     def failed(self) -> bool:
@@ -654,7 +659,7 @@ class BenchSession:
                     self.progress.say(str(error))
         try:
             self.results = self._write_reports()
-            self.expecting.judge(self.results)
+            self.expecting.judge(self.results, self.configuration)
         except (OSError, VnetperfError) as error:
             self.trouble = (
                 f"vnetperf: the reports were not written: {error}; the trials are safe: "
