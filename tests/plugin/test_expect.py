@@ -138,3 +138,11 @@ def test_workers_judge_their_cases_and_the_controller_the_rest(site: Site) -> No
     result.assert_outcomes(passed=2)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED: pvp_dpdk*below the expected 3 times it*"])
+
+
+def test_a_resumed_run_expects_what_it_did(site: Site) -> None:
+    """Also with cases named anew."""
+    assert site.run(*PVP, *expect(site, one(at_least=2e6))).ret == 1
+    result = site.run(*PVP, "--resume", "results/latest")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*: below the expected 2.000 Mfps*"])

@@ -53,7 +53,7 @@ def test_a_run_that_was_cut_goes_on_in_its_round(site: Site) -> None:
     assert len(rounds) == 2
     log.write_bytes(b"".join(lines[: rounds[1] + 4]))  # within the second round's first case
     site.calls_file.unlink()
-    site.run(*TWO, "--repeat", "2", "--resume", "results/latest").assert_outcomes(passed=4)
+    site.run(*TWO, "--resume", "results/latest").assert_outcomes(passed=4)  # repeated as then
     assert deployed(site) == ["deploy phy2phy_dpdk", "deploy pvp_dpdk"]
     results = site.results()["results"]
     assert all(spread_of(r, g["name"])["n"] == 2 for r in results for g in r["goals"])

@@ -88,8 +88,12 @@ def settings_of_run(folder: Path) -> dict[str, Any]:
     }
 
 
+#: Options of pytest that choose tests, beside paths.
+_CHOICES = ("keyword", "markexpr", "pyargs", "deselect", "ignore", "ignore_glob")
+
+
 def select_cases_of_run(config: pytest.Config) -> None:
-    """With --resume and neither paths nor -k nor -m: the cases of the run that is continued."""
+    """With --resume: how often and by what the run is judged; and its cases, if none are named."""
     from vnetperf.results.folder import logs_of
 
     option = config.option
@@ -104,19 +108,25 @@ def select_cases_of_run(config: pytest.Config) -> None:
             cure="name a results folder, e.g. results/latest",
         )
         raise pytest.UsageError(str(missing))
-    typed = config.args_source is pytest.Config.ArgsSource.ARGS
     record = first_record(folder)
-    if typed or option.keyword or option.markexpr or not record:
+    if not record:
         return
+    selects = config.args_source is pytest.Config.ArgsSource.ARGS or bool(
+        option.keyword or option.markexpr
+    )
     program, *arguments = shlex.split(record["identity"]["command"]) or [""]
     if "pytest" not in program and "py.test" not in program:  # a program that called pytest.main
+        if selects:
+            return
         raise pytest.UsageError(
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
     then = config._parser.parse_known_args(_without_workers(arguments))
-    for name in ("keyword", "markexpr", "repeat", "expect"):
+    # What belongs to the run, and what chose its cases unless this command does.
+    for name in ("repeat", "expect", *(() if selects else _CHOICES)):
         setattr(option, name, getattr(option, name) or getattr(then, name))
-    config.args[:] = then.file_or_dir or config.args
+    if not selects:
+        config.args[:] = then.file_or_dir or config.args
 
 
 def _without_workers(arguments: Sequence[str]) -> list[str]:
