@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import sys
@@ -106,3 +107,23 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(site: Site) -> None:
     assert f"to continue: pytest --resume results/{folder.name}" in text
     assert (folder / "report.html").is_file()
     assert "Traceback" not in text
+
+
+def test_sigterm_ends_a_run_with_workers_so_too(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminated = INTERRUPT.replace("{trials}", "1").replace(
+        "raise KeyboardInterrupt",
+        "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)",
+    )
+    site.pytester.makeconftest(terminated)
+    for name in ("lab1", "lab2"):
+        (site.path / f"{name}.toml").write_text('isolation = "simulated"\n')
+    beds = {name: {"kernel": "6.6.1"} for name in ("lab1", "lab2")}
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"testbeds": beds}))
+    result = site.run_apart(*OPTIONS, "--testbed", "./lab1.toml,./lab2.toml", "-n", "2")
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == 2
+    (folder,) = site.folders
+    assert f"to continue: pytest --resume {folder} -n 2" in text
+    assert (folder / "report.html").is_file()

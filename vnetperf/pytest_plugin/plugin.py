@@ -432,7 +432,12 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if session.folder is not None and (line := verdict.captures_summary(session.folder)):
         terminalreporter.line(line)
     if exitstatus == pytest.ExitCode.INTERRUPTED:  # last: the tables may be many screens
+        workers = getattr(config.option, "numprocesses", None)
+        # Where one testbed is measured on, a run goes on without workers.
+        several = len(session.configuration.settings.testbeds) > 1
+        beside = f" -n {workers}" if workers and several else ""
         terminalreporter.write_line(
-            f"vnetperf: the run was interrupted; to continue: pytest --resume {session.folder}",
+            "vnetperf: the run was interrupted; to continue: "
+            f"pytest --resume {session.folder}{beside}",
             yellow=True,
         )

@@ -535,6 +535,7 @@ class BenchSession:
             self._refuse_rounds(self.configuration)
             self._check_testbeds()
             self.folder = self._named(self._name)
+            self.interrupt_on_sigterm()
 
     def _named(self, name: str) -> Path:
         return Path(self.configuration.settings.results_dir).resolve() / name
