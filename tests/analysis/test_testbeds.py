@@ -13,10 +13,12 @@ from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
+from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunResults
 from vnetperf.model.testbed import ClockOffset
 from vnetperf.results.environment import comparability
 from vnetperf.results.folder import log_path, merge_worker_logs, read_run
+from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.testing.sim import SimulatedDut
 
 
@@ -100,3 +102,27 @@ def test_goals_are_answered_and_numbers_explained_on_each_testbed(
         assert explained.attempts
         assert all(attempt.steps for attempt in explained.attempts)
         assert explained.conclusions
+
+
+def test_a_transfer_that_failed_has_no_row_once_it_was_measured(tmp_path: Path) -> None:
+    """Again on the same testbed, or on another."""
+    spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=5)
+    ours = Transfers(scenario="v2v_ovs,endpoints", transfers=(Transfer(spec=spec),))
+    test, size = spec.case
+    failed = NotMeasuredRecord(scenario=ours.scenario, test=test, frame_size=size, why="it broke")
+    found = TransfersRecord(result=ours)
+    logged = {"here": (failed, found), "there": (failed,), "nowhere": (failed,)}
+    for name, records in logged.items():
+        for bed in ("lab1", "lab2") if name == "there" else ("lab1",):
+            (tmp_path / name).mkdir(exist_ok=True)
+            log = log_path(tmp_path / name, testbed=bed)
+            bench = Bench(tmp_path / name, FakeAgent(), at(bed), log.name)
+            for record in records if bed == "lab1" else (found,):
+                bench.run.log.append(record)
+            bench.run.close()
+    rows = {name: derive(read_run(tmp_path / name)).results for name in logged}
+    assert {name: [row.test for row in found] for name, found in rows.items()} == {
+        "here": [],
+        "there": [],
+        "nowhere": [test],
+    }

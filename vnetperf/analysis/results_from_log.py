@@ -7,7 +7,7 @@ results today or in ten years. A result is never stored by the run itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any, get_args
@@ -638,8 +638,9 @@ def _results_of_round(
     missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
     mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
     last = {t.case: t.trials for t in tests}  # the one that failed
+    repeated = _cases_of(r.result for r in records if isinstance(r, TransfersRecord))
     for case, (why, failed) in missing.items():
-        if case not in final:
+        if case not in final and case not in repeated:
             scenario, test, size = case
             results.append(
                 Result(
@@ -654,6 +655,11 @@ def _results_of_round(
                 )
             )
     return results
+
+
+def _cases_of(transfers: Iterable[Transfers]) -> set[tuple[str, str, int]]:
+    """Cases of transfers that were measured, once they had failed or at the first try."""
+    return {(one.scenario, *transfer.spec.case) for one in transfers for transfer in one.transfers}
 
 
 def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -745,9 +751,11 @@ def _together(
     """The results of several testbeds side by side; no number is of two of them."""
     every = list(found.values())
     first = every[0]
-    measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
+    cases = [r.case for one in every for r in one.results if r.status == "measured"]
+    cases += [case for one in every for case in _cases_of(one.transfers)]
+    measured = {*map(_anywhere, cases)}
     elsewhere = {
-        name: [r for r in one.results if r.status == "not measured" and _anywhere(r) in measured]
+        name: [r for r in one.results if r.status != "measured" and _anywhere(r.case) in measured]
         for name, one in found.items()
     }
     results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
@@ -777,9 +785,7 @@ def _together(
                 }
             ),
             "warnings": (
-                f"measured on {len(found)} testbeds at once, {', '.join(found)}: each number is "
-                "of the one that its scenario names, and a difference between two of them is one "
-                "between their machines too",
+                *_apart(found),
                 *(
                     text if len(names) == len(found) else f"{', '.join(names)}: {text}"
                     for text, names in warnings.items()
@@ -809,6 +815,17 @@ def _together(
     )
 
 
+def _apart(testbeds: Collection[str]) -> list[str]:
+    """What a reader of results of several testbeds must know."""
+    if len(testbeds) == 1:
+        return []
+    return [
+        f"measured on {len(testbeds)} testbeds at once, {', '.join(testbeds)}: each number is of "
+        "the one that its scenario names, and a difference between two of them is one between "
+        "their machines too"
+    ]
+
+
 def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     """The clauses of all testbeds: what holds for each of them once, else with its name."""
     held: dict[LedgerEntry, list[str]] = {}
@@ -823,9 +840,9 @@ def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     )
 
 
-def _anywhere(result: Result) -> tuple[str, str, int]:
+def _anywhere(case: tuple[str, str, int]) -> tuple[str, str, int]:
     """A case without the testbed that it was measured on."""
-    return without_testbed(result.scenario)[0], result.test, result.frame_size
+    return without_testbed(case[0])[0], *case[1:]
 
 
 def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:
