@@ -61,6 +61,11 @@ def test_sessions_of_a_core_end_with_it() -> None:
     assert "sessions of vepc end with it" in why_not("vnf0", vepc)
 
 
+def test_one_of_vnfs_side_by_side_has_no_time_of_its_own() -> None:
+    assert "pvpv has 2 VNFs side by side" in why_not("vnf0", deployment="pvpv")
+    assert why_not("vswitch", deployment="pvpv") == why_not("vnf1", deployment="pvvp") == ""
+
+
 def test_an_event_at_the_very_end_is_refused() -> None:
     made = plan(scenario(wire="veth"))
     trial.check_event(made, EventSpec(what="vswitch", at_s=1.0), 2.0)

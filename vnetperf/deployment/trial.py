@@ -382,6 +382,11 @@ def _why_no_vnf(plan: Plan, what: str) -> str:
     graph = plan.scenario.deployment
     if what not in [f"vnf{number}" for number in graph.vnf_numbers]:
         return f"{graph.name} has no {what}; it has {_parts(graph)}"
+    if graph.chains > 1:
+        return (
+            f"{graph.name} has {graph.chains} VNFs side by side: while one is restarted, frames "
+            "come through the others, and neither loss nor pause is its time; pvp has one"
+        )
     if issubclass(registry.load_vnf(plan.scenario.vnf), UserPlane):
         return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
     return ""
