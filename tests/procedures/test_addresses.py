@@ -108,6 +108,11 @@ def test_each_number_is_learned_first_and_checked_then() -> None:
     assert replay(address_caching(inputs(parameters())), seen).found == found
 
 
+def test_the_most_is_tried_however_near_it_is() -> None:
+    found, _ = drive(address_caching(inputs(parameters(max_addresses=2060))), Learner())
+    assert (found.addresses, found.capped) == (2060, True)
+
+
 def test_a_switch_that_does_not_flood_has_no_number() -> None:
     with pytest.raises(NoResultError, match="does not flood"):
         drive(address_caching(inputs(parameters())), Learner(floods=False))

@@ -126,6 +126,8 @@ def test_variation_is_the_widest_of_all_trials() -> None:
     assert found.pdv_ns == pytest.approx(8000, rel=0.002)
     assert (found.ipdv_min_ns, found.ipdv_median_ns, found.ipdv_max_ns) == (-90, 2, 70)
     assert found.why == ""
+    alike = one.model_copy(update={"min_ns": 3001.0})  # above a bucket's own value
+    assert delay_variation([alike]).pdv_ns == 0
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,25 @@ def test_a_soak_without_loss_says_how_little_that_proves() -> None:
     assert soak_verdict(short).startswith("undecided: nothing was lost, of too few frames")
 
 
+class Less(Dut):
+    """Half of the frames in the second direction."""
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        seen = super().run(ask)
+        first, second = seen.result.directions
+        half = dict.fromkeys(("intended", "sent", "received"), second.sent // 2)
+        directions = {"directions": (first, second.model_copy(update=half))}
+        return TrialOutcome.of(
+            seen.request, seen.result.model_copy(update=directions), number=seen.number
+        )
+
+
+def test_without_loss_the_direction_of_fewest_frames_shows_least() -> None:
+    found, _ = soaked(Less())
+    assert (found.lost, found.offered) == (0, 3 * 6 * 3_500_000)
+    assert found.goal_holds_to == 0
+
+
 STALLS = {"stall_every_s": 100.0, "stall_s": 0.005}
 HALF_AN_HOUR = SoakTest(duration_s=1800.0, trial_s=60.0)
 

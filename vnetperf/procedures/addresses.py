@@ -80,8 +80,11 @@ def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTa
     fps = min(test.learning_fps, inputs.ceiling_fps)
     tried: list[_Tried] = []
     most, too_many, note = 0, test.max_addresses + 1, ""
-    while too_many - most > max(1.0, ADDRESSES_RESOLUTION * most):
-        if too_many > test.max_addresses:
+    while most < test.max_addresses:
+        growing = too_many > test.max_addresses
+        if not growing and too_many - most <= max(1.0, ADDRESSES_RESOLUTION * most):
+            break
+        if growing:
             count = min(test.max_addresses, max(FIRST, 2 * most))
             one = yield from _try(inputs, count, fps, known=most)
         else:

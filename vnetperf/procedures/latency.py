@@ -102,8 +102,8 @@ def _why_no_ipdv(latencies: Sequence[Latency]) -> str:
 
 def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
     """Delay variation of one direction: the widest of all trials, the median of medians."""
-    spans = [
-        latency.percentiles[PDV_PERCENTILE] - latency.min_ns
+    spans = [  # a percentile of whole buckets of a histogram may be below the shortest latency
+        max(0.0, latency.percentiles[PDV_PERCENTILE] - latency.min_ns)
         for latency in latencies
         if PDV_PERCENTILE in latency.percentiles
     ]

@@ -40,7 +40,7 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
     trials = yield from repeat_trial(request, count)
     results = [outcome.result for outcome in trials]
     places = range(len(results[0].directions))
-    worst = max(places, key=lambda place: _loss_ratio(results, place))
+    worst = max(places, key=lambda place: _loss(results, place))
     lost = [max(0, loss) for loss, _ in _by_trial(results, worst)]
     offered = sum(frames for _, frames in _by_trial(results, worst))
     interval = loss_of_trials(lost)
@@ -80,9 +80,10 @@ def _by_trial(results: Sequence[TrialResult], place: int) -> list[tuple[int, int
     return [(r.lost(d), r.offered(d)) for r, d in pairs]
 
 
-def _loss_ratio(results: Sequence[TrialResult], place: int) -> float:
+def _loss(results: Sequence[TrialResult], place: int) -> tuple[float, int]:
+    """Loss ratio of a direction; of those without loss the one of fewest frames shows least."""
     lost, offered = (sum(column) for column in zip(*_by_trial(results, place), strict=True))
-    return lost / offered if offered else 0.0
+    return lost / offered if offered else 0.0, -offered
 
 
 def _events(results: Sequence[TrialResult]) -> list[tuple[int, float]] | None:
