@@ -69,9 +69,10 @@ def test_a_plan_names_each_scenario_once(site: Site) -> None:
 
 
 def test_no_deployment_at_all_is_refused(site: Site) -> None:
-    result = site.run(*TWO, "--repeat", "0")
-    result.stderr.fnmatch_lines(["ERROR:*--repeat 0: a case is deployed once or more*"])
-    assert not site.folders
+    for count in ("0", "-1"):
+        result = site.run(*TWO, f"--repeat={count}")
+        result.stderr.fnmatch_lines([f"ERROR:*--repeat {count}: a case is deployed once or more*"])
+        assert not site.folders
 
 
 def test_interleave_is_another_name_of_repeat(site: Site) -> None:

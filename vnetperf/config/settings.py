@@ -107,7 +107,7 @@ def _capture(text: str, key: str) -> str:
 
 
 def _repeat(text: str, key: str) -> str:
-    if text.isdecimal() and int(text) < 1:
+    if text.removeprefix("-").isdecimal() and int(text) < 1:
         raise ConfigError(
             f"--{key} {text}: a case is deployed once or more; 5 and more give a usable interval"
         )
