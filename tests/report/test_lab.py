@@ -9,6 +9,7 @@ import pytest
 from vnetperf.report import junit_xml, results_csv, terminal_text, trials_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
+from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 
 SAYS = "Virtual lab: its speeds and latencies mean nothing"
 
@@ -38,6 +39,9 @@ def test_programs_can_tell(lab):
     assert held["note"].startswith(SAYS)
     rows = list(csv.DictReader(io.StringIO(results_csv(lab))))
     assert {(row["virtual_lab"], row["benchmark"]) for row in rows} == {("true", "false")}
+    assert 'benchmark="no"' in openmetrics(lab)
+    (document, *_) = documents_for_testapi(lab, TestApiNames())
+    assert document["details"]["benchmark"] is False
     rows = list(csv.DictReader(io.StringIO(trials_csv(lab))))
     assert {row["virtual_lab"] for row in rows} == {"true"}
 

@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
+from vnetperf.report import summary
 from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
 
 #: Ends every text, so that a cut one is known.
@@ -90,7 +91,7 @@ def _run_samples(families: Mapping[str, MetricFamily], results: RunResults) -> N
         "tool": run.tool,
         "git": run.git,
         "preset": results.preset,
-        "benchmark": "yes" if results.benchmark else "no",
+        "benchmark": "yes" if summary.is_benchmark(results) else "no",
         "testbed": run.testbed,
         "virtual_lab": "yes" if results.virtual_lab else "no",
         "redacted": "yes" if results.redacted else "no",
@@ -187,7 +188,7 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
             "criteria": "PASS" if all(map(_passed, members)) else "FAIL",
             "details": {
                 "preset": results.preset,
-                "benchmark": results.benchmark,
+                "benchmark": summary.is_benchmark(results),
                 "virtual_lab": results.virtual_lab,
                 "git": run.git,
                 "warnings": list(results.warnings),
