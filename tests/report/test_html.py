@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from vnetperf.report import REPORTS, html_report
+from vnetperf.report import REPORTS, html_report, run_tables, summary
 
 from .sample import build
 from .sample_outcomes import with_outcomes
@@ -171,6 +171,22 @@ def test_the_page_opens_with_what_was_measured_on_what_and_what_it_is_worth(page
         "1 of 14 cases not measured",
     ):
         assert words in said
+
+
+def test_the_headline_has_measured_what_has_numbers(few):
+    (first, *_) = (r for r in few.results if r.status == "measured")
+    lost = {"status": "not measured", "why": "it broke", "goals": ()}
+    one = few.model_copy(
+        update={
+            "results": (
+                first,
+                first.model_copy(update={"frame_size": 9000, **lost}),
+                first.model_copy(update={"scenario": "pvvp_dpdk", **lost}),
+            )
+        }
+    )
+    ((name, words), *_) = run_tables.headline(one, summary.groups(one))
+    assert (name, words) == ("Measured", f"throughput of {first.scenario} at 64 octets")
 
 
 def test_a_page_of_no_benchmark_says_so_in_its_headline(smoke):

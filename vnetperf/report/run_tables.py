@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vnetperf.model import units
@@ -72,7 +73,8 @@ def _listed(words: Sequence[str], most: int = 4) -> str:
 
 
 def _measured_text(found: Sequence[Group]) -> Iterator[str]:
-    """Tests of the same scenarios and frame sizes in one line."""
+    """Tests of the same scenarios and frame sizes in one line, as far as they have numbers."""
+    found = [replace(group, results=group.measured) for group in found if group.measured]
     of: dict[str, list[str]] = {}
     for test in dict.fromkeys(g.test_words for g in found):
         mine = [g for g in found if g.test_words == test]
