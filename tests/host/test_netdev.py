@@ -150,6 +150,47 @@ def test_routes_are_put_back_whatever_their_order(tmp_path: Path, journal: Journ
     assert sorted(now) == sorted(was)
 
 
+@pytest.mark.real
+def test_settings_of_the_kernel_come_back_with_an_interface(
+    tmp_path: Path, journal: Journal
+) -> None:
+    """They begin anew in each namespace."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    for space in (home, away):
+        links.create_netns(journal, space)
+    files = {
+        "ipv4/conf/one/rp_filter": "2",
+        "ipv4/neigh/one/gc_stale_time": "77",
+        "ipv6/conf/one/forwarding": "1",
+        "ipv6/conf/one/addr_gen_mode": "1",
+    }
+
+    def values() -> dict[str, str]:
+        return {name: (netdev.NET / name).read_text().strip() for name in files}
+
+    def there_and_back() -> tuple[dict[str, str], str, dict[str, str], str]:
+        command = "ip link add one type veth peer name two"
+        subprocess.run(command.split(), check=True)
+        for name, value in files.items():
+            (netdev.NET / name).write_text(value)
+        state = netdev.read_state("one")
+        links.move("one", away)
+        links.move("one", home, netns=away)
+        lost = values()
+        return (
+            lost,
+            netdev.restore_state("one", state),
+            values(),
+            netdev.restore_state("one", state),
+        )
+
+    lost, outcome, now, again = run_in(home, there_and_back)
+    assert lost != files
+    assert outcome == "put back: sysctl"
+    assert now == files
+    assert again == "already as before"
+
+
 def test_a_route_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Route:
         def get_addr(self, index: int) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ UP, PROMISCUOUS = 0x1, 0x100
 RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
 AF_INET, AF_INET6, LINK_SCOPE, PERMANENT, UNICAST, BY_KERNEL = 2, 10, 253, 0x80, 1, 2
 ON_LINK = 0x4  # Flag of a route whose gateway needs no route of its own
+NET = Path("/proc/sys/net")
+_SYSCTL = ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh")
 _ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
 
 
@@ -42,9 +45,46 @@ def read_state(name: str) -> dict[str, Any]:
         "flags": message["flags"] & (RESTORED_FLAGS | UP),
         "offloads": ethtool.offloads(name),
         "queues": ethtool.channels(name),
+        "sysctl": _sysctl(name),
         "addresses": [_address_entry(a) for a in addresses],
         "routes": [_route_entry(r) for r in routes],
     }
+
+
+def _sysctl(name: str) -> dict[str, str]:
+    """What net.ipv4 and net.ipv6 have of an interface that its like would not have at first.
+
+    They begin anew when it leaves its namespace or its driver, and are those of the caller's.
+    """
+    found = {}
+    for folder in _SYSCTL:
+        for file in sorted((NET / folder / name).glob("*")):
+            value = _value(file)  # None: a secret that there is none of
+            first = _value(NET / folder / "default" / file.name)  # None: another namespace's neigh
+            if value is not None and value != first and file.name != "mtu":
+                found[f"{folder}/{file.name}"] = value
+    return found
+
+
+def _value(file: Path) -> str | None:
+    with contextlib.suppress(OSError):
+        return file.read_text().strip()
+    return None
+
+
+def _put_sysctl_back(name: str, wanted: Mapping[str, str]) -> bool:
+    now = _sysctl(name)
+    differing = {key: value for key, value in wanted.items() if now.get(key) != value}
+    for key, value in differing.items():
+        folder, _, leaf = key.rpartition("/")
+        try:
+            (NET / folder / name / leaf).write_text(value)
+        except OSError as error:
+            dotted = f"net.{folder.replace('/', '.')}.{name}.{leaf}"
+            cure = f"set it by hand, `sysctl -w {dotted}={value}`, then run `vnetperf restore`"
+            text = f"{dotted} cannot be set to {value}: {error.strerror}"
+            raise HostError(text, where=f"interface {name}", cure=cure) from None
+    return bool(differing)
 
 
 def _is_kept(message: Any) -> bool:
@@ -102,6 +142,8 @@ def restore_state(name: str, data: UndoData) -> str:
     if data.get("queues") and now["queues"] != data["queues"]:
         ethtool.set_channels(name, data["queues"])
         done.append("queues")
+    if _put_sysctl_back(name, data.get("sysctl", {})):
+        done.append("sysctl")
     flags = read_state(name)["flags"]
     if flags != data["flags"]:
         request_link("set", index=index, flags=data["flags"], change=RESTORED_FLAGS | UP)
