@@ -191,12 +191,12 @@ def test_a_device_that_a_program_drives_is_in_use(
     assert nic._other_use(found) == f"process 101 (ovs-vswitchd) has it through {driver}"
 
 
-def _ip(*commands: str) -> None:
+def _ip(*commands: str, program: str = "ip") -> None:
     for command in commands:
-        subprocess.run(["ip", *command.split()], check=True)
+        subprocess.run([program, *command.split()], check=True)
 
 
-def _in_private_namespace(*commands: str) -> dict[str, InterfaceUse]:
+def _in_private_namespace(*commands: str, program: str = "ip") -> dict[str, InterfaceUse]:
     """Uses in a network namespace of its own, with eth0 and eth1, after commands of `ip`."""
 
     def look() -> dict[str, InterfaceUse]:
@@ -206,7 +206,7 @@ def _in_private_namespace(*commands: str) -> dict[str, InterfaceUse]:
             _ip(f"link add {name} type veth peer name {name}p", f"link set {name}p up")
             _ip(f"link set {name} addrgenmode none up", f"link set {name}p addrgenmode none")
         assert not {"eth0", "eth1"} & set(find_uses(usage.read_network(), ()))
-        _ip(*commands)
+        _ip(*commands, program=program)
         return find_uses(usage.read_network(), ())
 
     return call_in_thread(look)
@@ -234,6 +234,20 @@ def test_every_way_out_of_a_route_is_in_use(commands: tuple[str, ...]) -> None:
     found = _in_private_namespace(*commands)
     for name in ("eth0", "eth1"):
         assert "carries the route" in found[name].reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("qdisc add dev eth0 root handle 1: pfifo", "pfifo 1:"),
+        ("qdisc add dev eth0 clsact", "clsact ffff:"),
+    ],
+)
+def test_a_queueing_discipline_that_somebody_set_would_be_lost(command: str, shown: str) -> None:
+    found = _in_private_namespace(command, program="tc")["eth0"]
+    assert found.reason.startswith(f"it has the queueing discipline {shown}")
+    assert found.never
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")

@@ -47,6 +47,7 @@ class NetworkState:
         routes: Index of a link -> destinations of routes over it ("default", "192.0.2.0/24").
         automatic: Index of a link -> its link-local addresses, which count when a login uses them.
         elsewhere: Index of a link -> what is on top of it in other network namespaces.
+        disciplines: Index of a link -> queueing disciplines that somebody set ("htb 1:", "clsact").
     """
 
     interfaces: tuple[UsageInterface, ...] = ()
@@ -54,6 +55,7 @@ class NetworkState:
     routes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     automatic: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    disciplines: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,9 @@ class InterfaceUse:
 
     Attributes:
         session: A login to this machine goes over it.
-        lost: What uses it would not come back: the kernel takes ports out of bridges and bonds, and
-            links away from what they are on, when an interface leaves its namespace or its driver.
+        lost: What uses it would not come back: the kernel takes ports out of bridges and bonds,
+            links away from what they are on, and queueing disciplines away, when an interface
+            leaves its namespace or its driver.
     """
 
     reason: str
@@ -107,6 +110,9 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
         if interface.master:
             above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
             reasons.append(InterfaceUse(f"it is a port of {above}", lost=True))
+        if set_ := network.disciplines.get(interface.index, ()):
+            reason = f"it has the queueing discipline {set_[0]}, which `tc qdisc` shows"
+            reasons.append(InterfaceUse(reason, lost=True))
         for other in network.interfaces:
             if other.lower == interface.index and not _are_peers(other, interface):
                 reasons.append(InterfaceUse(f"{other.name} is on top of it", lost=True))
@@ -139,8 +145,9 @@ def _stack(
 
 def read_network() -> NetworkState:
     """What the caller's namespace has configured."""
-    with netlink("list links, addresses and routes") as route:
+    with netlink("list links, addresses, routes and queueing disciplines") as route:
         links: list[Any] = list(route.get_links())
+        disciplines: list[Any] = list(route.get_qdiscs())
         addresses: list[Any] = list(route.get_addr())
         routes: list[Any] = [
             message for family in (AF_INET, AF_INET6) for message in route.get_routes(family=family)
@@ -176,6 +183,11 @@ def read_network() -> NetworkState:
         ),
         automatic=_grouped(pair for pair in every if _is_automatic(pair[1])),
         elsewhere=_grouped(links_elsewhere()),
+        disciplines=_grouped(
+            (message["index"], f"{message.get_attr('TCA_KIND')} {message['handle'] >> 16:x}:")
+            for message in disciplines
+            if message["handle"]  # those of the kernel have none
+        ),
     )
 
 
