@@ -161,6 +161,7 @@ def test_report_rebuilds_the_same_results_from_the_log_alone(
     write_all(bench.derived(), elsewhere / "first")
     assert main(["report", str(elsewhere), "--output", str(elsewhere / "again")]) == 0
     assert "pvp_dpdk" in capsys.readouterr().out
+    assert (elsewhere / "again").stat().st_mode & 0o777 == 0o700
     for name in REPORTS:
         first, again = (elsewhere / d / name for d in ("first", "again"))
         assert again.read_bytes() == first.read_bytes(), name

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         results = results.model_copy(update={"warnings": (*notes, *results.warnings)})
         print_results(results)
     output = Path(arguments.output) if arguments.output else folder
-    output.mkdir(parents=True, exist_ok=True)
+    output.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in write_all(results, output):
         print(path)
     return 0
