@@ -288,3 +288,14 @@ def whole_soak(folder: Path) -> tuple[Result, ...]:
     bench = Bench(folder, FakeAgent(duts=duts(700e3)), name="whole.jsonl")
     bench.measure("soak")
     return tuple(r for r in bench.derived().results if r.soak)
+
+
+def test_a_run_has_not_ended_while_a_later_session_goes_on(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    first.throughput()
+    first.run.close(2)
+    assert first.derived().run.ended
+    again = Bench(tmp_path)
+    assert again.derived().run.ended == ""
+    again.run.close()
+    assert again.derived().run.ended

@@ -862,7 +862,8 @@ def _derive(records: Sequence[Record]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
         raise LogError("the log has no run record", where="trial log", cure="measure again")
-    end = next((r for r in reversed(records) if isinstance(r, EndRecord)), None)
+    last = next((r for r in reversed(records) if isinstance(r, RunRecord | EndRecord)), None)
+    end = last if isinstance(last, EndRecord) else None  # else a resumed session goes on
     tests = tests_of(records)
     media = LinkSpeed(run.testbed.media.bits_per_second)
     otherwise: list[LoggedTest] = []
