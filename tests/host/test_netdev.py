@@ -151,22 +151,25 @@ def test_routes_are_put_back_whatever_their_order(tmp_path: Path, journal: Journ
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("mode", ["1", "2"])
 def test_settings_of_the_kernel_come_back_with_an_interface(
-    tmp_path: Path, journal: Journal
+    tmp_path: Path, journal: Journal, mode: str
 ) -> None:
-    """They begin anew in each namespace."""
+    """They begin anew in each namespace; a secret is given a mode of its own."""
     home, away = tmp_path / "home", tmp_path / "away"
     for space in (home, away):
         links.create_netns(journal, space)
     files = {
         "ipv4/conf/one/rp_filter": "2",
         "ipv4/neigh/one/gc_stale_time": "77",
+        "ipv6/conf/one/accept_dad": "1",  # lost without ARP
         "ipv6/conf/one/forwarding": "1",
-        "ipv6/conf/one/addr_gen_mode": "1",
+        "ipv6/conf/one/stable_secret": "2001:0db8:0000:0000:0000:0000:0000:0001",
+        "ipv6/conf/one/addr_gen_mode": mode,
     }
 
     def values() -> dict[str, str]:
-        return {name: (netdev.NET / name).read_text().strip() for name in files}
+        return {name: value for name, value in netdev._sysctl("one").items() if name in files}
 
     def there_and_back() -> tuple[dict[str, str], str, dict[str, str], str]:
         command = "ip link add one type veth peer name two"
@@ -175,6 +178,7 @@ def test_settings_of_the_kernel_come_back_with_an_interface(
             (netdev.NET / name).write_text(value)
         state = netdev.read_state("one")
         links.move("one", away)
+        netdev.prepare_interface("one", netns=away, mtu=1500, promiscuous=True)
         links.move("one", home, netns=away)
         lost = values()
         return (
@@ -185,10 +189,22 @@ def test_settings_of_the_kernel_come_back_with_an_interface(
         )
 
     lost, outcome, now, again = run_in(home, there_and_back)
-    assert lost != files
-    assert outcome == "put back: sysctl"
+    assert lost["ipv6/conf/one/accept_dad"] == "-1"
+    assert "sysctl" in outcome
     assert now == files
     assert again == "already as before"
+
+
+def test_a_value_that_is_not_taken_is_named_when_all_else_is_back(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(netdev, "NET", tmp_path)
+    monkeypatch.setattr(netdev, "read_state", lambda _: {**WAS, "flags": 0x80})
+    (tmp_path / "ipv4/conf/eth1/rp_filter").mkdir(parents=True)  # what cannot be written
+    was = {**WAS, "sysctl": {"ipv4/conf/eth1/rp_filter": "2", "ipv6/conf/eth1/gone": "1"}}
+    with pytest.raises(HostError, match="ipv4/conf/eth1/rp_filter did not take the value"):
+        netdev.restore_state("eth1", was)
+    assert calls[-1]["flags"] == 0x1001
 
 
 def test_a_route_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

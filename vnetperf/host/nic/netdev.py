@@ -23,6 +23,7 @@ AF_INET, AF_INET6, LINK_SCOPE, PERMANENT, UNICAST, BY_KERNEL = 2, 10, 253, 0x80,
 ON_LINK = 0x4  # Flag of a route whose gateway needs no route of its own
 NET = Path("/proc/sys/net")
 _SYSCTL = ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh")
+_FIRST = "stable_secret"
 _ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
 
 
@@ -52,39 +53,36 @@ def read_state(name: str) -> dict[str, Any]:
 
 
 def _sysctl(name: str) -> dict[str, str]:
-    """What net.ipv4 and net.ipv6 have of an interface that its like would not have at first.
+    """What net.ipv4 and net.ipv6 have of an interface: path below `NET` -> value.
 
-    They begin anew when it leaves its namespace or its driver, and are those of the caller's.
+    They begin anew when it leaves its namespace or its driver, by the caller's defaults and by what
+    it is at that moment: without ARP duplicate addresses are never looked for again.
     """
     found = {}
-    for folder in _SYSCTL:
-        for file in sorted((NET / folder / name).glob("*")):
-            value = _value(file)  # None: a secret that there is none of
-            first = _value(NET / folder / "default" / file.name)  # None: another namespace's neigh
-            if value is not None and value != first and file.name != "mtu":
-                found[f"{folder}/{file.name}"] = value
+    for file in (file for folder in _SYSCTL for file in (NET / folder / name).glob("*")):
+        with contextlib.suppress(OSError):  # a secret that there is none of
+            if file.stat().st_mode & 0o200:
+                found[str(file.relative_to(NET))] = file.read_text().strip()
     return found
 
 
-def _value(file: Path) -> str | None:
-    with contextlib.suppress(OSError):
-        return file.read_text().strip()
-    return None
-
-
-def _put_sysctl_back(name: str, wanted: Mapping[str, str]) -> bool:
-    now = _sysctl(name)
-    differing = {key: value for key, value in wanted.items() if now.get(key) != value}
-    for key, value in differing.items():
-        folder, _, leaf = key.rpartition("/")
+def _put_sysctl_back(wanted: Mapping[str, str]) -> tuple[bool, list[Path]]:
+    """Whether a value was set, and the files that did not take theirs."""
+    changed, refused = False, []
+    # A secret sets the mode of addresses, too, and one of the modes needs it.
+    for path in sorted(wanted, key=lambda path: (not path.endswith(_FIRST), path)):
+        file = NET / path
         try:
-            (NET / folder / name / leaf).write_text(value)
-        except OSError as error:
-            dotted = f"net.{folder.replace('/', '.')}.{name}.{leaf}"
-            cure = f"set it by hand, `sysctl -w {dotted}={value}`, then run `vnetperf restore`"
-            text = f"{dotted} cannot be set to {value}: {error.strerror}"
-            raise HostError(text, where=f"interface {name}", cure=cure) from None
-    return bool(differing)
+            if not file.exists() or file.read_text().strip() == wanted[path]:
+                continue
+        except OSError:  # no secret yet
+            pass
+        try:
+            file.write_text(wanted[path])
+            changed = True
+        except OSError:
+            refused.append(file)
+    return changed, refused
 
 
 def _is_kept(message: Any) -> bool:
@@ -142,7 +140,8 @@ def restore_state(name: str, data: UndoData) -> str:
     if data.get("queues") and now["queues"] != data["queues"]:
         ethtool.set_channels(name, data["queues"])
         done.append("queues")
-    if _put_sysctl_back(name, data.get("sysctl", {})):
+    changed, refused = _put_sysctl_back(data.get("sysctl", {}))
+    if changed:
         done.append("sysctl")
     flags = read_state(name)["flags"]
     if flags != data["flags"]:
@@ -150,6 +149,12 @@ def restore_state(name: str, data: UndoData) -> str:
         done.append("flags")
     if _put_addresses_back(index, data):
         done.append("addresses")
+    if refused:  # when all else is back
+        raise HostError(
+            f"{', '.join(map(str, refused))} did not take the value of before",
+            where=f"interface {name}",
+            cure="set it by hand",
+        )
     return "put back: " + ", ".join(done) if done else "already as before"
 
 
