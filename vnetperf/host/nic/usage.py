@@ -111,7 +111,7 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
             above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
             reasons.append(InterfaceUse(f"it is a port of {above}", lost=True))
         if set_ := network.disciplines.get(interface.index, ()):
-            reason = f"it has the queueing discipline {set_[0]}, which `tc qdisc` shows"
+            reason = f"it has the queueing discipline {set_[0]}, which `tc qdisc del` takes away"
             reasons.append(InterfaceUse(reason, lost=True))
         for other in network.interfaces:
             if other.lower == interface.index and not _are_peers(other, interface):
