@@ -105,24 +105,30 @@ def test_goals_are_answered_and_numbers_explained_on_each_testbed(
 
 
 def test_a_transfer_that_failed_has_no_row_once_it_was_measured(tmp_path: Path) -> None:
-    """Again on the same testbed, or on another."""
+    """That transfer, and where it failed: another number of clients is another."""
     spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=5)
     ours = Transfers(scenario="v2v_ovs,endpoints", transfers=(Transfer(spec=spec),))
-    test, size = spec.case
-    failed = NotMeasuredRecord(scenario=ours.scenario, test=test, frame_size=size, why="it broke")
+    failed = NotMeasuredRecord(
+        scenario=ours.scenario, test="TCP_STREAM forth", frame_size=0, why="broke", transfer=spec
+    )
+    other = failed.model_copy(update={"transfer": spec.model_copy(update={"instances": 8})})
+    older = failed.model_copy(update={"transfer": None})
     found = TransfersRecord(result=ours)
-    logged = {"here": (failed, found), "there": (failed,), "nowhere": (failed,)}
-    for name, records in logged.items():
-        for bed in ("lab1", "lab2") if name == "there" else ("lab1",):
-            (tmp_path / name).mkdir(exist_ok=True)
-            log = log_path(tmp_path / name, testbed=bed)
-            bench = Bench(tmp_path / name, FakeAgent(), at(bed), log.name)
-            for record in records if bed == "lab1" else (found,):
-                bench.run.log.append(record)
-            bench.run.close()
-    rows = {name: derive(read_run(tmp_path / name)).results for name in logged}
-    assert {name: [row.test for row in found] for name, found in rows.items()} == {
-        "here": [],
-        "there": [],
-        "nowhere": [test],
-    }
+    logged = {"again": (failed, found), "after": (found, failed), "others": (other, found)}
+    for name, records in {**logged, "older": (older, found)}.items():
+        (tmp_path / name).mkdir()
+        bench = Bench(tmp_path / name)
+        for record in records:
+            bench.run.log.append(record)
+        bench.run.close()
+        rows = [row.test for row in bench.derived().results]
+        assert rows == [] if name == "again" else [failed.test], name
+
+
+def test_a_run_has_ended_when_it_has_on_every_testbed(tmp_path: Path) -> None:
+    for name in ("lab1", "lab2"):
+        measured(tmp_path, name, 200e3, "pvp_dpdk")
+    assert derive(read_run(tmp_path)).run.ended
+    again = Bench(tmp_path, FakeAgent(), at("lab1"), log_path(tmp_path, "", "lab1").name)
+    assert again.run.log
+    assert derive(read_run(tmp_path)).run.ended == ""

@@ -634,13 +634,12 @@ def _results_of_round(
     results = [_result_of_test(t, media, run, otherwise) for t in final.values()]
     # A test that was to begin again and never did has no reason of its own in the log.
     missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
-    whys = [r for r in records if isinstance(r, NotMeasuredRecord)]
+    whys = _not_measured(records)
     missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
     mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
     last = {t.case: t.trials for t in tests}  # the one that failed
-    repeated = _cases_of(r.result for r in records if isinstance(r, TransfersRecord))
     for case, (why, failed) in missing.items():
-        if case not in final and case not in repeated:
+        if case not in final:
             scenario, test, size = case
             results.append(
                 Result(
@@ -657,9 +656,21 @@ def _results_of_round(
     return results
 
 
-def _cases_of(transfers: Iterable[Transfers]) -> set[tuple[str, str, int]]:
-    """Cases of transfers that were measured, once they had failed or at the first try."""
-    return {(one.scenario, *transfer.spec.case) for one in transfers for transfer in one.transfers}
+def _not_measured(records: Iterable[Record]) -> list[NotMeasuredRecord]:
+    """What has no number, but for transfers that were measured after they had failed."""
+    found: list[NotMeasuredRecord] = []
+    for record in records:
+        if isinstance(record, NotMeasuredRecord):
+            found.append(record)
+        elif isinstance(record, TransfersRecord):
+            name = record.result.scenario
+            done = {(name, one.spec.requested) for one in record.result.transfers}
+            found = [
+                one
+                for one in found
+                if not one.transfer or (one.scenario, one.transfer.requested) not in done
+            ]
+    return found
 
 
 def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -751,11 +762,9 @@ def _together(
     """The results of several testbeds side by side; no number is of two of them."""
     every = list(found.values())
     first = every[0]
-    cases = [r.case for one in every for r in one.results if r.status == "measured"]
-    cases += [case for one in every for case in _cases_of(one.transfers)]
-    measured = {*map(_anywhere, cases)}
+    measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
     elsewhere = {
-        name: [r for r in one.results if r.status != "measured" and _anywhere(r.case) in measured]
+        name: [r for r in one.results if r.status == "not measured" and _anywhere(r) in measured]
         for name, one in found.items()
     }
     results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
@@ -767,6 +776,7 @@ def _together(
         if any(v.scenario in there or v.skipped for v in c.variants)
     ]
     place = reading_order(comparisons)
+    ends = [one.run.ended for one in every]
     ledger = _ledger_of_all(found)
     warnings: dict[str, list[str]] = {}
     for name, one in found.items():
@@ -778,7 +788,7 @@ def _together(
                 update={
                     "testbed": ", ".join(found),
                     "started": min(one.run.started for one in every),
-                    "ended": max(one.run.ended for one in every),
+                    "ended": max(ends) if all(ends) else "",
                     "isolation": "; ".join(
                         f"{name}: {one.run.isolation}" for name, one in found.items()
                     ),
@@ -840,9 +850,9 @@ def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     )
 
 
-def _anywhere(case: tuple[str, str, int]) -> tuple[str, str, int]:
+def _anywhere(result: Result) -> tuple[str, str, int]:
     """A case without the testbed that it was measured on."""
-    return without_testbed(case[0])[0], *case[1:]
+    return without_testbed(result.scenario)[0], result.test, result.frame_size
 
 
 def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:

@@ -787,11 +787,6 @@ class TransferSpec(Frozen):
     ranks: int = Field(default=0, ge=0, le=MAX_RANKS)
 
     @property
-    def case(self) -> tuple[str, int]:
-        """Its test in results, "TCP_STREAM forth", and octets of a message, 0 for none given."""
-        return f"{self.kind} {self.way}", self.message_size or 0
-
-    @property
     def requested(self) -> TransferSpec:
         """What is the same in each round: without the rate that TCP gave in one."""
         return self.model_copy(update={"rate_bps": 0.0}) if self.rate_of_tcp else self

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.outcomes import Transfers
+from vnetperf.model.outcomes import Transfers, TransferSpec
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Calibration, Profile, Redaction, RunIdentity, ScenarioFacts
@@ -175,6 +175,7 @@ class NotMeasuredRecord(Frozen):
     #: "failed": something broke; "incapable": the testbed cannot carry it.
     kind: Literal["failed", "incapable"] = "failed"
     imix: str = ""  # The mix of frame sizes; "" for a single size
+    transfer: TransferSpec | None = None  # The transfer that it is about; None: of another test
 
     @property
     def case(self) -> tuple[str, str, int]:

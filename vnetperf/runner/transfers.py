@@ -436,9 +436,15 @@ def _measured(
         )
     except VnetperfError as error:
         run.forget_deployment()
-        for test, size in (spec.case for spec in specs):
+        for spec in specs:
             run.log.append(
-                NotMeasuredRecord(scenario=scenario.id, test=test, frame_size=size, why=str(error))
+                NotMeasuredRecord(
+                    scenario=scenario.id,
+                    test=f"{spec.kind} {spec.way}",
+                    frame_size=spec.message_size or 0,
+                    why=str(error),
+                    transfer=spec,
+                )
             )
         raise
     found = Transfers(
