@@ -91,7 +91,8 @@ def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> Non
         asked, generator = deployment.plan.scenario.nat, deployment.generator
         assert asked is not None
         assert isinstance(generator, Loadgen)
-        changes = {"learning_frames": asked.sessions, "load_fps": 5000.0, "duration_s": 0.5}
+        # Twice as many as there are sessions: where the tester stands still, some are not sent.
+        changes = {"learning_frames": asked.sessions, "load_fps": 5000.0, "duration_s": 1.0}
         spec = SLOW.model_copy(update=changes)
         for _ in range(2):
             result = deployment.run_trial(spec)
@@ -198,7 +199,7 @@ def test_vpp_translates_every_session(mode: str, wire: str, unchanged: Unchanged
         switch, nat = deployment.vswitch, deployment.plan.scenario.nat
         assert isinstance(switch, VppNat)
         assert nat is not None
-        changes = {"learning_frames": nat.sessions, "load_fps": 5000.0, "duration_s": 0.5}
+        changes = {"learning_frames": nat.sessions, "load_fps": 5000.0, "duration_s": 1.0}
         spec = SLOW.model_copy(update=changes)
         result = deployment.run_trial(spec)
         assert not result.failed, result.failure

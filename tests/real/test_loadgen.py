@@ -108,7 +108,7 @@ def routed(
             generator.learn(16)
             return generator.run(TRIAL, lambda: None)
 
-        result = whole_trial(run)
+        result = whole_trial(run, all_sent=True)
         return result, ip("-n", ROUTER, "neigh", "show")
     finally:
         generator.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,15 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.testing.cases import other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester, read_mark, stream_frame
-from vnetperf.testing.single_frames import STRANGERS, TAGS, addressed, contents, routed, tagged
+from vnetperf.testing.single_frames import (
+    STRANGERS,
+    TAGS,
+    addressed,
+    both,
+    contents,
+    routed,
+    tagged,
+)
 from vnetperf.traffic.frames import expected_fields
 from vnetperf.traffic.layers import internet_checksum
 from vnetperf.vswitches.base import VSwitchCapabilities
@@ -40,6 +49,17 @@ def test_a_frame_has_its_size_and_says_whose_it_is(size: int, number: int, direc
 def test_others_frames_have_no_mark() -> None:
     assert read_mark(b"\0" * 60) is None
     assert read_mark(b"") is None
+
+
+def test_a_late_frame_of_the_other_way_has_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (stream_frame(stream, 64, 4) for stream in scenario().streams)
+    tester = FrameTester.__new__(FrameTester)
+    deployment: Any = SimpleNamespace(generator=tester)
+    for sent in (one, b"\0" * 60):
+        for came, back in ((other, []), (one, [one]), (b"\0" * 60, [b"\0" * 60])):
+            kept = back if sent == one else [came]  # what has no mark may come back in any form
+            monkeypatch.setattr(tester, "exchange", lambda *_, came=came, **__: ([came], [one]))
+            assert both(deployment, 0, [sent]) == (kept, [one])
 
 
 def test_kinds_of_content_differ_and_keep_their_addresses() -> None:
