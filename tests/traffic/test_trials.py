@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import GeneratorError
+from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
@@ -171,6 +171,19 @@ def test_a_start_that_is_cut_short_leaves_no_traffic(error: BaseException) -> No
     with pytest.raises(type(error)):
         run_trial(cast("Engine", double), PREPARED, BURST, lambda: None, refusal_is_loss=True)
     assert double.stopped == 1
+
+
+def test_a_trial_that_did_not_end_has_been_stopped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Double()
+
+    def late(_: float) -> None:  # which stops it
+        raise TrialTimeoutError("the engine is still running after 9 s")
+
+    monkeypatch.setattr(engine, "start", lambda _: None)
+    monkeypatch.setattr(engine, "wait", late, raising=False)
+    with pytest.raises(TrialTimeoutError):
+        run_trial(cast("Engine", engine), PREPARED, BURST, lambda: None, refusal_is_loss=True)
+    assert engine.stopped == 0
 
 
 def test_bursts_and_trials_are_given_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

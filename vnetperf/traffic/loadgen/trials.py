@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from vnetperf.host.wait import patient
-from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import (
@@ -613,6 +613,8 @@ def _run_to_end(
         if not burst:  # whose end is known once the engine has answered
             on_sent()
         return engine.wait(spec.drain_s + GRACE_S + burst / SLOWEST_BURST_FPS)
+    except TrialTimeoutError:  # it has been stopped, as far as it follows
+        raise
     except BaseException:
         with contextlib.suppress(GeneratorError, HostError):  # it exited, or had nothing to stop
             engine.stop()
