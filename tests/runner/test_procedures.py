@@ -512,6 +512,19 @@ def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path)
     assert result.why == "the run was interrupted after 3 trials of this test"
 
 
+def test_a_test_that_another_version_ended_by_fewer_trials_was_not_interrupted(
+    tmp_path: Path,
+) -> None:
+    bench = short(tmp_path, FakeAgent())
+    bench.measure("frame_loss")
+    bench.run.close()
+    records = read_log(bench.path)
+    records.remove([r for r in records if isinstance(r, TrialRecord)][-1])
+    (result,) = derive(records).results
+    assert result.status == "not measured"
+    assert result.why.startswith("another version ended this test by fewer trials")
+
+
 class OverrunAgent(FakeAgent):
     """Long bursts lose nine frames of ten; the tester stands still in a third of each.
 

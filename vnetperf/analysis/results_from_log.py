@@ -548,6 +548,8 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
         return found | {"status": "not measured", "why": str(error)}
     if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
+        if logged.end is not None:
+            why = "another version ended this test by fewer trials than this one asks for"
         return found | {"status": "not measured", "why": why}
     known = begin.inputs.get("throughput") or {}
     given = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
