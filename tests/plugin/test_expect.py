@@ -141,8 +141,32 @@ def test_workers_judge_their_cases_and_the_controller_the_rest(site: Site) -> No
 
 
 def test_a_resumed_run_expects_what_it_did(site: Site) -> None:
-    """Also with cases named anew."""
+    """Also with cases named anew, unless it is to expect nothing."""
     assert site.run(*PVP, *expect(site, one(at_least=2e6))).ret == 1
-    result = site.run(*PVP, "--resume", "results/latest")
+    again = (*PVP, "--resume", "results/latest")
+    result = site.run(*again)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*: below the expected 2.000 Mfps*"])
+    (site.path / "expect.toml").unlink()
+    result = site.run(*again)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --resume *: its command has --expect expect.toml, which *"]
+    )
+    site.run(*again, "--expect", "").assert_outcomes(passed=1)
+
+
+def test_a_resumed_run_leaves_out_what_it_did(site: Site) -> None:
+    """What the ini file leaves out is left out of both commands."""
+    ini = site.path / "tox.ini"
+    ini.write_text("[pytest]\naddopts = --deselect nowhere.py --ignore build\n")
+    (site.path / "test_more.py").write_text((site.path / "test_rfc2544.py").read_text())
+    only = (
+        "--ignore",
+        "test_more.py",
+        "--deselect",
+        "test_rfc2544.py::test_throughput[pvp_dpdk-512]",
+    )
+    found = site.run("-k", "pvp_dpdk", "--frame-sizes", "64,512", *only)
+    found.assert_outcomes(passed=1, deselected=1)
+    site.run("--resume", "results/latest").assert_outcomes(passed=1, deselected=1)

@@ -122,9 +122,19 @@ def select_cases_of_run(config: pytest.Config) -> None:
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
     then = config._parser.parse_known_args(_without_workers(arguments))
-    # What belongs to the run, and what chose its cases unless this command does.
+    if option.expect is None and then.expect and not Path(then.expect).exists():
+        raise pytest.UsageError(
+            f"--resume {option.resume}: its command has --expect {then.expect}, which is not "
+            "there; give the file with its path, or --expect '' to judge nothing"
+        )
+    # What belongs to the run, and what chose its cases unless this command does. Lists hold what
+    # the configuration of pytest adds to either command.
     for name in ("repeat", "expect", *(() if selects else _CHOICES)):
-        setattr(option, name, getattr(option, name) or getattr(then, name))
+        mine, its = getattr(option, name), getattr(then, name)
+        if isinstance(mine or its, list):
+            setattr(option, name, list(dict.fromkeys([*(mine or ()), *(its or ())])))
+        elif mine is None or (not mine and name != "expect"):  # --expect '' is meant
+            setattr(option, name, its)
     if not selects:
         config.args[:] = then.file_or_dir or config.args
 
