@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    names = ("testbed", "preset", "traffic", "frame_sizes", "generator", "wire")
+    names = ("testbed", "preset", "traffic", "frame_sizes", "generator", "wire", "switch", "set")
     add_options(parser.add_argument, *names)
     parser.add_argument("--json", action="store_true", help="machine-readable")
 
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.cli.tables import Out
     from vnetperf.deployment.planner import make_loop_plan
     from vnetperf.model.deployment import make_deployment
-    from vnetperf.model.scenario import Scenario
+    from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
     from vnetperf.report import run_tables
     from vnetperf.runner.calibration_cache import CalibrationCache
     from vnetperf.runner.scenarios import check_backends
@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
             traffic=loaded.traffic,
             generator=loaded.settings.generator,
             wire=loaded.settings.wire,
+            options=loaded.switch,
+            max_frame_size=max(STANDARD_FRAME_SIZE, *loaded.preset.frame_sizes),
         )
         plan, brief = make_loop_plan(scenario, loaded.testbed, facts), not loaded.preset.benchmark
         calibration = client.calibrate(plan, loaded.preset.frame_sizes, brief=brief)

@@ -74,11 +74,12 @@ class CalibrationCache:
         """Store a calibration; frame sizes held already are kept unless measured anew."""
         held = self.load(key)
         points = {p.frame_size: p for c in (held, calibration) if c for p in c.points}
+        kept = held if held and len(points) > len(calibration.points) else calibration
         merged = calibration.model_copy(
             update={
                 "points": tuple(points[size] for size in sorted(points)),
                 # As old as its oldest point, so that none of them is kept for ever.
-                "when": min(c.when for c in (held, calibration) if c),
+                "when": min(kept.when, calibration.when),
             }
         )
         self._write(key, merged)
