@@ -131,6 +131,16 @@ def test_no_file_is_said(site: Site) -> None:
     assert not site.calls()
 
 
+@pytest.mark.parametrize("option", ["-x", "--maxfail=2"])
+def test_a_run_that_ends_at_a_failure_lacks_results(site: Site, option: str) -> None:
+    text = one(at_least=2e6)
+    result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64,512", option, *expect(site, text))
+    result.assert_outcomes(failed=1 if option == "-x" else 2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    lacks = any("interrupted" in warning for warning in site.results()["warnings"])
+    assert lacks == (option == "-x")
+
+
 @pytest.mark.slow
 def test_workers_judge_their_cases_and_the_controller_the_rest(site: Site) -> None:
     text = one(at_least=1e6) + one(at_least=3) + 'of_scenario = "phy2phy_dpdk"\n'

@@ -396,7 +396,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         ours = session.config.stash[_SESSION]
         if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
             session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        if ours.finish(int(exitstatus)):
+        # -x and --maxfail: the log must not say that the session came to its end.
+        cut = (session.shouldfail or session.shouldstop) and ours.outcomes.unfinished
+        if ours.finish(int(pytest.ExitCode.INTERRUPTED if cut else exitstatus)):
             session.exitstatus = exitstatus = pytest.ExitCode.INTERRUPTED
         wrong = ours.trouble or ours.expecting.failed
         if wrong and exitstatus == pytest.ExitCode.OK:

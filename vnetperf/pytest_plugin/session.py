@@ -190,9 +190,9 @@ class ThresholdCheck:
         if self._expectations is not None and not self._needs_all(run.configuration):
             run.checks.append(self._expectations.check)
 
-    def judge(self, results: RunResults | None, configuration: Configuration) -> None:
+    def judge(self, results: RunResults, configuration: Configuration) -> None:
         """Judge what only all results together can show."""
-        if self._expectations is not None and results is not None:
+        if self._expectations is not None:
             together = self._needs_all(configuration)
             self._judged = self._expectations.of_run(results, cases_too=together)
 
@@ -281,6 +281,11 @@ class OutcomeCounter:
         self._progress.line(
             f"{case} {outcome} in {duration_text(seconds)}; {duration_text(spent)} so far{to_go}"
         )
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether cases were selected that did not run."""
+        return self._counts.total() < len(self.cases)
 
     @property
     def nothing_measured(self) -> bool:
@@ -680,7 +685,8 @@ class BenchSession:
                     self.progress.say(str(error))
         try:
             self.results = self._write_reports()
-            self.expecting.judge(self.results, self.configuration)
+            if self.results is not None:
+                self.expecting.judge(self.results, self.configuration)
         except (OSError, VnetperfError) as error:
             self.trouble = (
                 f"vnetperf: the reports were not written: {error}; the trials are safe: "
