@@ -15,10 +15,12 @@ from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
 from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunResults
+from vnetperf.model.scenario import Comparison, Variant, on_testbed, without_testbed
 from vnetperf.model.testbed import ClockOffset
+from vnetperf.report.comparison import comparisons_of
 from vnetperf.results.environment import comparability
 from vnetperf.results.folder import log_path, merge_worker_logs, read_run
-from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
+from vnetperf.results.records import ComparisonRecord, NotMeasuredRecord, TransfersRecord
 from vnetperf.testing.sim import SimulatedDut
 
 
@@ -62,6 +64,40 @@ def test_each_number_is_of_the_testbed_in_its_name(both: RunResults) -> None:
     ends = {name: facts["clock at the end"]["offset_s"] for name, facts in both.environment.items()}
     assert ends == {"lab1": 200e3, "lab2": 400e3}
     assert "machine" in comparability(both, "pvp_dpdk,testbed=lab2")
+
+
+@pytest.mark.parametrize("name", ["pvp_dpdk", "v2v_ovs,rx_queues=2", "", "a,b"])
+@pytest.mark.parametrize("how", ["", ",endpoints", ",mpi", ",new sessions"])
+def test_a_testbed_stands_before_what_is_put_to_a_scenario(name: str, how: str) -> None:
+    there = on_testbed(f"{name}{how}", "lab1")
+    assert there == f"{name},testbed=lab1{how}"
+    assert without_testbed(there) == (f"{name}{how}", "lab1")
+    assert without_testbed(f"{name}{how}")[1] == ""
+    assert on_testbed(f"{name}{how}", "") == f"{name}{how}"
+
+
+def test_transfers_of_a_comparison_are_found_on_each_testbed(tmp_path: Path) -> None:
+    spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=5)
+    variants = (Variant(id="rx_queues=1"), Variant(id="rx_queues=2"))
+    noted = Comparison(name="queues", scenario="v2v_ovs", variants=variants)
+    for bed in ("lab1", "lab2"):
+        bench = Bench(tmp_path, FakeAgent(), at(bed), log_path(tmp_path, testbed=bed).name)
+        bench.run.log.append(ComparisonRecord(comparison=noted))
+        for variant in variants if bed == "lab1" else ():
+            found = Transfers(
+                scenario=f"v2v_ovs,{variant.id},endpoints",
+                transfers=(Transfer(spec=spec, bits_per_second=1e9),),
+            )
+            bench.run.log.append(TransfersRecord(result=found))
+        bench.run.close()
+    results = derive(read_run(tmp_path))
+    (comparison,) = results.comparisons  # of the testbed that has measured it
+    assert [v.variant for v in comparison.variants] == [
+        "rx_queues=1,testbed=lab1",
+        "rx_queues=2,testbed=lab1",
+    ]
+    (shown,) = comparisons_of(results)
+    assert sorted(shown.transfers) == [v.scenario for v in comparison.variants]
 
 
 def test_a_worker_that_visited_a_testbed_is_merged_into_its_log(tmp_path: Path) -> None:

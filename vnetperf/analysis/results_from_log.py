@@ -771,6 +771,8 @@ def _together(
     }
     results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
     there = {r.scenario for r in results}
+    for one in every:  # a comparison's scenario is that without what is put to it
+        there |= {t.scenario.rpartition(",")[0] for t in one.transfers}
     comparisons = [
         c
         for one in every

@@ -35,7 +35,7 @@ from vnetperf.model.frames import (
     TunnelKind,
     overhead,
 )
-from vnetperf.model.nat import Nat
+from vnetperf.model.nat import NEW_SESSIONS, Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
@@ -410,15 +410,31 @@ def variant_id(scenario_id: str, variant: str) -> str:
     return f"{scenario_id},{variant}" if variant else scenario_id
 
 
+#: What ends a scenario's name, whatever else it is a variant of.
+_LAST = (ENDPOINTS_VARIANT, MPI_VARIANT, NEW_SESSIONS)
+
+
 def on_testbed(scenario_id: str, testbed: str) -> str:
-    """Its name in results of a run on several testbeds: "pvp_dpdk,testbed=lab1"; of "" as it is."""
-    return variant_id(scenario_id, f"testbed={testbed}" if testbed else "")
+    """Its name in results of a run on several testbeds: "pvp_dpdk,testbed=lab1"; of "" as it is.
+
+    Of endpoints "phy2phy_dpdk,testbed=lab1,endpoints": the same scenario, to which they are put.
+    """
+    if not testbed:
+        return scenario_id
+    plain, how = _without_last(f",{scenario_id}")
+    return variant_id(f"{plain},testbed={testbed}"[1:], how)
 
 
 def without_testbed(name: str) -> tuple[str, str]:
     """A name in results without the testbed, and the testbed: "pvp_dpdk" and "lab1", or ""."""
-    scenario, _, testbed = name.partition(",testbed=")
-    return scenario, testbed
+    scenario, _, rest = name.partition(",testbed=")
+    testbed, how = _without_last(rest)
+    return variant_id(scenario, how), testbed
+
+
+def _without_last(name: str) -> tuple[str, str]:
+    how = next((how for how in _LAST if name.endswith(f",{how}")), "")
+    return name.removesuffix(f",{how}") if how else name, how
 
 
 def split_id(scenario_id: str) -> tuple[str, str]:
