@@ -185,7 +185,7 @@ def is_interrupted(records: Sequence[Record]) -> bool:
             interrupted = (interrupted or is_open) and not record.resumed
             is_open = True
         elif isinstance(record, EndRecord):
-            interrupted |= record.exit_status in _EXITS_EARLY
+            interrupted |= record.cut or record.exit_status in _EXITS_EARLY
             is_open = False
     return interrupted or is_open
 

@@ -396,9 +396,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         ours = session.config.stash[_SESSION]
         if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
             session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        # -x and --maxfail: the log must not say that the session came to its end.
-        cut = (session.shouldfail or session.shouldstop) and ours.outcomes.unfinished
-        if ours.finish(int(pytest.ExitCode.INTERRUPTED if cut else exitstatus)):
+        cut = bool(session.shouldfail or session.shouldstop) and ours.outcomes.unfinished
+        if ours.finish(int(exitstatus), cut=cut and not ours.worker):
             session.exitstatus = exitstatus = pytest.ExitCode.INTERRUPTED
         wrong = ours.trouble or ours.expecting.failed
         if wrong and exitstatus == pytest.ExitCode.OK:

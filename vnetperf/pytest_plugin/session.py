@@ -233,6 +233,7 @@ class OutcomeCounter:
 
     def __init__(self, progress: LiveProgress | None) -> None:
         self._counts: Counter[str] = Counter()
+        self._ran: set[str] = set()
         self._progress = progress
         self._began = time.monotonic()
         self._last = ("", 0.0, "")
@@ -248,6 +249,7 @@ class OutcomeCounter:
             self._progress.stop()
         if report.nodeid in self.cases and (report.when == "call" or not report.passed):
             self._counts[report.outcome] += 1
+            self._ran.add(report.nodeid)
             about = dict(report.user_properties)
             self._last = (report.outcome, report.duration, str(about.get(TESTBED, "")))
             told = about.get(LOST)
@@ -285,7 +287,7 @@ class OutcomeCounter:
     @property
     def unfinished(self) -> bool:
         """Whether cases were selected that did not run."""
-        return self._counts.total() < len(self.cases)
+        return len(self._ran) < len(self.cases)
 
     @property
     def nothing_measured(self) -> bool:
@@ -668,18 +670,21 @@ class BenchSession:
             lost = {run.configuration.testbed.name: run.lost for run in runs if run.lost}
             item.user_properties += [(TESTBED, bench.testbed), *([(LOST, lost)] if lost else [])]
 
-    def finish(self, exit_status: int) -> bool:
-        """End the run and write the reports; returns whether Ctrl-C was pressed meanwhile."""
+    def finish(self, exit_status: int, *, cut: bool) -> bool:
+        """End the run and write the reports; returns whether Ctrl-C was pressed meanwhile.
+
+        `cut` is True when -x or --maxfail left cases out.
+        """
         if self.progress:
             self.progress.stop()
         with _deferred_interrupt(self.progress) as interrupts:
-            self._finish(exit_status)
+            self._finish(exit_status, cut=cut)
         return bool(interrupts)
 
-    def _finish(self, exit_status: int) -> None:
+    def _finish(self, exit_status: int, *, cut: bool) -> None:
         for run in self._runs.values():
             try:
-                run.close(exit_status)
+                run.close(exit_status, cut=cut)
             except VnetperfError as error:  # the log is closed, and the reports can be written
                 if self.progress:
                     self.progress.say(str(error))

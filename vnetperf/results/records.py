@@ -240,6 +240,7 @@ class EndRecord(Frozen):
     type: Literal["end"] = "end"
     ended: str  # UTC, ISO 8601
     exit_status: int = 0  # pytest's exit status
+    cut: bool = False  # True when -x or --maxfail left cases out
     overhead: dict[str, float] = Field(default_factory=dict)  # Seconds by what they were spent on
     lost: str = ""  # Why the testbed was given up, and its cases went to another; ""
     #: Host on another machine, "" for the only one -> its clock against the controller's at the

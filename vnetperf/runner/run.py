@@ -501,8 +501,8 @@ class Run:
         self.client.teardown()
         self.spend("teardown", time.monotonic() - began)
 
-    def close(self, exit_status: int = 0) -> None:
-        """End the run in order."""
+    def close(self, exit_status: int = 0, *, cut: bool = False) -> None:
+        """End the run in order; `cut` when cases were left out."""
         clocks: dict[str, ClockOffset] = {}
         try:
             self.release()
@@ -517,11 +517,11 @@ class Run:
             with contextlib.ExitStack() as at_the_end:
                 at_the_end.callback(self.run_log.close)
                 at_the_end.callback(self.log.close)
-                at_the_end.callback(self._log_end, exit_status, clocks)
+                at_the_end.callback(self._log_end, exit_status, clocks, cut=cut)
                 self.client.close()
 
-    def _log_end(self, exit_status: int, clocks: dict[str, ClockOffset]) -> None:
+    def _log_end(self, exit_status: int, clocks: dict[str, ClockOffset], *, cut: bool) -> None:
         spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
         log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
         end = EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent, lost=self.lost)
-        self.log.append(end.model_copy(update={"clocks": clocks}))
+        self.log.append(end.model_copy(update={"clocks": clocks, "cut": cut}))
