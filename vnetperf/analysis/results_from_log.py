@@ -764,15 +764,26 @@ def _together(
     """The results of several testbeds side by side; no number is of two of them."""
     every = list(found.values())
     first = every[0]
-    measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
+    measured = {_anywhere(*r.case) for one in every for r in one.results if r.status == "measured"}
+    moved = {  # what a testbed could not carry any more when it was lost
+        _anywhere(one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
+        for held in every
+        for one in held.transfers
+        for spec in (transfer.spec for transfer in one.transfers)
+    }
     elsewhere = {
-        name: [r for r in one.results if r.status == "not measured" and _anywhere(r) in measured]
+        name: [
+            r
+            for r in one.results
+            if r.status == "not measured"
+            and _anywhere(*r.case) in (measured | moved if lost[name] else measured)
+        ]
         for name, one in found.items()
     }
     results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
-    there = {r.scenario for r in results}
-    for one in every:  # a comparison's scenario is that without what is put to it
-        there |= {t.scenario.rpartition(",")[0] for t in one.transfers}
+    names = {r.scenario for r in results} | {t.scenario for one in every for t in one.transfers}
+    # A comparison's scenarios are those without what is put to them.
+    there = names | {name.rpartition(",")[0] for name in names}
     comparisons = [
         c
         for one in every
@@ -854,9 +865,9 @@ def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     )
 
 
-def _anywhere(result: Result) -> tuple[str, str, int]:
+def _anywhere(scenario: str, test: str, size: int) -> tuple[str, str, int]:
     """A case without the testbed that it was measured on."""
-    return without_testbed(result.scenario)[0], result.test, result.frame_size
+    return without_testbed(scenario)[0], test, size
 
 
 def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:
