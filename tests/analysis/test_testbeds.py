@@ -15,7 +15,13 @@ from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
 from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunResults
-from vnetperf.model.scenario import Comparison, Variant, on_testbed, without_testbed
+from vnetperf.model.scenario import (
+    Comparison,
+    Variant,
+    is_called,
+    on_testbed,
+    without_testbed,
+)
 from vnetperf.model.testbed import ClockOffset
 from vnetperf.report.comparison import comparisons_of
 from vnetperf.results.environment import comparability
@@ -74,6 +80,10 @@ def test_a_testbed_stands_before_what_is_put_to_a_scenario(name: str, how: str) 
     assert without_testbed(there) == (f"{name}{how}", "lab1")
     assert without_testbed(f"{name}{how}")[1] == ""
     assert on_testbed(f"{name}{how}", "") == f"{name}{how}"
+    for pattern in (f"{name}{how}", there, "*,testbed=lab1", f"*{how},testbed=*"):
+        assert is_called(there, pattern), pattern
+    assert not is_called(there, "*,testbed=lab2")
+    assert not is_called(f"{name}{how}", "*,testbed=*")
 
 
 def test_transfers_of_a_comparison_are_found_on_each_testbed(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from vnetperf.model.outcomes import Spread
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
-from vnetperf.model.scenario import on_testbed, without_testbed
+from vnetperf.model.scenario import is_called, on_testbed, without_testbed
 from vnetperf.model.units import Unit, value_text
 from vnetperf.results.environment import ABSENT, comparability
 from vnetperf.results.metrics import (
@@ -382,8 +382,7 @@ def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
     """The numbers that an expectation is for, on any testbed if it names none."""
     found: dict[Key, list[Metric]] = {}
     for metric in metrics:
-        names = (metric.scenario, without_testbed(metric.scenario)[0])
-        if metric.test != one.test or not any(fnmatchcase(n, one.scenario) for n in names):
+        if metric.test != one.test or not is_called(metric.scenario, one.scenario):
             continue
         if one.frame_sizes and metric.size not in map(str, one.frame_sizes):
             continue

@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.analysis.trend import lost_for_sure, read_runs, trends, worse_for_sure
     from vnetperf.cli.tables import Out
     from vnetperf.model.errors import LogError
+    from vnetperf.model.scenario import is_called
 
     runs, unread = read_runs(Path(arguments.folder))
     least = share_of(arguments.least)
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         for trend in trends(
             selected, everything=arguments.all, least=least, across=arguments.across
         )
-        if fnmatch(trend.metric.scenario, arguments.scenario)
+        if is_called(trend.metric.scenario, arguments.scenario)
         and fnmatch(trend.metric.test, arguments.test)
         and fnmatch(trend.metric.size, arguments.size)
         and len(trend.points) >= arguments.runs

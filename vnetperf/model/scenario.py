@@ -6,6 +6,7 @@ And its plan on a testbed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from ipaddress import IPv4Address
 from typing import Literal, NamedTuple
 
@@ -430,6 +431,16 @@ def without_testbed(name: str) -> tuple[str, str]:
     scenario, _, rest = name.partition(",testbed=")
     testbed, how = _without_last(rest)
     return variant_id(scenario, how), testbed
+
+
+def is_called(name: str, pattern: str) -> bool:
+    """Whether a pattern is for a scenario: by its name in results, or that without its testbed.
+
+    A pattern for a testbed, "*,testbed=lab1", is for its endpoints as well.
+    """
+    plain, testbed = without_testbed(name)
+    names = (name, plain, f"{plain},testbed={testbed}" if testbed else name)
+    return any(fnmatchcase(one, pattern) for one in names)
 
 
 def _without_last(name: str) -> tuple[str, str]:
