@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     loaded = config.load(given(arguments))
     check_backends(loaded)
+    mix = loaded.traffic.mix
+    sizes = loaded.preset.frame_sizes if mix is None else (mix.largest,)
     client = connect(loaded.testbed, print_event)
     try:
         facts = client.inventory()
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             generator=loaded.settings.generator,
             wire=loaded.settings.wire,
             options=loaded.switch,
-            max_frame_size=max(STANDARD_FRAME_SIZE, *loaded.preset.frame_sizes),
+            max_frame_size=max(STANDARD_FRAME_SIZE, *sizes),
         )
         plan, brief = make_loop_plan(scenario, loaded.testbed, facts), not loaded.preset.benchmark
         calibration = client.calibrate(plan, loaded.preset.frame_sizes, brief=brief)
