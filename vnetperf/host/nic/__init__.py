@@ -67,8 +67,8 @@ def bind_nic(journal: Journal, address: str, driver: str, *, isolated: bool = Fa
     """Give a device to a driver for programs; undoing gives it back with its interface."""
     for module in {"vfio-pci": ("vfio_pci", "vfio_iommu_type1")}.get(driver, (driver,)):
         kernel.load_module(journal, module)
-    netdev.journal_interface(journal, address)
-    pci.bind_driver(journal, address, driver, isolated=isolated)
+    with netdev.interface_noted(journal, address):
+        pci.bind_driver(journal, address, driver, isolated=isolated)
 
 
 def borrow_nic(
@@ -86,10 +86,10 @@ def borrow_nic(
     if before.driver != wanted:
         kernel.load_module(journal, wanted)
         pci.bind_driver(journal, address, pci.driver_of_module(wanted), isolated=isolated)
-    else:
-        netdev.journal_interface(journal, address, netns=netns)
-    moved = netdev.move_interface(address, netns, name=name)
-    journal.require_heard(f"interface {moved} of {address} moved away")
+        return netdev.move_interface(address, netns, name=name)
+    with netdev.interface_noted(journal, address, netns=netns):
+        moved = netdev.move_interface(address, netns, name=name)
+        journal.require_heard(f"interface {moved} of {address} moved away")
     return moved
 
 

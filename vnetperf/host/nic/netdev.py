@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host import ethtool, links
-from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -21,6 +21,8 @@ UP, PROMISCUOUS = 0x1, 0x100
 RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
 AF_INET, AF_INET6, LINK_SCOPE, PERMANENT, UNICAST, BY_KERNEL = 2, 10, 253, 0x80, 1, 2
 ON_LINK = 0x4  # Flag of a route whose gateway needs no route of its own
+NO_PREFIX_ROUTE = 0x200  # Flag of an address whose route somebody else sets, as NetworkManager does
+GENERATE_NONE = "1"  # Of net.ipv6.conf.NAME.addr_gen_mode
 NET = Path("/proc/sys/net")
 _SYSCTL = ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh")
 _FIRST = "stable_secret"
@@ -29,15 +31,19 @@ _ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
 
 def read_state(name: str) -> dict[str, Any]:
     """All of an interface that is put back."""
-    link = links.get(name)
+    link, sysctl = links.get(name), _sysctl(name)
+    by_hand = sysctl.get(f"ipv6/conf/{name}/addr_gen_mode") == GENERATE_NONE
     with netlink("read addresses and routes", f"link {name}") as route:
         (message,) = route.get_links(link.index)
-        addresses: list[Any] = [a for a in route.get_addr(index=link.index) if _is_kept(a)]
+        every: list[Any] = list(route.get_addr(index=link.index))
+        addresses = [a for a in every if _is_kept(a, link_local=by_hand)]
+        bare = any(_flags(a) & NO_PREFIX_ROUTE for a in addresses)
         routes: list[Any] = [
             r
             for family in (AF_INET, AF_INET6)
             for r in route.get_routes(family=family)
-            if r.get_attr("RTA_OIF") == link.index and _is_configured_route(r)
+            if r.get_attr("RTA_OIF") == link.index and r["type"] == UNICAST
+            if bare or r["proto"] != BY_KERNEL  # its own come back with the addresses
         ]
     return {
         "name": name,
@@ -46,7 +52,7 @@ def read_state(name: str) -> dict[str, Any]:
         "flags": message["flags"] & (RESTORED_FLAGS | UP),
         "offloads": ethtool.offloads(name),
         "queues": ethtool.channels(name),
-        "sysctl": _sysctl(name),
+        "sysctl": sysctl,
         "addresses": [_address_entry(a) for a in addresses],
         "routes": [_route_entry(r) for r in routes],
     }
@@ -61,14 +67,15 @@ def _sysctl(name: str) -> dict[str, str]:
     found = {}
     for file in (file for folder in _SYSCTL for file in (NET / folder / name).glob("*")):
         with contextlib.suppress(OSError):  # a secret that there is none of
-            if file.stat().st_mode & 0o200:
+            # The MTU of IPv6 is the link's again whenever it comes up.
+            if file.stat().st_mode & 0o200 and file.name != "mtu":
                 found[str(file.relative_to(NET))] = file.read_text().strip()
     return found
 
 
-def _put_sysctl_back(wanted: Mapping[str, str]) -> tuple[bool, list[Path]]:
-    """Whether a value was set, and the files that did not take theirs."""
-    changed, refused = False, []
+def _put_sysctl_back(wanted: Mapping[str, str]) -> tuple[bool, list[str]]:
+    """Whether a value was set, and the files that did not take theirs, with the reasons."""
+    changed, refused = False, list[str]()
     # A secret sets the mode of addresses, too, and one of the modes needs it.
     for path in sorted(wanted, key=lambda path: (not path.endswith(_FIRST), path)):
         file = NET / path
@@ -80,20 +87,24 @@ def _put_sysctl_back(wanted: Mapping[str, str]) -> tuple[bool, list[Path]]:
         try:
             file.write_text(wanted[path])
             changed = True
-        except OSError:
-            refused.append(file)
+        except OSError as error:
+            value = "its secret" if path.endswith(_FIRST) else wanted[path]
+            refused.append(f"{file} does not take {value}: {error.strerror}")
     return changed, refused
 
 
-def _is_kept(message: Any) -> bool:
-    """Whether an address would not come back by itself: link-local and autoconfigured ones do."""
-    permanent = bool((message.get_attr("IFA_FLAGS") or message["flags"]) & PERMANENT)
-    return bool(message["scope"] != LINK_SCOPE) and (permanent or message["family"] == AF_INET)
+def _flags(message: Any) -> int:
+    return int(message.get_attr("IFA_FLAGS") or message["flags"])
 
 
-def _is_configured_route(message: Any) -> bool:
-    """Whether a route was set: those of the kernel come back with the addresses."""
-    return bool(message["type"] == UNICAST and message["proto"] != BY_KERNEL)
+def _is_kept(message: Any, *, link_local: bool) -> bool:
+    """Whether an address would not come back by itself: autoconfigured ones do.
+
+    So do link-local ones, unless the kernel makes none there.
+    """
+    permanent = bool(_flags(message) & PERMANENT)
+    comes_back = message["scope"] == LINK_SCOPE and not link_local
+    return not comes_back and (permanent or message["family"] == AF_INET)
 
 
 def _address_entry(message: Any) -> dict[str, Any]:
@@ -104,6 +115,8 @@ def _address_entry(message: Any) -> dict[str, Any]:
         "broadcast": message.get_attr("IFA_BROADCAST"),
         "prefixlen": message["prefixlen"],
         "scope": message["scope"],
+        "flags": _flags(message) & NO_PREFIX_ROUTE or None,
+        "rt_priority": message.get_attr("IFA_RT_PRIORITY"),
     }
     return {key: value for key, value in entry.items() if value is not None}
 
@@ -150,11 +163,8 @@ def restore_state(name: str, data: UndoData) -> str:
     if _put_addresses_back(index, data):
         done.append("addresses")
     if refused:  # when all else is back
-        raise HostError(
-            f"{', '.join(map(str, refused))} did not take the value of before",
-            where=f"interface {name}",
-            cure="set it by hand",
-        )
+        cure = "write it by hand, then run `vnetperf restore`"
+        raise HostError("; ".join(refused), where=f"interface {name}", cure=cure)
     return "put back: " + ", ".join(done) if done else "already as before"
 
 
@@ -215,15 +225,21 @@ ROUTES_S = 3.0
 APPEARS_S = 10.0
 
 
-def journal_interface(
-    journal: Journal, address: str, *, netns: Path | None = None
-) -> Change | None:
-    """Write down the interface of a device before it is moved, changed, or lost to a driver."""
+@contextlib.contextmanager
+def interface_noted(journal: Journal, address: str, *, netns: Path | None = None) -> Iterator[None]:
+    """Write the interface of a device down before it is moved, or lost to a driver.
+
+    It is put back at once when the block fails: whoever controls the run may be cut off.
+    """
     name = interface_of(address)
-    if not name:
-        return None
-    data = {"pci": address, "netns": str(netns) if netns else "", **read_state(name)}
-    return journal.intend("netdev", f"interface {name} of {address}", data)
+    data = {"pci": address, "netns": str(netns) if netns else ""}
+    what = f"interface {name} of {address}"
+    with (
+        journal.changing("netdev", what, data | read_state(name))
+        if name
+        else contextlib.nullcontext()
+    ):
+        yield
 
 
 def take_interface(journal: Journal, name: str, netns: Path) -> None:
