@@ -229,6 +229,32 @@ def test_an_error_stops_only_its_own_step(roots: HostRoots, tmp_path: Path) -> N
         report.raise_if_incomplete()
 
 
+def test_processes_of_a_run_are_ended_once_for_all_that_were_started(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not end would be waited for by each."""
+    asked: list[dict[str, Any]] = []
+
+    def undo(data: dict[str, Any]) -> str:
+        asked.append(data)
+        if len(asked) == 1:
+            raise HostError("processes [7] do not end")
+        return "ended 1 processes"
+
+    monkeypatch.setattr("vnetperf.host.processes.undo_processes", undo)
+    monkeypatch.setattr("vnetperf.host.journal.RETRY_AFTER_S", 0.0)
+    journal = Journal.create(roots, "together")
+    run = {"run_id": "together", "scope": ""}
+    journal.intend("processes", "start processes", run)
+    for pid in (7, 8):
+        journal.intend("processes", f"process {pid}", {**run, "known": [[pid, 1]]})
+    report = journal.undo()
+    assert report.complete
+    assert [step.what for step in report.undone] == ["start processes"]
+    assert [sorted(data["known"]) for data in asked] == [[[7, 1], [8, 1]]] * 2
+    assert not journal.path.exists()
+
+
 def test_a_change_that_fails_is_undone_at_once(journal: Journal, tmp_path: Path) -> None:
     value = tmp_path / "value"
     value.write_text("1\n")

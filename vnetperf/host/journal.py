@@ -375,6 +375,29 @@ def pending_changes(records: Iterable[Record]) -> list[Record]:
     return sorted(changes.values(), key=lambda record: (not _is_undone_first(record), -record["n"]))
 
 
+def _processes_together(records: Iterable[Record]) -> list[Record]:
+    """The changes, with one for all of a run's processes: the undo of each ends all of them.
+
+    One that does not end is then waited for once, and not for each program that was started.
+    """
+    found: list[Record] = []
+    together: dict[tuple[Any, ...], Record] = {}
+    for record in records:
+        data = record["data"]
+        key = (record["kind"], record["boot"], data.get("run_id"), data.get("scope"))
+        if record["kind"] != "processes":
+            found.append(record)
+        elif (one := together.get(key)) is None:
+            known = [*data.get("known", ())]
+            together[key] = {**record, "others": [], "data": {**data, "known": known}}
+            found.append(together[key])
+        else:
+            one["what"] = record["what"]  # of the first, as they come latest first
+            one["others"].append(record["n"])
+            one["data"]["known"] += data.get("known", ())
+    return found
+
+
 def undo_record(record: Record, mark: Callable[[], None]) -> str:
     """Undo one change, and mark it."""
     kind = kind_of(record["kind"])
@@ -623,11 +646,13 @@ class Journal:
         """Undo each change; what fails is tried once more at the end."""
         undone: list[UndoStep] = []
         failed: list[UndoStep] = []
+        left = _processes_together(left)
         for attempt in (1, 2):
             failed, again = [], []
             for record in left:
                 try:
-                    outcome = undo_record(record, partial(self._try_to_mark, record["n"]))
+                    numbers = (record["n"], *record.get("others", ()))
+                    outcome = undo_record(record, partial(self._try_to_mark, *numbers))
                 except HostError as error:
                     log.warning("cannot undo: %s: %s", record["what"], error)
                     failed.append(UndoStep(record["kind"], record["what"], str(error)))
@@ -643,10 +668,11 @@ class Journal:
     def _mark_undone(self, number: int) -> None:
         self.append({"t": "undone", "n": number})
 
-    def _try_to_mark(self, number: int) -> None:
+    def _try_to_mark(self, *numbers: int) -> None:
         # A full disk must not stop the undo: a step without its mark is merely repeated.
-        with contextlib.suppress(HostError):
-            self._mark_undone(number)
+        for number in numbers:
+            with contextlib.suppress(HostError):
+                self._mark_undone(number)
 
     def close(self) -> None:
         """Close the file; what is pending stays on disk."""
