@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -129,6 +131,17 @@ def test_receive_work_gets_threads_that_are_placed_and_end_with_the_link(
     found = links.start_napi_threads(names[0], (0,), netns=space)
     assert found == links.napi_threads(names[0]) != ()
     assert links.napi_threads(names[1]) == ()
+    impostor = "import time; open('/proc/self/comm', 'w').write(input()); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", impostor], stdin=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        begins = links.napi_thread_prefix(names[1])
+        print(begins, file=process.stdin, flush=True)
+        comm = Path(f"/proc/{process.pid}/comm")
+        wait_for(lambda: comm.read_text().startswith(begins), 30, "its name")
+        assert links.napi_threads(names[1]) == ()
+        process.kill()
     for thread in found:
         (seen,) = threads.list_threads(thread)
         assert seen.name.startswith(links.napi_thread_prefix(names[0]))

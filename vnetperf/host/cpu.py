@@ -345,7 +345,8 @@ def _remove_group(group: Path) -> str:
     def removed() -> str:
         try:
             for inner in [path for path, *_ in os.walk(group, topdown=False)][:-1]:
-                Path(inner).rmdir()
+                with contextlib.suppress(FileNotFoundError):  # its engine has just removed it
+                    Path(inner).rmdir()
             group.rmdir()
         except FileNotFoundError:
             return "already gone"

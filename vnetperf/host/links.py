@@ -277,9 +277,17 @@ def napi_threads(name: str) -> tuple[int, ...]:
     found = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):  # a process may end while we look
-            if comm.read_text().startswith(begins):
+            # Anybody may call a process so, but only the kernel's threads are kthreadd's.
+            if comm.read_text().startswith(begins) and _parent(comm.parent) == _KTHREADD:
                 found.append(int(comm.parent.name))
     return tuple(sorted(found))
+
+
+_KTHREADD = 2
+
+
+def _parent(process: Path) -> int:
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def napi_thread_prefix(name: str) -> str:
