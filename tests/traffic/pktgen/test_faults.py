@@ -59,11 +59,15 @@ def test_foreign_frames_are_told_apart(looped: Looped) -> None:
 
 def test_a_generator_that_is_too_slow_says_so(looped: Looped) -> None:
     with looped("ceiling=1000") as loop:
+        began = time.monotonic()
         result = run(loop, fps=10_000.0)
+        took = time.monotonic() - began
         for counts in result.directions:
             assert counts.sent < counts.intended == 3000
             assert counts.unsent == counts.intended - counts.sent
-            assert counts.sent / counts.tx_seconds == pytest.approx(1000, rel=0.15)
+            # A machine that stands still as it is stopped lets it send for longer than is known.
+            assert 850 * counts.tx_seconds < counts.sent < 1000 * took
+            assert 0.3 < counts.tx_seconds < took
 
 
 def test_frames_that_leave_late_were_not_offered(

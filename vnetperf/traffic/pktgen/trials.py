@@ -431,6 +431,7 @@ class PktgenTrials:
                 time.sleep(WAKE_S if at_once else LOOK_S)
         finally:
             if sending:
+                last_seen = time.monotonic()  # what it sends until then counts as well
                 with contextlib.suppress(GeneratorError):  # it has died, which is raised already
                     self.stop()
         return SendTimes(least_s=last_seen - began, ended=time.monotonic(), complete=not sending)
