@@ -135,6 +135,10 @@ def test_routes_are_put_back_whatever_their_order(tmp_path: Path, journal: Journ
     def there_and_back() -> tuple[list[str], str, list[str]]:
         ip("link add one type veth peer name two", "link set two up", "link set one up")
         ip("addr add 2001:db8::9/64 dev one", "addr add 192.0.2.10/32 dev one")
+        # As NetworkManager has them on every interface, with a route of its own.
+        for n, name in enumerate(("one", "two")):
+            ip(f"addr add fe80::{n + 7}/64 dev {name} noprefixroute nodad")
+            ip(f"-6 route append fe80::/64 dev {name} proto kernel metric 1024")
         ip("route add 198.51.100.1 dev one", "route add default via 198.51.100.1 dev one")
         ip("route add 203.0.113.0/24 via 198.51.100.77 dev one onlink")
         wait_for(lambda: not ip("-6 addr show dev one tentative"), 30, "the address of IPv6")

@@ -37,13 +37,13 @@ def read_state(name: str) -> dict[str, Any]:
         (message,) = route.get_links(link.index)
         every: list[Any] = list(route.get_addr(index=link.index))
         addresses = [a for a in every if _is_kept(a, link_local=by_hand)]
-        bare = any(_flags(a) & NO_PREFIX_ROUTE for a in addresses)
+        bare = {a["family"] for a in addresses if _flags(a) & NO_PREFIX_ROUTE}
         routes: list[Any] = [
             r
             for family in (AF_INET, AF_INET6)
             for r in route.get_routes(family=family)
             if r.get_attr("RTA_OIF") == link.index and r["type"] == UNICAST
-            if bare or r["proto"] != BY_KERNEL  # its own come back with the addresses
+            if r["family"] in bare or r["proto"] != BY_KERNEL  # or it comes with its address
         ]
     return {
         "name": name,
@@ -103,8 +103,9 @@ def _is_kept(message: Any, *, link_local: bool) -> bool:
     So do link-local ones, unless the kernel makes none there.
     """
     permanent = bool(_flags(message) & PERMANENT)
-    comes_back = message["scope"] == LINK_SCOPE and not link_local
-    return not comes_back and (permanent or message["family"] == AF_INET)
+    if message["family"] == AF_INET:
+        return True
+    return permanent and (message["scope"] != LINK_SCOPE or link_local)
 
 
 def _address_entry(message: Any) -> dict[str, Any]:
@@ -186,7 +187,9 @@ def _put_addresses_back(index: int, data: UndoData) -> bool:
             nonlocal changed, why
             for entry in left.copy():
                 try:
-                    route.route("add", oif=index, **entry)
+                    # Of IPv6, "add" fails where another interface has a route of that prefix.
+                    local = entry.get("family") == AF_INET6 and "gateway" not in entry
+                    route.route("append" if local else "add", oif=index, **entry)
                     changed = True
                 except NetlinkError as error:
                     if error.code != errno.EEXIST:
