@@ -384,17 +384,17 @@ def _processes_together(records: Iterable[Record]) -> list[Record]:
     together: dict[tuple[Any, ...], Record] = {}
     for record in records:
         data = record["data"]
-        key = (record["kind"], record["boot"], data.get("run_id"), data.get("scope"))
+        key = (record["boot"], str(data.get("run_id")), str(data.get("scope")))
         if record["kind"] != "processes":
             found.append(record)
         elif (one := together.get(key)) is None:
-            known = [*data.get("known", ())]
+            known = [*(data.get("known") or ())]
             together[key] = {**record, "others": [], "data": {**data, "known": known}}
             found.append(together[key])
         else:
             one["what"] = record["what"]  # of the first, as they come latest first
             one["others"].append(record["n"])
-            one["data"]["known"] += data.get("known", ())
+            one["data"]["known"] += data.get("known") or ()
     return found
 
 
