@@ -693,13 +693,38 @@ def derive(records: Sequence[Record]) -> RunResults:
     with foreign_log("deriving results"):
         if not _is_on_several(records):
             return _derive(records)
-        named = {name: [_at(r, name) for r in part] for name, part in by_testbed(records).items()}
-        found = {name: _derive(part) for name, part in named.items()}
+        parts = by_testbed(records)
         lost = {
             name: [r.lost for r in part if isinstance(r, EndRecord) and r.lost]
-            for name, part in named.items()
+            for name, part in parts.items()
         }
+        found = {}
+        for name, part in parts.items():
+            others = [r for other in parts if other != name for r in parts[other]]
+            stayed = _without_moved(part, others) if lost[name] else part
+            found[name] = _derive([_at(r, name) for r in stayed])
         return _together(found, lost, _redaction(records))
+
+
+def _without_moved(records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
+    """Those of a lost testbed but for failed transfers that another one has measured."""
+
+    def case(scenario: str, spec: TransferSpec) -> tuple[str, TransferSpec]:
+        return scenario, spec.requested.model_copy(update={"tool": ""})  # it may have another one
+
+    done = {
+        case(r.result.scenario, one.spec)
+        for r in others
+        if isinstance(r, TransfersRecord)
+        for one in r.result.transfers
+    }
+    return [
+        r
+        for r in records
+        if not isinstance(r, NotMeasuredRecord)
+        or r.transfer is None
+        or case(r.scenario, r.transfer) not in done
+    ]
 
 
 def named_as_results(records: Sequence[Record]) -> list[Record]:
@@ -764,20 +789,9 @@ def _together(
     """The results of several testbeds side by side; no number is of two of them."""
     every = list(found.values())
     first = every[0]
-    measured = {_anywhere(*r.case) for one in every for r in one.results if r.status == "measured"}
-    moved = {  # what a testbed could not carry any more when it was lost
-        _anywhere(one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
-        for held in every
-        for one in held.transfers
-        for spec in (transfer.spec for transfer in one.transfers)
-    }
+    measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
     elsewhere = {
-        name: [
-            r
-            for r in one.results
-            if r.status == "not measured"
-            and _anywhere(*r.case) in (measured | moved if lost[name] else measured)
-        ]
+        name: [r for r in one.results if r.status == "not measured" and _anywhere(r) in measured]
         for name, one in found.items()
     }
     results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
@@ -865,9 +879,9 @@ def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     )
 
 
-def _anywhere(scenario: str, test: str, size: int) -> tuple[str, str, int]:
+def _anywhere(result: Result) -> tuple[str, str, int]:
     """A case without the testbed that it was measured on."""
-    return without_testbed(scenario)[0], test, size
+    return without_testbed(result.scenario)[0], result.test, result.frame_size
 
 
 def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:
