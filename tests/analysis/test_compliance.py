@@ -233,7 +233,7 @@ class WrittenLog:
         if test == "throughput":
             return self._searched(begin)
         known = None
-        if standard_test(test).needs_throughput:
+        if standard_test(test).needs_throughput(self.preset):
             found = self.measured("throughput", size, scenario)
             number = self.tests[-1].begin.search
             goal = next((g for g in found.goals if not g.loss_ratio), found.goals[0])

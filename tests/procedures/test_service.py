@@ -55,6 +55,11 @@ def test_steps_lead_to_the_committed_rate_and_then_it_is_held() -> None:
     assert found.cir_fps == 2 * CIR
 
 
+def test_the_rate_of_a_mix_is_that_of_its_mean() -> None:
+    found, _ = of(timed(), frame_size=357, mean_size=357.25)
+    assert found.steps[0].flows[0].rate_bps == pytest.approx(CIR / 4 * 357.25 * 8)
+
+
 def test_the_first_step_that_is_not_met_ends_the_test() -> None:
     found, seen = of(timed(capacity_fps=400e3))
     assert [step.met for step in found.steps] == [True, True, False]

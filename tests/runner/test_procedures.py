@@ -35,6 +35,7 @@ from vnetperf.model.parameters import (
     MrrTest,
     RecoveryTest,
     ResetTest,
+    ServiceTest,
     SoakTest,
     TestName,
 )
@@ -178,6 +179,20 @@ def test_frame_loss_needs_no_throughput(tmp_path: Path) -> None:
     assert losses == pytest.approx(expected, abs=1e-6)
     assert len(losses) == 6
     assert result.max_load_fps == GENERATOR_FPS
+
+
+def test_a_service_of_a_given_rate_needs_no_throughput(tmp_path: Path) -> None:
+    test = ServiceTest(cir_fps=100e3, step_s=1, performance_s=1, delay_ms=0, variation_ms=0)
+    for name in ("given", "share"):
+        (tmp_path / name).mkdir()
+    given = short(tmp_path / "given", service=test)
+    found = given.measure("service").service
+    assert found is not None
+    assert (found.met, found.of, found.cir_fps) == (True, "as given", 200e3)
+    assert [test for test, _ in opened(given)] == ["service"]
+    share = short(tmp_path / "share", service=test.model_copy(update={"cir_fps": 0}))
+    share.measure("service")
+    assert [test for test, _ in opened(share)] == ["throughput", "service"]
 
 
 def test_a_known_buffer_is_found_through_the_whole_bench(tmp_path: Path) -> None:

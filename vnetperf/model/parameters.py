@@ -241,6 +241,11 @@ class ProcedureParameters(Frozen):
     model_config = ConfigDict(allow_inf_nan=False)
     conditions: ClassVar[tuple[str, ...]] = ("duration_s",)
 
+    @property
+    def has_loads(self) -> bool:
+        """Whether its loads are given, where they would be shares of the throughput otherwise."""
+        return False
+
 
 class LatencyTest(ProcedureParameters):
     """RFC 2544 section 26.2.
@@ -440,6 +445,11 @@ class ServiceTest(ProcedureParameters):
     loss_ratio: float = Field(default=1e-4, ge=0, lt=1)
     delay_ms: float = Field(default=10.0, ge=0)
     variation_ms: float = Field(default=3.0, ge=0)
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether the committed rate is given."""
+        return self.cir_fps > 0
 
 
 #: Where searches of RFC 2889 end: relative distance of what was learned and what was not.

@@ -120,7 +120,7 @@ class StandardTest:
     #: The most that it requests at one frame size of a preset, at a rate; None for as many trials
     #: as it takes.
     estimate: Callable[[Preset, float], DurationEstimate] | None = None
-    needs_throughput: bool = False  # True when its inputs must have one: it is searched if need be
+    takes_shares: bool = False  # True when its loads are shares of the throughput
     #: Whether the largest load, which its loads are shares of, is a preferred number, so that runs
     #: on an unchanged machine have the same loads.
     on_grid: bool = False
@@ -135,6 +135,10 @@ class StandardTest:
         """Its parameters in a preset."""
         return getattr(preset, self.section)
 
+    def needs_throughput(self, preset: Preset) -> bool:
+        """Whether its inputs must have one: it is searched if need be."""
+        return self.takes_shares and not self.parameters(preset).has_loads
+
 
 def _after_throughput(
     run: Callable[[Any], Procedure[Any]],
@@ -142,7 +146,7 @@ def _after_throughput(
     fills: str,
     estimate: Callable[[Preset, float], DurationEstimate],
 ) -> StandardTest:
-    return StandardTest(run, section, fills, estimate, needs_throughput=True)
+    return StandardTest(run, section, fills, estimate, takes_shares=True)
 
 
 #: Test to how it is run; "throughput" is a search, and not among them.

@@ -36,6 +36,7 @@ class ProcedureInputs(Frozen, Generic[P]):
 
     parameters: P  # The preset's
     frame_size: int  # Octets including FCS; of a mix its mean, rounded
+    mean_size: float | None = None  # Mean of a mix, octets; None: all frames have `frame_size`
     directions: int = 2  # Interfaces that send
     # Ports of the DUT that the tester's ports 0 and 1 plug in at
     ends: tuple[str, str] = ("phy0", "phy1")

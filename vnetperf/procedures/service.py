@@ -177,7 +177,7 @@ def _flows(
         found.append(
             ServiceFlow(
                 direction=name,
-                rate_bps=received * inputs.frame_size * 8 / seconds,
+                rate_bps=received * (inputs.mean_size or inputs.frame_size) * 8 / seconds,
                 loss_ratio=max(0.0, 1.0 - received / offered) if offered else 0.0,
                 delay_min_ns=timed and timed.min_ns,
                 delay_mean_ns=timed and timed.mean_ns,

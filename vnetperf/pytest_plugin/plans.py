@@ -386,7 +386,9 @@ def _frames(
             sizes_of[case.test].append(size)
     tests = [test for test in get_args(TestName) if test in sizes_of]
     sizes = list(dict.fromkeys(size for found in sizes_of.values() for size in found))
-    after = [test for test in tests if test != THROUGHPUT and PROCEDURES[test].needs_throughput]
+    after = [
+        test for test in tests if test != THROUGHPUT and PROCEDURES[test].needs_throughput(preset)
+    ]
     searched = dict.fromkeys(
         size for test in (THROUGHPUT, *after) for size in sizes_of.get(test, ())
     )

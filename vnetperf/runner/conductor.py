@@ -173,6 +173,7 @@ def begin_test(
     inputs = kind.inputs(
         parameters=kind.parameters(preset),
         frame_size=frame_size,
+        mean_size=common["mean_size"],
         directions=directions,
         ends=common["ends"],
         loads=loads,
@@ -363,8 +364,9 @@ class Conductor:
             return held  # measured before the run was interrupted
         known = None
         if test != THROUGHPUT:
-            require_generator(self.scenario, test, self.run.configuration.preset)
-            if standard_test(test).needs_throughput:
+            preset = self.run.configuration.preset
+            require_generator(self.scenario, test, preset)
+            if standard_test(test).needs_throughput(preset):
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
         if known is not None:
