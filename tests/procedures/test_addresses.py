@@ -31,6 +31,7 @@ class Learner:
         evicts: True when a new address takes the place of the oldest; False when a full table
             stays as it is.
         rate_fps: Addresses it can learn in a second; frames beyond are forwarded and not learned.
+        drops: Frames of a flood that it loses at the end of each of so many checks.
         forgets: True when it forgets as its port goes down.
         floods: False when it drops what is for an address that it does not know.
     """
@@ -40,6 +41,8 @@ class Learner:
     rate_fps: float = 1e9
     forgets: bool = True
     floods: bool = True
+    drops: tuple[int, ...] = ()
+    checks: int = 0
     table: OrderedDict[int, None] = field(default_factory=OrderedDict)
     asked: list[TrialRequest] = field(default_factory=list)
 
@@ -58,6 +61,9 @@ class Learner:
             arrived += self.floods and i + SPARE not in self.table
         if ask.idle_s:
             self.table.clear()
+        if ask.when_limited == "fail":  # addresses are checked
+            arrived -= self.drops[self.checks] if self.checks < len(self.drops) else 0
+            self.checks += 1
         counts = DirectionCounts(
             direction=0, intended=frames, sent=frames, refused=0, unsent=0, received=arrived
         )
@@ -116,6 +122,17 @@ def test_the_most_is_tried_however_near_it_is() -> None:
 def test_a_switch_that_does_not_flood_has_no_number() -> None:
     with pytest.raises(NoResultError, match="does not flood"):
         drive(address_caching(inputs(parameters())), Learner(floods=False))
+
+
+def test_a_flood_that_lost_frames_shows_nothing_of_what_was_learned() -> None:
+    # 14 addresses are not learned in the second check, and 20 frames of its flood are lost.
+    limits = parameters(max_addresses=350)
+    found, seen = drive(address_caching(inputs(limits)), Learner(400, False, drops=(0, 20)))
+    assert found.addresses < 350
+    assert (350, False) in [(row[0], row[2]) for row in found.tried]
+    assert replay(address_caching(inputs(limits)), seen).found == found
+    with pytest.raises(NoResultError, match=r"nobody has were lost.* in each of 5 attempts"):
+        drive(address_caching(inputs(limits)), Learner(drops=(1,) * 9))
 
 
 @settings(max_examples=15)
