@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ import pytest
 
 from vnetperf.deployment import deploy
 from vnetperf.host import threads
-from vnetperf.host.cpu import parse_cpus, read_topology, undo_cgroup
+from vnetperf.host.cpu import join_cpuset, parse_cpus, read_topology, undo_cgroup
+from vnetperf.host.linux import cgroup_root
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
 
@@ -221,4 +224,23 @@ def test_groups_of_all_hierarchies_are_removed_with_those_that_an_engine_made_in
     assert undo_cgroup({"paths": paths}) == "removed, already gone"
     assert not list(tmp_path.rglob("pod*"))
     (tmp_path / "cpu/pod").mkdir()
-    assert undo_cgroup({"path": paths[0]}) == "removed"  # as journals before had it
+    assert undo_cgroup({"path": paths[0]}) == "removed"
+
+
+@pytest.mark.real
+def test_a_daemon_that_cleared_its_environment_does_not_keep_the_group() -> None:
+    top = cgroup_root()
+    if top is None or not (top / "cgroup.procs").exists():
+        pytest.skip("no cgroup v2 is mounted")
+    group = top / f"vnetperf-test-{os.getpid()}"
+    group.mkdir()
+    daemon = subprocess.Popen(join_cpuset(group, ["sleep", "600"]), env={}, start_new_session=True)
+    try:
+        wait_for((group / "cgroup.procs").read_text, 10, "the daemon in its group")
+        assert undo_cgroup({"path": str(group)}) == "removed"
+        assert daemon.wait(timeout=10) == -signal.SIGKILL
+        assert not group.exists()
+    finally:
+        daemon.kill()
+        daemon.wait()
+        undo_cgroup({"path": str(group)})

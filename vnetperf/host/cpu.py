@@ -334,12 +334,17 @@ def join_cpuset(group: Path, argv: Sequence[str]) -> list[str]:
 
 
 def undo_cgroup(data: UndoData) -> str:
-    """Remove a group, or one in each hierarchy; killed processes leave it a moment later."""
-    groups = data["paths"] if "paths" in data else [data["path"]]
-    return ", ".join(dict.fromkeys(_remove_group(Path(group)) for group in groups))
+    """Remove a group, or one in each hierarchy; killed processes leave it a moment later.
+
+    What a run's own group still has is killed: a daemon in it may have cleared the environment that
+    the run's processes are found by.
+    """
+    if "paths" not in data:
+        return _remove_group(Path(data["path"]), kill=True)
+    return ", ".join(dict.fromkeys(_remove_group(Path(group)) for group in data["paths"]))
 
 
-def _remove_group(group: Path) -> str:
+def _remove_group(group: Path, *, kill: bool = False) -> str:
     """Remove a group with those that an engine of containers has made in it."""
 
     def removed() -> str:
@@ -353,6 +358,9 @@ def _remove_group(group: Path) -> str:
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
+            if kill:
+                with contextlib.suppress(OSError):  # a kernel before 5.14
+                    (group / "cgroup.kill").write_text("1")
             return ""
         return "removed"
 
