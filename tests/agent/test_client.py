@@ -210,6 +210,27 @@ def test_a_slow_agent_is_not_taken_for_its_stopped_predecessor(
     assert tuple(sent[0]["args"]["predecessor"]) == (stopped.pid, stopped.start)
 
 
+def test_an_agent_that_restores_for_too_long_is_no_python_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Silent(Loop):
+        def send(self, item: str) -> None:
+            pass
+
+        def receive(self, timeout: float | None = None) -> str:
+            raise RuntimeError
+
+    gateway = SimpleNamespace(remote_exec=lambda program: Silent())
+    group = SimpleNamespace(
+        makegateway=lambda specification: gateway, terminate=lambda timeout: None
+    )
+    monkeypatch.setattr("execnet.Group", lambda: group)
+    monkeypatch.setattr(client_module, "PATIENCE_S", 0.0)
+    with pytest.raises(HostError, match="has not answered in time: it may still be undoing") as why:
+        AgentClient(Testbed()).hello()
+    assert "vnetperf restore" in str(why.value)
+
+
 def test_an_oserror_of_who_handles_an_event_is_not_the_agents_end(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

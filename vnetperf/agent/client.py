@@ -34,6 +34,8 @@ _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
 LAUNCHER = Path("/usr/local/sbin/vnetperf-agent")
 #: Longest wait for a call's answer beyond its own known length, seconds.
 PATIENCE_S = 120.0
+#: What is said of a call that was not answered within it.
+LATE = "it has not answered in time"
 #: Longest wait for an agent to clean up after its controller has closed the channel, seconds.
 FAREWELL_S = 20.0
 #: An agent of this machine that was seen stopped for so long does not answer, seconds.
@@ -277,6 +279,14 @@ class AgentClient:
                 accepted=f"a host that `ssh -o BatchMode=yes {to} true` reaches without a question",
                 cure="log in once by hand, so that its key is known and yours is accepted there",
             )
+        if str(error) == LATE:  # it has started, and restores before it answers
+            return errors.HostError(
+                f"the agent was started, and {LATE}: it may still be undoing what an earlier run "
+                "left",
+                where=where,
+                cure=f"run `vnetperf restore`{'' if self._is_here else ' there'}, which tells what "
+                "is left and what keeps it; then start again",
+            )
         found = ("", "") if self._is_here else self._why_no_python()
         return errors.HostError(
             f"the agent cannot be started: {found[0] or _last_line(error)}",
@@ -395,7 +405,7 @@ class AgentClient:
                 return text
             except channel.TimeoutError:
                 if time.monotonic() > deadline:
-                    raise _AgentDiedError("it has not answered in time") from None
+                    raise _AgentDiedError(LATE) from None
             stopped_s = stopped_s + LOOK_S if self._agent_is_stopped() else 0.0
             if stopped_s >= STOPPED_S:
                 raise _AgentDiedError(f"the agent (pid {self.process[0]}) {IS_STOPPED}")
