@@ -9,11 +9,16 @@ import pytest
 
 from tests.report import sample, sample_outcomes
 from vnetperf.analysis.comparison import _observation
-from vnetperf.analysis.logged_tests import repeated_number
 from vnetperf.model.outcomes import NatSessions, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.results.metrics import Metric, compared_metrics, compared_metrics_of, metrics_of
+from vnetperf.results.metrics import (
+    Metric,
+    compared_metrics,
+    compared_metrics_of,
+    metrics_of,
+    repeated_number,
+)
 from vnetperf.statistics.difference import Measurand
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
-from vnetperf.analysis.logged_tests import by_round, merge_rounds, repeated_number
+from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.errors import DutError
@@ -22,7 +22,7 @@ from vnetperf.model.trial import ThreadLoad, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.report.csv_files import outcomes_csv
 from vnetperf.results.log import read_log
-from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of
+from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import xml.etree.ElementTree as ET
 
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
-from vnetperf.model.result import RunIdentity, RunResults
-from vnetperf.report import transfers
+from vnetperf.model.result import Result, RunIdentity, RunResults
+from vnetperf.report import junit_xml, transfers
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
+from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 from vnetperf.report.terminal import terminal_text
 
 UE = EndFacts(place="UE", address="198.18.0.2", cpus="1", user_s=0.25, system_s=0.5)
@@ -58,6 +60,46 @@ def results(**found: tuple[Transfer, ...]) -> RunResults:
     identity = RunIdentity(tool="vnetperf 1", git="g", command="c", started="2026-01-01T00:00:00")
     every = tuple(Transfers(scenario=name, transfers=some) for name, some in found.items())
     return RunResults(run=identity, preset="quick", transfers=every)
+
+
+def test_files_for_programs_have_transfers() -> None:
+    twice = ENDPOINTS[0].model_copy(update={"transactions_per_second": 40_000.0})
+    failed = Result(
+        scenario="pvp_bridge",
+        test="TCP_RR both",
+        frame_size=1024,
+        status="not measured",
+        why="no route",
+        failed=True,
+    )
+    run = results(vepc_bridge=USERS, pvp_bridge=ENDPOINTS).model_copy(update={"results": (failed,)})
+    held = Transfers(scenario="pvp_bridge", transfers=ENDPOINTS, earlier=(twice,))
+    run = run.model_copy(update={"transfers": (run.transfers[0], held)})
+    root = ET.fromstring(junit_xml(run))  # noqa: S314 - our own text
+    assert (root.get("tests"), root.get("errors")) == ("4", "1")
+    case = next(c for c in root.iter("testcase") if c.get("name") == "TCP_RR both[pvp_bridge-64]")
+    values = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert values["message_size_octets"] == "64"
+    assert values["instances"] == "2"
+    assert values["rate_1/s"] == "45000.0"  # of two deployments
+    assert values["rate_1/s.n"] == "2"
+    assert values["round_trip_p99_ns"] == "20250.0"
+    text = openmetrics(run)
+    lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(lines) == len(set(lines))
+    of_case = 'scenario="pvp_bridge",test="TCP_RR both",frame_size="64"'
+    assert f"vnetperf_case_measured{{{of_case}}} 1" in text
+    assert f"vnetperf_case_measured{{{of_case.replace('64', '1024')}}} 0" in text
+    assert f"vnetperf_quantity{{{of_case}," in text
+    assert 'test="UDP_STREAM back",frame_size="-"' in text
+    made = {d["case_name"]: d for d in documents_for_testapi(run, TestApiNames())}
+    assert made["vepc_bridge_TCP_STREAM_forth"]["criteria"] == "PASS"
+    document = made["pvp_bridge_TCP_RR_both"]
+    assert document["criteria"] == "FAIL"
+    assert document["details"]["frame_sizes"]["1024"]["why"] == "no route"
+    [rate, *_] = document["details"]["frame_sizes"]["64"]["found"]
+    assert (rate["name"], rate["value"], rate["n"]) == ("rate", 45_000.0, 2)
+    assert rate["conditions"]["seconds"] == 5
 
 
 def test_every_report_has_the_figures() -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import inf, isfinite
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from vnetperf.model.errors import LogError
@@ -19,13 +19,12 @@ from vnetperf.model.result import (
     Deployments,
     FrameFaults,
     GoalResult,
-    Observation,
     RepeatedNumber,
     Result,
 )
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
-from vnetperf.results.metrics import Metric, compared_metrics_of
+from vnetperf.results.metrics import Metric, compared_metrics_of, repeated_number
 from vnetperf.results.records import (
     BeginRecord,
     NotMeasuredRecord,
@@ -39,7 +38,6 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 from vnetperf.search import Procedure, make_search
-from vnetperf.statistics import spread
 
 Case = tuple[str, str, int]
 Begin_co = TypeVar("Begin_co", bound=BeginRecord, covariant=True)
@@ -241,32 +239,6 @@ def _repeated_numbers(measured: Mapping[int, Result]) -> tuple[RepeatedNumber, .
             if metric.label and metric.measured is not None:
                 found.setdefault(metric.label, {})[number] = metric
     return tuple(repeated_number(label, each) for label, each in found.items())
-
-
-def repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
-    """One number of several deployments, by their rounds; each of them has measured it."""
-    first = next(iter(found.values()))
-    observations = tuple(_observation(n, metric) for n, metric in found.items())
-    known = [one.value for one in observations if one.value is not None and not one.qualifier]
-    spread_ = None
-    if len(known) == len(observations):
-        spread_ = spread(known, resolution=max(metric.resolution for metric in found.values()))
-    return RepeatedNumber(
-        label=label, unit=first.unit, main=first.main, observations=observations, spread=spread_
-    )
-
-
-def _observation(number: int, metric: Metric) -> Observation:
-    measured = metric.measured
-    assert measured is not None  # noqa: S101 - for the type checker: callers have looked
-    return Observation(
-        round=number,
-        value=measured.value,
-        low=measured.low if isfinite(measured.low) else None,
-        high=measured.high if isfinite(measured.high) else None,
-        qualifier=metric.censored or ("unstable" if metric.unstable else ""),
-        load_fps=metric.load_fps,
-    )
 
 
 def _over_rounds(goal: GoalResult, measured: Mapping[int, Result], held: Deployments) -> GoalResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from vnetperf.analysis.comparison import why_not_comparable
-from vnetperf.analysis.logged_tests import repeated_number
 from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
@@ -31,7 +30,7 @@ from vnetperf.results.metrics import (
     Metric,
     compared_metrics,
     compared_metrics_of,
-    transfer_metrics,
+    metrics_over_deployments,
 )
 from vnetperf.statistics.difference import Measurand
 
@@ -398,26 +397,9 @@ def _numbers_of(run: RunResults) -> list[Metric]:
     """What a run measured; of transfers in several deployments what all of them gave."""
     found = [*compared_metrics(run.model_copy(update={"transfers": ()}))]
     for one in run.transfers:
-        rounds = [one.rounds_of(transfer) for transfer in one.transfers]
-        for each in rounds:
-            numbers: dict[str, list[Metric]] = {}
-            for back in range(len(each), 0, -1):
-                beside = [other[-back] for other in rounds if len(other) >= back]
-                for metric in transfer_metrics(one.scenario, each[-back], beside):
-                    numbers.setdefault(metric.label, []).append(metric)
-            found += map(_over_deployments, numbers.values())
+        for _, metrics in metrics_over_deployments(one):
+            found += metrics
     return found
-
-
-def _over_deployments(rounds: Sequence[Metric]) -> Metric:
-    last = rounds[-1]
-    each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
-    if len(rounds) < 2 or not each:
-        return last
-    marks = last.qualifiers
-    if len(each) < len(rounds):  # in the words of a result's
-        marks = (*marks, f"measured in {len(each)} of {len(rounds)} deployments")
-    return replace(last, over=repeated_number(last.label, each), qualifiers=marks)
 
 
 def _base_metric(

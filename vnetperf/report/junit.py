@@ -1,4 +1,4 @@
-"""Writes junit.xml for CI systems: a suite per scenario, a case per test and frame size."""
+"""Writes junit.xml for CI systems: a suite per scenario, a case per test and size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from vnetperf.model.outcomes import Spread
-from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
+from vnetperf.model.result import GoalResult, Result, RunResults
+from vnetperf.model.units import value_text
 from vnetperf.report import goal_text, outcomes, summary
-from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
+from vnetperf.results.metrics import (
+    Metric,
+    OtherCase,
+    goal_metrics_of,
+    named_metrics_of,
+    other_cases,
+)
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -125,24 +132,39 @@ def _case(suite: ET.Element, result: Result) -> None:
         ET.SubElement(case, "system-out").text = _clean(words)
 
 
+def _other(suite: ET.Element, of: OtherCase) -> None:
+    """A transfer that was measured, or the lives of pods."""
+    name = f"{of.test}[{of.scenario}-{of.size}]"
+    case = _testcase(suite, of.scenario, name, of.seconds)
+    size = None if of.size == "-" else of.size
+    numbers = [pair for metric in of.metrics for pair in _metric(metric)]
+    about = (("message_size_octets", size), *of.conditions.items())
+    _properties(case, iter([*about, *numbers]))
+    main = next((metric for metric in of.metrics if metric.main), None)
+    if main is not None and isinstance(main.number, float):
+        text = f"{of.test}: {value_text(main.number, main.unit)}"
+        ET.SubElement(case, "system-out").text = _clean(text)
+
+
 def _suite(
     root: ET.Element,
     name: str,
     members: list[Result],
-    facts: ScenarioFacts | None,
+    others: list[OtherCase],
     results: RunResults,
 ) -> None:
+    facts = next((found for found in results.scenarios if found.scenario == name), None)
     failed = facts is not None and bool(facts.error)
     counts = Counter(map(_outcome, members))
     suite = ET.SubElement(
         root,
         "testsuite",
         name=_clean(name),
-        tests=str(len(members) + failed),
+        tests=str(len(members) + len(others) + failed),
         failures=str(counts["failures"]),
         errors=str(counts["errors"] + failed),
         skipped=str(counts["skipped"]),
-        time=f"{sum(r.wall_seconds for r in members):.3f}",
+        time=f"{sum(r.wall_seconds for r in members) + sum(o.seconds for o in others):.3f}",
         timestamp=_clean(results.run.started),
     )
     facts_of_run = {
@@ -156,6 +178,8 @@ def _suite(
     _properties(suite, iter(facts_of_run.items()))
     for result in members:
         _case(suite, result)
+    for of in others:
+        _other(suite, of)
     if facts is not None and facts.error:
         case = _testcase(suite, facts.scenario, f"deploy[{facts.scenario}]", facts.deploy_s)
         ET.SubElement(case, "error", type="not deployed", message=_clean(facts.error))
@@ -166,13 +190,14 @@ def junit_xml(results: RunResults) -> str:
     suites: dict[str, list[Result]] = defaultdict(list)
     for result in results.results:
         suites[result.scenario].append(result)
-    facts = {s.scenario: s for s in results.scenarios}
-    for name, found in facts.items():
-        if found.error:
-            suites.setdefault(name, [])
+    others: dict[str, list[OtherCase]] = defaultdict(list)
+    for of in other_cases(results):
+        others[of.scenario].append(of)
+    for name in (*others, *(found.scenario for found in results.scenarios if found.error)):
+        suites.setdefault(name, [])
     root = ET.Element("testsuites", name="vnetperf")
     for name, members in suites.items():
-        _suite(root, name, members, facts.get(name), results)
+        _suite(root, name, members, others[name], results)
     for key in ("tests", "failures", "errors", "skipped"):
         root.set(key, str(sum(int(s.get(key, "0")) for s in root)))
     ET.indent(root)

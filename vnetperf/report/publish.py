@@ -25,7 +25,13 @@ from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.report import summary
-from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
+from vnetperf.results.metrics import (
+    Metric,
+    OtherCase,
+    goal_metrics_of,
+    named_metrics_of,
+    other_cases,
+)
 
 #: Ends every text, so that a cut one is known.
 OPENMETRICS_END: Final = "# EOF\n"
@@ -81,6 +87,7 @@ def openmetrics(results: RunResults) -> str:
     _run_samples(families, results)
     for result in results.results:
         _result_samples(families, result)
+    _other_samples(families, results)
     lines = [line for family in families.values() for line in family.lines()]
     return "\n".join(lines) + f"\n{OPENMETRICS_END}"
 
@@ -121,10 +128,27 @@ def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> Non
             "name": found.name,
             "unit": found.unit,
         }
-        families["quantity"].add(of, found.number)
-        if isinstance(found.value, Spread):
-            for end in ("low", "high"):
-                families["quantity"].add(of | {"interval": end}, getattr(found.value, end))
+        _quantity(families, of, found)
+
+
+def _quantity(families: Mapping[str, MetricFamily], of: Labels, found: Metric) -> None:
+    families["quantity"].add(of, found.number)
+    if isinstance(found.value, Spread):
+        for end in ("low", "high"):
+            families["quantity"].add({**of, "interval": end}, getattr(found.value, end))
+
+
+def _other_samples(families: Mapping[str, MetricFamily], results: RunResults) -> None:
+    """Of transfers and pods; a case is measured where no transfer of its kind and size failed."""
+    cases = {(r.scenario, r.test, r.size_name) for r in results.results}
+    for one in other_cases(results):
+        labels = {"scenario": one.scenario, "test": one.test, "frame_size": one.size}
+        if (one.scenario, one.test, one.size) not in cases:
+            cases.add((one.scenario, one.test, one.size))
+            families["case_measured"].add(labels, 1)
+        about = {key: str(value) for key, value in one.conditions.items() if value is not None}
+        for found in one.metrics:
+            _quantity(families, labels | about | {"name": found.name, "unit": found.unit}, found)
 
 
 def _goal_samples(
@@ -173,8 +197,18 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
     cases: dict[tuple[str, str], list[Result]] = {}
     for result in results.results:
         cases.setdefault((result.scenario, result.test), []).append(result)
+    others: dict[tuple[str, str], list[OtherCase]] = {}
+    for one in other_cases(results):
+        others.setdefault((one.scenario, one.test), []).append(one)
     run = results.run
-    for (scenario, test), members in cases.items():
+    for scenario, test in dict.fromkeys((*cases, *others)):
+        members = cases.get((scenario, test), [])
+        sizes: dict[str, dict[str, Any]] = {}
+        for one in others.get((scenario, test), ()):
+            details = sizes.setdefault(one.size, {"status": "measured", "found": []})
+            details["found"] += [_other_document(one, metric) for metric in one.metrics]
+        for result in members:
+            sizes[result.size_name] = sizes.get(result.size_name, {}) | _result_details(result)
         yield {
             "project_name": names.project,
             "case_name": _CASE_NAME.sub("_", f"{scenario}_{test}"),
@@ -192,7 +226,7 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
                 "virtual_lab": results.virtual_lab,
                 "git": run.git,
                 "warnings": list(results.warnings),
-                "frame_sizes": {result.size_name: _result_details(result) for result in members},
+                "frame_sizes": sizes,
             },
         }
 
@@ -233,6 +267,11 @@ def _metric_document(metric: Metric) -> dict[str, Any]:
     if isinstance(metric.value, Spread):
         document |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}
     return {key: value for key, value in document.items() if value not in (None, "")}
+
+
+def _other_document(one: OtherCase, metric: Metric) -> dict[str, Any]:
+    about = {key: value for key, value in one.conditions.items() if value is not None}
+    return _metric_document(metric) | ({"conditions": about} if about else {})
 
 
 def _result_details(result: Result) -> dict[str, Any]:

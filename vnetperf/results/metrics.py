@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
+from math import inf, isfinite
 from typing import Any, Literal, TypeAlias
 
 from vnetperf.model.outcomes import (
@@ -18,12 +19,14 @@ from vnetperf.model.outcomes import (
     OverTrials,
     Spread,
     Transfer,
+    Transfers,
 )
 from vnetperf.model.parameters import ADDRESSES_RESOLUTION, LEARNING_RESOLUTION
 from vnetperf.model.result import (
     MACHINE,
     OTHERS,
     GoalResult,
+    Observation,
     RepeatedNumber,
     Result,
     RunResults,
@@ -32,7 +35,7 @@ from vnetperf.model.result import (
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.results.transport import cpu_per_gigabit, ip_capacity, tcp_quality
-from vnetperf.statistics import clopper_pearson
+from vnetperf.statistics import clopper_pearson, spread
 from vnetperf.statistics.difference import Measurand
 
 #: Key of a metric within its scenario: test, frame size, label.
@@ -234,6 +237,103 @@ def transfer_metrics(
         yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
     if spec.is_stream:
         yield from _of_stream(make, name, transfer, beside)
+
+
+def repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
+    """One number of several deployments, by their rounds; each of them has measured it."""
+    first = next(iter(found.values()))
+    observations = tuple(_observation(n, metric) for n, metric in found.items())
+    known = [one.value for one in observations if one.value is not None and not one.qualifier]
+    spread_ = None
+    if len(known) == len(observations):
+        spread_ = spread(known, resolution=max(metric.resolution for metric in found.values()))
+    return RepeatedNumber(
+        label=label, unit=first.unit, main=first.main, observations=observations, spread=spread_
+    )
+
+
+def _observation(number: int, metric: Metric) -> Observation:
+    measured = metric.measured
+    assert measured is not None  # noqa: S101 - for the type checker: callers have looked
+    return Observation(
+        round=number,
+        value=measured.value,
+        low=measured.low if isfinite(measured.low) else None,
+        high=measured.high if isfinite(measured.high) else None,
+        qualifier=metric.censored or ("unstable" if metric.unstable else ""),
+        load_fps=metric.load_fps,
+    )
+
+
+def metrics_over_deployments(one: Transfers) -> Iterator[tuple[Transfer, list[Metric]]]:
+    """Each transfer with its metrics: of several deployments what all of them gave."""
+    rounds = [one.rounds_of(transfer) for transfer in one.transfers]
+    for each in rounds:
+        numbers: dict[str, list[Metric]] = {}
+        for back in range(len(each), 0, -1):
+            beside = [other[-back] for other in rounds if len(other) >= back]
+            for metric in transfer_metrics(one.scenario, each[-back], beside):
+                numbers.setdefault(metric.label, []).append(metric)
+        yield each[-1], [_over_deployments(found) for found in numbers.values()]
+
+
+def _over_deployments(rounds: Sequence[Metric]) -> Metric:
+    last = rounds[-1]
+    each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
+    if len(rounds) < 2 or not each:
+        return last
+    marks = last.qualifiers
+    if len(each) < len(rounds):  # in the words of a result's
+        marks = (*marks, f"measured in {len(each)} of {len(rounds)} deployments")
+    return replace(last, over=repeated_number(last.label, each), qualifiers=marks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCase:
+    """What was measured without frames of the tester, as files for programs have it."""
+
+    scenario: str
+    test: str  # "TCP_STREAM forth" ..., or "pods"
+    size: str = "-"  # Octets of a message; "-" where it has none
+    seconds: float  # How long it took
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    #: Each has a name, and of several deployments their spread as its value.
+    metrics: tuple[Metric, ...]
+
+
+def other_cases(results: RunResults) -> Iterator[OtherCase]:
+    """Transfers between sockets, ranks of MPI, guests, and the lives of pods."""
+    for one in results.transfers:
+        for transfer, metrics in metrics_over_deployments(one):
+            spec = transfer.spec
+            offered = {
+                "rate_bps": spec.rate_bps or None,
+                "message_rate": spec.message_rate if spec.kind.endswith("_LOAD") else None,
+            }
+            named = [_named(metric, (f"{spec.kind} {spec.way}", spec.kind)) for metric in metrics]
+            yield OtherCase(
+                scenario=one.scenario,
+                test=f"{spec.kind} {spec.way}",
+                size=str(spec.message_size or "-"),
+                seconds=transfer.elapsed_s or float(spec.length_s),
+                conditions={**metrics[0].conditions, **offered},
+                metrics=tuple(named),
+            )
+    for of in results.scenarios:
+        lives = [_named(metric) for metric in pod_metrics(of)]
+        if lives:
+            seconds = sum(float(one.number or 0.0) for one in lives)
+            yield OtherCase(
+                scenario=of.scenario, test=PODS_TEST, seconds=seconds, metrics=tuple(lives)
+            )
+
+
+def _named(metric: Metric, kinds: Sequence[str] = ()) -> Metric:
+    """With a name made of its label: "TCP_STREAM forth round trip p99" -> "round_trip_p99"."""
+    rest = next((metric.label.removeprefix(k) for k in kinds if metric.label.startswith(k)), None)
+    words = re.findall("[a-z0-9.]+", (metric.label if rest is None else rest).lower())
+    held = metric.over and metric.over.spread
+    return replace(metric, name="_".join(words) or "rate", value=held or metric.value)
 
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
@@ -608,15 +708,15 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
         yield make("overload_duration", "s", recovery.overload_s)
     for reset in result.resets:
         methods = (("loss", reset.by_loss_s), ("time", reset.by_time_s))
-        for method, spread in methods:
+        for method, took in methods:
             label = f"{reset.what} ({reset.type}) by {_RESET_METHODS[method]}"
             about = {
                 "note": reset.why or reset.note,
-                "why": reset.why or ("" if spread else reset.note),
+                "why": reset.why or ("" if took else reset.note),
                 "main": method == "loss",
                 "load_fps": reset.load_fps,
             }
-            yield make(f"reset_time_by_{method}", "s", spread, reset.what, less=label, **about)
+            yield make(f"reset_time_by_{method}", "s", took, reset.what, less=label, **about)
         yield make("trials_disturbed", "", float(len(reset.disturbed)), reset.what)
         yield make("event_took", "s", reset.event_s, reset.what)
         yield make("load", "fps", reset.load_fps, reset.what)
