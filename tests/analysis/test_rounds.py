@@ -16,16 +16,19 @@ from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.errors import DutError
+from vnetperf.model.outcomes import ForwardingRate, NatSessions, Recovery
 from vnetperf.model.parameters import LatencyTest
-from vnetperf.model.result import RepeatedNumber, Result
+from vnetperf.model.result import RepeatedNumber, Result, RunIdentity, RunResults
 from vnetperf.model.trial import ThreadLoad, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.report.csv_files import outcomes_csv
 from vnetperf.results.log import read_log
 from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
+from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
 
+ONE = spread([1.0])
 LATENCY = PRESET.model_copy(
     update={
         "latency": LatencyTest(repeats=2, duration_s=1, tag_at_s=0, shares=(1.0,)),
@@ -287,6 +290,80 @@ def test_the_round_that_is_shown_is_in_the_middle_by_the_throughput(tmp_path: Pa
     (merged,) = merge_rounds({1: [found(3e6, 1e6)], 2: [found(1e6, 2e6)], 3: [found(2e6, 3e6)]})
     assert merged.deployments is not None
     assert merged.deployments.shown == 2
+
+
+def test_the_round_that_is_shown_is_in_the_middle_by_the_tests_own_number() -> None:
+    rates = {1: 98_000.0, 2: 99_000.0, 3: 97_500.0, 4: 98_600.0, 5: 99_100.0}
+    found = {
+        n: [
+            Result(
+                scenario="phy2phy_cgnat",
+                test="connection_rate",
+                frame_size=64,
+                sessions=NatSessions(sessions=64_512, rate_per_s=rate),
+            )
+        ]
+        for n, rate in rates.items()
+    }
+    (merged,) = merge_rounds(found)
+    assert merged.deployments is not None
+    assert merged.deployments.shown == 4
+    run = RunResults(
+        run=RunIdentity(tool="t", git="g", command="c", started="2026-01-01T00:00:00"),
+        preset="quick",
+        results=(merged,),
+    )
+    text = terminal_text(run, width=400)
+    assert "98\N{NO-BREAK SPACE}440 \N{PLUS-MINUS SIGN} 849 1/s" in text
+    assert "frames" not in text.partition("Deployments")[2]
+
+
+def test_discarded_trials_of_any_round_mark_the_number_of_all() -> None:
+    rate = ForwardingRate(load_fps=1e6, of="all", duration_s=1, forwarded_fps=ONE, loss_ratio=ONE)
+    found = {
+        n: [
+            Result(
+                scenario="pvp_dpdk",
+                test="mrr",
+                frame_size=64,
+                rates=(rate,),
+                trial_count=20,
+                discarded=bad,
+            )
+        ]
+        for n, bad in enumerate((10, 0, 0), 1)
+    }
+    (merged,) = merge_rounds(found)
+    assert merged.deployments is not None
+    assert merged.deployments.shown != 1
+    assert merged.irregular == "round 1: 10 of 20 trials were discarded"
+    main = next(metric for metric in compared_metrics_of(merged) if metric.main)
+    assert "irregular" in main.marks
+
+
+def test_a_number_that_a_deployment_did_not_give_is_marked() -> None:
+    times = {1: 0.1, 2: None, 3: 0.1, 4: 0.1, 5: None}
+    found = {
+        n: [
+            Result(
+                scenario="pvp_dpdk",
+                test="recovery",
+                frame_size=64,
+                recovery=Recovery(
+                    throughput_fps=1e6,
+                    overload_fps=1.1e6,
+                    relaxed_fps=5e5,
+                    overload_s=60,
+                    seconds=None if s is None else spread([s]),
+                    why="" if s else "it did not recover",
+                ),
+            )
+        ]
+        for n, s in times.items()
+    }
+    (merged,) = merge_rounds(found)
+    main = next(metric for metric in compared_metrics_of(merged) if metric.main)
+    assert "measured in 3 of 5 deployments" in main.marks
 
 
 def test_an_unstable_deployment_leaves_no_mean() -> None:

@@ -15,8 +15,10 @@ from tests.runner.support import Bench
 from vnetperf.analysis.thresholds import Expectation, Expectations, judge_metric
 from vnetperf.model.outcomes import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
 from vnetperf.model.result import (
+    Deployments,
     Observation,
     RepeatedNumber,
+    Result,
     RunResults,
     ScenarioFacts,
     Transfers,
@@ -257,6 +259,31 @@ def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Pa
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
     assert "measured in 2 of 3 deployments" in str(judged)
+
+
+def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(
+        '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
+        "certain = true\n"
+    )
+    failed = Result(
+        scenario="v2v_ovs,endpoints",
+        test="TCP_STREAM forth",
+        frame_size=0,
+        status="not measured",
+        why="no route",
+        failed=True,
+        deployments=Deployments(attempted=2, measured=0, failures={1: "no route", 3: "no route"}),
+    )
+    run = transfers(stored(tmp_path)).model_copy(update={"results": (failed,)})
+    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert judged.met is False
+    assert "was not measured: no route" in str(judged)
+    # In another deployment it worked.
+    run = transfers(run, ovs=(2e9, 2e9)).model_copy(update={"results": (failed,)})
+    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert judged.met is False
+    assert "measured in 2 of 4 deployments" in str(judged)
 
 
 def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ def _over_deployments(
         attempted=len(found),
         measured=len(measured),
         failures=failures,
+        selected={n: one.selected for n, one in measured.items() if one.selected},
         shown=shown if measured else 0,
         numbers=_repeated_numbers(measured) if len(found) > 1 else (),
         faults=faults if len(faults) > 1 else {},
@@ -221,9 +222,14 @@ def _shown_round(
     order = sorted(throughput, key=lambda n: _place_of_bound(throughput[n]))
     if order and (middle := order[(len(order) - 1) // 2]) in measured:
         return middle
-    numbers = {n: next(compared_metrics_of(result), None) for n, result in measured.items()}
+    numbers = {n: _main_metric(result) for n, result in measured.items()}
     order = sorted(numbers, key=lambda n: (one.mean or 0.0) if (one := numbers[n]) else 0.0)
     return order[(len(order) - 1) // 2]
+
+
+def _main_metric(result: Result) -> Metric | None:
+    found = [*compared_metrics_of(result)]
+    return next((metric for metric in found if metric.main), found[0] if found else None)
 
 
 def _place_of_bound(goal: GoalResult) -> tuple[float, bool]:

@@ -395,11 +395,10 @@ def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
 
 def _numbers_of(run: RunResults) -> list[Metric]:
     """What a run measured; of transfers in several deployments what all of them gave."""
-    found = [*compared_metrics(run.model_copy(update={"transfers": ()}))]
-    for one in run.transfers:
-        for _, metrics in metrics_over_deployments(one):
-            found += metrics
-    return found
+    moved = [one for _, _, metrics in metrics_over_deployments(run) for one in metrics]
+    known = {(one.scenario, one.key) for one in moved}  # a deployment that failed is in its mark
+    others = compared_metrics(run.model_copy(update={"transfers": ()}))
+    return [*(one for one in others if (one.scenario, one.key) not in known), *moved]
 
 
 def _base_metric(

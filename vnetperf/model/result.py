@@ -379,6 +379,7 @@ class Deployments(Frozen):
         attempted: Those that were begun.
         measured: Those that gave a result.
         failures: Round -> why it has no result.
+        selected: Round -> why its numbers may be those of selected trials.
         shown: Round whose figures the rest of the result are: the one whose throughput is in the
             middle, so that loads and what was measured at them are of one deployment; 0: none.
         numbers: Every number over all deployments; empty for a single one.
@@ -390,6 +391,7 @@ class Deployments(Frozen):
     attempted: int
     measured: int
     failures: dict[int, str] = Field(default_factory=dict)
+    selected: dict[int, str] = Field(default_factory=dict)
     shown: int = 0
     numbers: tuple[RepeatedNumber, ...] = ()
     faults: dict[int, FrameFaults] = Field(default_factory=dict)
@@ -524,11 +526,19 @@ class Result(Frozen):
         return f"{met}{down if goal.qualifier == 'at most' else ''} ({goal.reason})"
 
     @property
+    def selected(self) -> str:
+        """Why all numbers of a test may be those of selected trials; "" if not, and of goals."""
+        if not self.goals and (self.discarded or 0) > MOST_DISCARDED * self.trial_count:
+            return f"{self.discarded} of {self.trial_count} trials were discarded"
+        return ""
+
+    @property
     def irregular(self) -> str:
         """Why all numbers of a test are irregular; "": they are not, or goals are judged singly."""
-        whys = []
-        if not self.goals and (self.discarded or 0) > MOST_DISCARDED * self.trial_count:
-            whys.append(f"{self.discarded} of {self.trial_count} trials were discarded")
+        whys = [self.selected] if self.selected else []
+        if self.deployments is not None:
+            others = self.deployments.selected.items()
+            whys += [f"round {n}: {why}" for n, why in others if n != self.deployments.shown]
         if self.of_other_deployment:
             whys.append("its loads are shares of the throughput of another deployment")
         return "; ".join(whys)

@@ -32,7 +32,7 @@ from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import latency, processors, text
 from vnetperf.report.summary import Entry, Group, of_medium
 from vnetperf.report.table import Column, Table, group_sentences
-from vnetperf.report.text import ValueKind, single
+from vnetperf.report.text import single
 
 _SIZE: Column[Entry[Any]] = Column("size", lambda e: e.result.size_name, words=True)
 
@@ -49,11 +49,11 @@ def _over_text(entry: Entry[RepeatedNumber]) -> str:
     """Mean and interval over deployments; with a censored one there is no mean."""
     found = entry.found
     if found.spread is not None:
-        return text.mean_interval(found.spread, _kind(found))
+        return text.mean_interval(found.spread, found.unit)
     ends = {(one.qualifier, one.value) for one in found.observations}
     if len(ends) == 1:  # each is the same limit
         (qualifier, value), *_ = ends
-        return f"{qualifier} {single(value, _kind(found))}" if value is not None else qualifier
+        return f"{qualifier} {single(value, found.unit)}" if value is not None else qualifier
     return f"no mean: {_censored_text(found)}"
 
 
@@ -62,13 +62,9 @@ def _censored_text(found: RepeatedNumber) -> str:
     return ", ".join(f"{count} of {n} {mark}" for mark, count in found.censored.items())
 
 
-def _kind(found: RepeatedNumber) -> ValueKind:
-    return found.unit if found.unit in ("fps", "ns", "s", "ratio") else "frames"
-
-
 def _extreme(found: RepeatedNumber, choose: Callable[[Iterable[float]], float]) -> str | None:
     known = [one.value for one in found.observations if one.value is not None]
-    return single(choose(known), _kind(found)) if known else None
+    return single(choose(known), found.unit) if known else None
 
 
 def _loads_text(found: RepeatedNumber) -> str | None:
@@ -116,7 +112,7 @@ _REPETITIONS: tuple[Column[Entry[RepeatedNumber]], ...] = (
     Column("over all deployments", _over_text, bold=True),
     Column(
         "std. dev.",
-        lambda e: text.stdev(e.found.spread, _kind(e.found)) if e.found.spread else None,
+        lambda e: text.stdev(e.found.spread, e.found.unit) if e.found.spread else None,
     ),
     Column("least", lambda e: _extreme(e.found, min), brief=True),
     Column("most", lambda e: _extreme(e.found, max), brief=True),
@@ -132,8 +128,8 @@ def _repetition_tables(group: Group) -> Iterator[Table]:
     shown = {f"{held.shown}" for _, held in known}
     notes = [
         text.interval_note([found for _, found in spreads]),
-        "All other figures are of the deployment whose throughput is in the middle (round "
-        f"{', '.join(sorted(shown))}).",
+        f"All other figures are of one deployment, round {', '.join(sorted(shown))}: the one in "
+        "the middle by its throughput, or by this number where none was measured.",
         *(
             f"{e.result.size_text}, {e.of}: {_censored_text(e.found)}: a limit enters no mean."
             for e in every
@@ -143,7 +139,7 @@ def _repetition_tables(group: Group) -> Iterator[Table]:
         *(
             f"{e.result.size_text}, {e.of}: {remark}."
             for e, found in spreads
-            for remark in text.remarks(found, _kind(e.found))
+            for remark in text.remarks(found, e.found.unit)
         ),
     ]
     yield Table.of("Deployments", _REPETITIONS, every, notes)

@@ -179,7 +179,10 @@ Strips = Iterator[Strip | None]
 def _repetition_strips(group: Group) -> Strips:
     made = [
         plots.spread_plot(
-            f"{e.result.size_text}, {e.of}", "lower bound", [("deployments", e.found.spread)], "fps"
+            f"{e.result.size_text}, {e.of}",
+            "lower bound" if e.result.goals else e.of,
+            [("deployments", e.found.spread)],
+            "fps",
         )
         for e in outcomes.repeated_numbers(group)
         if e.found.unit == "fps" and e.found.spread is not None

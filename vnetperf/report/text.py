@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import TypeAlias, TypeVar
 
 from vnetperf.model.outcomes import Spread
-from vnetperf.model.units import frames, percent, significant, tick_fps, tick_time, value_text
+from vnetperf.model.units import (
+    Unit,
+    frames,
+    percent,
+    significant,
+    tick_fps,
+    tick_time,
+    value_text,
+)
 from vnetperf.statistics.samples import EXTREMES_UP_TO
 
 Value = TypeVar("Value")
@@ -36,7 +44,7 @@ def tick_percent(ratio: float) -> str:
 
 
 #: What a spread's values are: they decide the unit that is shown.
-ValueKind = Literal["fps", "ns", "s", "frames", "ratio"]
+ValueKind: TypeAlias = Unit
 
 _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 _RATE_UNITS = ((1e9, "Gfps"), (1e6, "Mfps"), (1e3, "kfps"), (1.0, "fps"))
@@ -45,8 +53,9 @@ _UNITS_OF_KIND: dict[ValueKind, tuple[tuple[float, str], ...]] = {
     "fps": _RATE_UNITS,
     "ns": tuple((factor * 1e9, unit) for factor, unit in _TIME_UNITS),
     "s": _TIME_UNITS,
-    "frames": ((1.0, "frames"),),
     "ratio": ((0.01, "%"),),
+    "bit/s": ((1e9, "Gbit/s"),),
+    "octet/s": ((float(1 << 20), "MiB/s"),),
 }
 #: Share by which the halves of an interval may differ and still be written as one.
 _LOPSIDED = 0.1
@@ -56,11 +65,11 @@ _TINY = 1e-3
 
 def single(value: float, kind: ValueKind) -> str:
     """A single value with its unit."""
-    if kind != "frames":
+    if kind in _UNITS_OF_KIND:
         return value_text(value, kind)
-    if value == round(value):
-        return frames(round(value))
-    return f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
+    whole = value == round(value)
+    number = frames(round(value)) if whole else f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
+    return number if kind == "frames" else f"{number} {kind}".rstrip()
 
 
 def known(value: Value | None, show: Callable[[Value], str]) -> str | None:
@@ -83,7 +92,7 @@ def tick_label(value: float, kind: ValueKind) -> str:
 def _unit(value: float, kind: ValueKind) -> tuple[float, str]:
     # Rounded as it will be shown, so that 999.97 kfps does not become "1000.0 kfps".
     size = abs(float(f"{value:.3e}"))
-    units = _UNITS_OF_KIND[kind]
+    units = _UNITS_OF_KIND.get(kind, ((1.0, kind),))
     return next((pair for pair in units if size >= pair[0]), units[-1])
 
 
@@ -128,7 +137,7 @@ def _plus_minus(mean: float, half: float, kind: ValueKind) -> str:
     )
     if float(f"{wide:.{decimals}f}") == 0:
         second = significant(wide, 2)
-    return f"{first} {_PLUS_MINUS} {second} {unit}"
+    return f"{first} {_PLUS_MINUS} {second} {unit}".rstrip()
 
 
 def _range_text(low: float, high: float, kind: ValueKind, word: str = " to ") -> str:

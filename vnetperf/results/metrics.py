@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from vnetperf.model.outcomes import (
     MPI_PAIRS,
@@ -15,11 +15,11 @@ from vnetperf.model.outcomes import (
     POD_FIRST_PACKET,
     POD_REMOVED,
     Figures,
+    Kind,
     LatencyAt,
     OverTrials,
     Spread,
     Transfer,
-    Transfers,
 )
 from vnetperf.model.parameters import ADDRESSES_RESOLUTION, LEARNING_RESOLUTION
 from vnetperf.model.result import (
@@ -195,12 +195,25 @@ def pod_metrics(of: ScenarioFacts) -> Iterator[Metric]:
                 )
 
 
+def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]]:
+    """Label and unit of the number that a transfer is for, and whether more of it is better."""
+    if kind.startswith("GUEST_"):
+        return kind, "1/s" if kind == "GUEST_CPU" else "octet/s", "more"
+    if kind == "MPI_HPL":
+        return "MPI_HPL flop/s", "1/s", "more"
+    if kind.startswith("MPI_"):
+        is_rate = kind in MPI_PAIRS and kind != "MPI_LATENCY"
+        return (kind, "bit/s", "more") if is_rate else (f"{kind} time", "ns", "less")
+    return f"{kind} {way}", "bit/s" if kind.endswith("_STREAM") else "1/s", "more"
+
+
 def transfer_metrics(
     scenario: str, transfer: Transfer, beside: Sequence[Transfer]
 ) -> Iterator[Metric]:
     """What of a transfer is compared; `beside` are those of its deployment, itself too."""
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
+    _, main_unit, _ = main_number(spec.kind, spec.way)
 
     def make(
         label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
@@ -228,7 +241,7 @@ def transfer_metrics(
         yield from (_of_mpi if spec.is_mpi else _of_guest)(make, transfer)
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
-    yield make(name, "bit/s" if spec.is_stream else "1/s", "more", rate, main=True)
+    yield make(name, main_unit, "more", rate, main=True)
     for percentile in _CURVE_PERCENTILES if spec.kind.endswith("_LOAD") else _PERCENTILES:
         microseconds = transfer.round_trip_us.get(percentile)
         if microseconds is not None:
@@ -265,27 +278,44 @@ def _observation(number: int, metric: Metric) -> Observation:
     )
 
 
-def metrics_over_deployments(one: Transfers) -> Iterator[tuple[Transfer, list[Metric]]]:
-    """Each transfer with its metrics: of several deployments what all of them gave."""
-    rounds = [one.rounds_of(transfer) for transfer in one.transfers]
-    for each in rounds:
-        numbers: dict[str, list[Metric]] = {}
-        for back in range(len(each), 0, -1):
-            beside = [other[-back] for other in rounds if len(other) >= back]
-            for metric in transfer_metrics(one.scenario, each[-back], beside):
-                numbers.setdefault(metric.label, []).append(metric)
-        yield each[-1], [_over_deployments(found) for found in numbers.values()]
+def metrics_over_deployments(
+    results: RunResults,
+) -> Iterator[tuple[str, Transfer, list[Metric]]]:
+    """Scenario, transfer and its metrics: of several deployments what all of them gave."""
+    failed = {
+        (one.scenario, one.test, one.frame_size): len(one.deployments.failures)
+        for one in results.results
+        if one.deployments is not None
+    }
+    for one in results.transfers:
+        rounds = [one.rounds_of(transfer) for transfer in one.transfers]
+        for each in rounds:
+            spec = each[-1].spec
+            case = (one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
+            attempted = len(each) + failed.get(case, 0)
+            numbers: dict[str, list[Metric]] = {}
+            for back in range(len(each), 0, -1):
+                beside = [other[-back] for other in rounds if len(other) >= back]
+                for metric in transfer_metrics(one.scenario, each[-back], beside):
+                    numbers.setdefault(metric.label, []).append(metric)
+            found = [_over_deployments(of, attempted) for of in numbers.values()]
+            yield one.scenario, each[-1], found
 
 
-def _over_deployments(rounds: Sequence[Metric]) -> Metric:
+def _over_deployments(rounds: Sequence[Metric], attempted: int) -> Metric:
     last = rounds[-1]
     each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
-    if len(rounds) < 2 or not each:
+    if attempted < 2 or not each:
         return last
-    marks = last.qualifiers
-    if len(each) < len(rounds):  # in the words of a result's
-        marks = (*marks, f"measured in {len(each)} of {len(rounds)} deployments")
+    marks = (*last.qualifiers, *_partial(len(each), attempted))
     return replace(last, over=repeated_number(last.label, each), qualifiers=marks)
+
+
+def _partial(measured: int, attempted: int) -> tuple[str, ...]:
+    """The mark of a number that not every deployment gave."""
+    if measured == attempted:
+        return ()
+    return (f"measured in {measured} of {attempted} deployments",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,22 +333,21 @@ class OtherCase:
 
 def other_cases(results: RunResults) -> Iterator[OtherCase]:
     """Transfers between sockets, ranks of MPI, guests, and the lives of pods."""
-    for one in results.transfers:
-        for transfer, metrics in metrics_over_deployments(one):
-            spec = transfer.spec
-            offered = {
-                "rate_bps": spec.rate_bps or None,
-                "message_rate": spec.message_rate if spec.kind.endswith("_LOAD") else None,
-            }
-            named = [_named(metric, (f"{spec.kind} {spec.way}", spec.kind)) for metric in metrics]
-            yield OtherCase(
-                scenario=one.scenario,
-                test=f"{spec.kind} {spec.way}",
-                size=str(spec.message_size or "-"),
-                seconds=transfer.elapsed_s or float(spec.length_s),
-                conditions={**metrics[0].conditions, **offered},
-                metrics=tuple(named),
-            )
+    for scenario, transfer, metrics in metrics_over_deployments(results):
+        spec = transfer.spec
+        offered = {
+            "rate_bps": spec.rate_bps or None,
+            "message_rate": spec.message_rate if spec.kind.endswith("_LOAD") else None,
+        }
+        named = [_named(metric, (f"{spec.kind} {spec.way}", spec.kind)) for metric in metrics]
+        yield OtherCase(
+            scenario=scenario,
+            test=f"{spec.kind} {spec.way}",
+            size=str(spec.message_size or "-"),
+            seconds=transfer.elapsed_s or float(spec.length_s),
+            conditions={**metrics[0].conditions, **offered},
+            metrics=tuple(named),
+        )
     for of in results.scenarios:
         lives = [_named(metric) for metric in pod_metrics(of)]
         if lives:
@@ -355,9 +384,6 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     """Every number of a result, with what other deployments gave for it."""
     found = result.deployments
     over = {one.label: one for one in found.numbers} if found is not None else {}
-    partial = ""
-    if found is not None and found.failures and found.measured:
-        partial = f"measured in {found.measured} of {found.attempted} deployments"
     if found is not None:
         named: dict[str, Any] = {
             "scenario": result.scenario,
@@ -372,9 +398,11 @@ def metrics_of(result: Result) -> Iterator[Metric]:
         for what, count in counts:
             yield Metric(**named, name=f"deployments_{what}", unit="", value=float(count))
     for one in _metrics_of_shown(result):
-        marks = (*one.qualifiers, partial) if partial and one.label else one.qualifiers
-        metric = one if marks is one.qualifiers else replace(one, qualifiers=marks)
-        repeated = over.get(metric.label) if metric.label else None
+        repeated = over.get(one.label) if one.label else None
+        metric = one
+        if one.label and found is not None and found.measured:
+            n = len(repeated.observations) if repeated is not None else found.measured
+            metric = replace(one, qualifiers=(*one.qualifiers, *_partial(n, found.attempted)))
         if repeated is None:
             yield metric
             continue
@@ -392,6 +420,29 @@ def metrics_of(result: Result) -> Iterator[Metric]:
                 value=repeated.spread,
                 conditions=metric.conditions,
             )
+
+
+def _why(result: Result) -> str:
+    return result.why or "no reason was recorded"
+
+
+def _not_measured(result: Result) -> Metric | None:
+    """Of a transfer that failed, in the place of its number; None of a test of frames."""
+    kind, _, way = result.test.partition(" ")
+    if kind not in get_args(Kind):
+        return None
+    label, unit, better = main_number(kind, way)
+    return Metric(
+        scenario=result.scenario,
+        test=TRANSFERS_TEST,
+        size=str(result.frame_size or ""),
+        label=label,
+        unit=unit,
+        better=better,
+        value=None,
+        main=True,
+        why=_why(result),
+    )
 
 
 def _metrics_of_shown(result: Result) -> Iterator[Metric]:
@@ -441,7 +492,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         )
 
     if result.status != "measured":
-        yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
+        yield _not_measured(result) or make("", "fps", None, main=True, why=_why(result))
     for name, count in result.faults:
         if count is not None:
             yield make(f"frames_{name}", "frames", float(count))
