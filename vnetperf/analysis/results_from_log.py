@@ -885,14 +885,11 @@ def _anywhere(result: Result) -> tuple[str, str, int]:
 
 
 def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:
-    """Each scenario as it was deployed last; a later failure adds its error and takes no facts."""
+    """Each scenario as it was deployed last; one that never was has its last error."""
     found: dict[str, ScenarioRecord] = {}
     for record in records:
-        name, error = record.facts.scenario, record.facts.error
-        if error and name in found:
-            facts = found[name].facts.model_copy(update={"error": error})
-            found[name] = found[name].model_copy(update={"facts": facts})
-        else:
+        name = record.facts.scenario
+        if name not in found or not record.facts.error or found[name].facts.error:
             found[name] = record
     return found
 
