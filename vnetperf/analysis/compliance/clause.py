@@ -105,7 +105,7 @@ def longest_s(trials: Iterable[TrialRecord]) -> float:
 def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
     """Why a lower bound is no throughput as RFC 2544 defines it (sections 26.1 and 24).
 
-    "" when every frame of the valid trials came back, and they are long enough.
+    "" when every frame of the valid trials of its search came back, and they are long enough.
     """
     there = [t for t in trials if t.number in goal.trials_at_lower_bound]
     whys = []
@@ -121,8 +121,9 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
         if seconds < WHOLE_TRIAL_S:
             whys.append(f"has trials of {seconds:g} s")
         # Those that confirmed it count here too, though they move no bound.
-        load = there[0].spec.load_fps if there else 0.0
-        at_it = [t for t in trials if same_load(t.spec.load_fps, load)]
+        first = there[0] if there else None
+        load, search = (first.spec.load_fps, first.search) if first else (0.0, 0)
+        at_it = [t for t in trials if t.search == search and same_load(t.spec.load_fps, load)]
         if any(t.result.worst_loss_ratio() > 0 for t in at_it):
             whys.append("lost frames at its lower bound")
     return f"goal {goal.name} {'; '.join(whys)}" if whys else ""
