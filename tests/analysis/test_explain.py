@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from vnetperf.analysis.explain import explain
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError
 from vnetperf.results.log import read_log
 
@@ -78,9 +79,16 @@ def test_a_round_is_explained_by_itself(tmp_path: Path) -> None:
         made.throughput()
     made.run.close()
     records = read_log(made.path)
-    first, last = (explain(records, "pvp_dpdk", "throughput", "64", number=n) for n in (1, 0))
-    assert first.attempts[0].begin.search == 1
+    case = ("pvp_dpdk", "throughput", "64")
+    shown, last = (explain(records, *case, number=n) for n in (0, 2))
+    (result,) = derive(records).results
+    assert result.deployments is not None
+    assert shown.which == f"round {result.deployments.shown} of 2"
+    assert shown.attempts[0].begin.search == result.search
     assert last.attempts[0].begin.search == 2
+    # A run that ended before its last round reached this case is explained by the one that did.
+    cut = [r for r in records if getattr(r, "search", 1) != 2]
+    assert explain(cut, *case).attempts[0].begin.search == 1
     with pytest.raises(ConfigError, match="no round 3"):
         explain(records, "pvp_dpdk", "throughput", "64", number=3)
 

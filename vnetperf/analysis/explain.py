@@ -45,25 +45,31 @@ class Explanation:
     result: Result
     attempts: tuple[Attempt, ...]  # The tests that were begun for it, the one that gave it last
     conclusions: tuple[str, ...]  # Why each number is what it is, a sentence each
+    which: str = ""  # "round 2 of 5"; "" of the only one
 
 
 def explain(
     records: Sequence[Record], scenario: str, test: str, size: str, *, number: int = 0
 ) -> Explanation:
-    """Explain a result."""
+    """Explain a result: of several rounds the one that reports show, unless another is named."""
     rounds = by_round(records)
+    if not number:
+        held = _result(derive(records).results, scenario, test, size).deployments
+        number = (held.shown or max(held.failures, default=0)) if held else 0
     if number and number not in rounds:
         raise ConfigError(
             f"there is no round {number}",
             where="--round",
             accepted=", ".join(map(str, rounds)),
         )
-    part = rounds[number or max(rounds)]
+    number = number or max(rounds)
+    part = rounds[number]
     result = _result(derive(part).results, scenario, test, size)
     case = (result.scenario, result.test, result.frame_size)
     named = named_as_results(part)
     attempts = [_attempt(logged, result) for logged in tests_of(named) if logged.case == case]
-    return Explanation(result, tuple(attempts), tuple(_conclusions(result, named, case)))
+    which = f"round {number} of {len(rounds)}" if len(rounds) > 1 else ""
+    return Explanation(result, tuple(attempts), tuple(_conclusions(result, named, case)), which)
 
 
 def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:

@@ -24,7 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("size", nargs="?", help="frame size, e.g. 64 (default: the only one)")
     add_results_dir(parser)
     parser.add_argument(
-        "--round", type=int, default=0, help="round of an interleaved run (default: the last)"
+        "--round",
+        type=int,
+        default=0,
+        help="round of a run with --repeat (default: the one that its reports show)",
     )
 
 
@@ -68,7 +71,8 @@ def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[s
 
 def _print(found: Explanation, out: Out) -> None:
     result = found.result
-    out.line(f"{result.scenario}, {result.test}, {result.size_text}", "bold")
+    parts = (result.scenario, result.test, result.size_text, found.which)
+    out.line(", ".join(filter(None, parts)), "bold")
     for number, attempt in enumerate(found.attempts, 1):
         _print_attempt(attempt, number, len(found.attempts), out)
     out.line()
