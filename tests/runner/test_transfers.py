@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -10,13 +12,14 @@ from tests.fakes.machine import facts as machine
 from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.deployment.planner import make_plan
-from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.errors import CapabilityError, ConfigError, DutError
 from vnetperf.model.outcomes import EndFacts, Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.results.transport import CpuPerGigabit, cpu_per_gigabit
 from vnetperf.runner import transfers
 from vnetperf.runner.bench import Bench
+from vnetperf.runner.resume import ResumedRun
 from vnetperf.runner.scenarios import make_scenario
 
 
@@ -26,6 +29,7 @@ def scenario(scenario_id: str = "vepc_bridge", **settings: str) -> Scenario:
 
 def run_of(scenario: Scenario, wire: str = "veth") -> MagicMock:
     run = MagicMock()
+    run.resumed = ResumedRun(Path())
     run.configuration = config.load({}, environment={})
     run.plan.return_value = Plan.model_construct(scenario=scenario, wire=wire)
     programs = {"iperf3": "/usr/bin/iperf3", "sgsnemu": "/usr/bin/sgsnemu"}
@@ -56,6 +60,53 @@ def test_what_failed_is_deployed_again_and_told_in_the_log() -> None:
         *("TCP_STREAM forth", "TCP_STREAM back", "UDP_STREAM forth", "UDP_STREAM back")
     ]
     assert {(record.scenario, record.why) for record in told} == {(wanted.id, "gone")}
+
+
+def test_a_deployment_that_fails_is_told_in_the_log_of_each_transfer() -> None:
+    wanted = scenario()
+    run = run_of(wanted)
+    run.deploy.side_effect = DutError("no way through")
+    with pytest.raises(DutError):
+        transfers.measure_users_traffic(run, wanted)
+    told = [call.args[0] for call in run.log.append.call_args_list]
+    assert [(record.why, record.kind) for record in told] == [("no way through", "failed")] * 4
+
+
+def test_what_was_measured_before_the_run_was_interrupted_is_not_measured_again() -> None:
+    wanted = scenario()
+    run = run_of(wanted)
+    specs = transfers.users_specs(run)
+    rates = [spec.model_copy(update={"rate_bps": 1e6}) for spec in specs]  # what TCP gave
+    done = tuple(Transfer(spec=spec, bits_per_second=2e6) for spec in rates)
+    held = Transfers(scenario=wanted.id, transfers=done)
+    resumed = ResumedRun(Path(), moved={1: (held,)}, scenarios={wanted.id: wanted})
+    run.resumed = resumed
+    assert transfers.measure_users_traffic(run, wanted) == held
+    run.deploy.assert_not_called()
+    run.log.append.assert_not_called()
+    run.resumed = resumed.at_round(2)  # another deployment measures them itself
+    assert transfers.measure_users_traffic(run, wanted) != held
+    run.resumed = resumed
+    with pytest.raises(ConfigError, match="other settings than in this log"):
+        transfers.measure_users_traffic(run, wanted.model_copy(update={"vnf_mode": "macswap"}))
+
+
+def test_a_variant_has_a_program_of_mpi_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loops:
+        kinds = ("MPI_LATENCY",)
+
+        def cannot(self, spec: object) -> str:
+            return ""
+
+        def missing(self, facts: object, spec: object) -> str:
+            return ""
+
+    wanted = scenario("bmp2bmp_bridge")
+    run = run_of(wanted)
+    monkeypatch.setattr(transfers.registry, "load", lambda family, name: Loops)
+    asked: Any = config.load({"mpi_program": "osu"}, environment={})
+    spec = transfers.mpi_spec(run, wanted, "MPI_LATENCY", 64, configuration=asked)
+    assert spec.tool == "osu"
 
 
 def test_what_keeps_users_away_is_noted() -> None:

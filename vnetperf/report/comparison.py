@@ -288,7 +288,9 @@ def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
             for held in mine:
                 # A tool that was chosen for one variant alone would be taken for what they vary.
                 by_tool = {one.spec.tool for one in (*first, *held.rounds)}
-                comparable = len(by_tool) == 1 or any("tool" in word for word in variant.typed)
+                comparable = len(by_tool) == 1 or any(
+                    "tool" in word or "program" in word for word in variant.typed
+                )
                 yield variant, spec, replace(held, baseline=first if comparable else ()), ("", "")
             if not mine:
                 yield variant, spec, None, found.not_run(variant)

@@ -268,7 +268,9 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_mpi(self.run, self.scenario, kind, message_size)
+        return why_no_mpi(
+            self.run, self.scenario, kind, message_size, configuration=self._configuration
+        )
 
     def mpi(self, kind: MpiKind, message_size: int | None = None) -> TransferResult:
         """What ranks of MPI measure in `--pods` pods with `--ranks` ranks each.
@@ -283,7 +285,11 @@ class Bench:
         Raises:
             VnetperfError: There is no number: a rank was lost, or something failed.
         """
-        return TransferResult(measure_mpi(self.run, self.scenario, kind, message_size))
+        return TransferResult(
+            measure_mpi(
+                self.run, self.scenario, kind, message_size, configuration=self._configuration
+            )
+        )
 
     def no_guest_speed(self, kind: GuestKind) -> str:
         """What keeps the VNFs here from being measured, before anything is deployed.

@@ -5,18 +5,24 @@ What its log holds, and whether configuration and machine are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, tests_of
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.outcomes import Transfers, TransferSpec
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import EXTRAS, MachineFacts
 from vnetperf.results.environment import tree_differences
 from vnetperf.results.log import read_log
-from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
+from vnetperf.results.records import (
+    EnvironmentRecord,
+    RunRecord,
+    ScenarioRecord,
+    TransfersRecord,
+)
 
 _ABSENT = "none"
 _VERSION, _OF_HOST = "version of ", " of host "
@@ -97,12 +103,16 @@ class ResumedRun:
     Attributes:
         tests: The tests of a round in order, those that were superseded too.
         rounds: The tests of each round, by its number.
+        moved: The transfers of each round, by its number.
+        number: The round.
         machine: What must be equal for the run to go on: name -> value.
     """
 
     path: Path
     tests: tuple[LoggedTest, ...] = ()
     rounds: dict[int, tuple[LoggedTest, ...]] = field(default_factory=dict)
+    moved: dict[int, tuple[Transfers, ...]] = field(default_factory=dict)
+    number: int = 1
     machine: dict[str, str] = field(default_factory=dict)
     scenarios: dict[str, Scenario] = field(default_factory=dict)
 
@@ -124,29 +134,53 @@ class ResumedRun:
                 cure="give the options of that run again, or start a new one without --resume",
             )
         machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
-        rounds = {number: tuple(tests_of(part)) for number, part in by_round(records).items()}
+        parts = by_round(records)
+        rounds = {number: tuple(tests_of(part)) for number, part in parts.items()}
+        moved = {
+            number: tuple(r.result for r in part if isinstance(r, TransfersRecord))
+            for number, part in parts.items()
+        }
         return cls(
             path=path,
             tests=rounds.get(1, ()),
             rounds=rounds,
+            moved=moved,
             machine=machines[-1] if machines else {},
             scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
         )
 
     def at_round(self, number: int) -> ResumedRun:
         """The same for another round."""
-        return replace(self, tests=self.rounds.get(number, ()))
+        return replace(self, tests=self.rounds.get(number, ()), number=number)
 
     def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
         """What it holds of a case: its last test in the round that is a result, else its last."""
         same = [test for test in self.tests if test.case == case]
         held = next((test for test in reversed(same) if test.final), same[-1] if same else None)
+        if held is not None:
+            self._require_same(scenario)
+        return held
+
+    def transfers(self, scenario: Scenario, specs: Sequence[TransferSpec]) -> Transfers | None:
+        """What it holds of transfers that were measured together; None where it has not all."""
+        wanted = [spec.requested for spec in specs]
+        for one in reversed(self.moved.get(self.number, ())):
+            found = {transfer.spec.requested: transfer for transfer in one.transfers}
+            if one.scenario == scenario.id and all(spec in found for spec in wanted):
+                self._require_same(scenario)
+                return Transfers(
+                    scenario=one.scenario, transfers=tuple(found[spec] for spec in wanted)
+                )
+        return None
+
+    def _require_same(self, scenario: Scenario) -> None:
+        """Refuse a scenario whose name stands for something else in the log."""
         then = self.scenarios.get(scenario.id)
-        if held is None or then is None:
-            return held
+        if then is None:
+            return
         # The largest frame may differ: a test case can ask for sizes of its own.
         if then.model_copy(update={"max_frame_size": scenario.max_frame_size}) == scenario:
-            return held
+            return
         raise ConfigError(
             f"{scenario.id} now stands for other settings than in this log; "
             "its trials must not be mixed with new ones",

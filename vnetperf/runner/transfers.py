@@ -347,7 +347,14 @@ def mpi_scenario(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update=changes)
 
 
-def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
+def why_no_mpi(
+    run: Planning,
+    scenario: Scenario,
+    kind: MpiKind,
+    message_size: int | None,
+    *,
+    configuration: Configuration | None = None,
+) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
     why = ""
     if not scenario.deployment.pods:
@@ -362,7 +369,7 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
         )
     else:
         try:
-            mpi_spec(run, scenario, kind, message_size)
+            mpi_spec(run, scenario, kind, message_size, configuration=configuration)
             run.plan(mpi_scenario(scenario))
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
@@ -371,9 +378,16 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
     return why
 
 
-def measure_mpi(run: Run, scenario: Scenario, kind: MpiKind, message_size: int | None) -> Transfers:
+def measure_mpi(
+    run: Run,
+    scenario: Scenario,
+    kind: MpiKind,
+    message_size: int | None,
+    *,
+    configuration: Configuration | None = None,
+) -> Transfers:
     """One run of a program of MPI, as long as the preset's longest trial."""
-    spec = mpi_spec(run, scenario, kind, message_size)
+    spec = mpi_spec(run, scenario, kind, message_size, configuration=configuration)
     more_s = longest_s(spec) - spec.length_s
     return _measured(run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far")
 
@@ -385,7 +399,12 @@ def longest_s(spec: TransferSpec) -> float:
 
 
 def mpi_spec(
-    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
+    run: Planning,
+    scenario: Scenario,
+    kind: MpiKind,
+    message_size: int | None,
+    *,
+    configuration: Configuration | None = None,
 ) -> TransferSpec:
     """What is run: between two ranks one in each of two pods, or both in the only one."""
     pods, ranks = scenario.pods, scenario.ranks
@@ -398,7 +417,7 @@ def mpi_spec(
         pods=pods,
         ranks=ranks,
     )
-    wanted = run.configuration.settings.mpi_program
+    wanted = (configuration or run.configuration).settings.mpi_program
     reasons = []
     for name in registry.names("mpi") if wanted == AUTO else (wanted,):
         program: MpiProgram = registry.load("mpi", name)()
@@ -426,8 +445,11 @@ def _measured(
     more_s: float = 0.0,
     **more: str,
 ) -> Transfers:
-    run.deploy(scenario, run.configuration.preset.frame_sizes[0], calibrated=call != "transfer")
+    if (held := run.resumed.transfers(scenario, specs)) is not None:
+        return held  # measured before the run was interrupted
     try:
+        size = run.configuration.preset.frame_sizes[0]
+        run.deploy(scenario, size, calibrated=call != "transfer")
         answer = run.client.call(
             call,
             length_s=sum(spec.length_s for spec in specs) + more_s,
@@ -443,6 +465,7 @@ def _measured(
                     test=f"{spec.kind} {spec.way}",
                     frame_size=spec.message_size or 0,
                     why=str(error),
+                    kind="incapable" if isinstance(error, CapabilityError) else "failed",
                     transfer=spec,
                 )
             )
