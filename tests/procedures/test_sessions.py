@@ -223,5 +223,8 @@ def test_what_is_no_nat_has_no_sessions() -> None:
     )
     with pytest.raises(NoResultError, match="bridge is no NAT"):
         session_scenario(plain)
+    mixed = TrafficProfile(imix="aaaaaaabbbbc")
+    with pytest.raises(NoResultError, match="frames of one size"):
+        session_scenario(plain.model_copy(update={"nat": Nat(), "traffic": mixed}))
     made = session_scenario(plain.model_copy(update={"nat": Nat()}))
     assert [stream.direction for stream in made.streams] == [0]

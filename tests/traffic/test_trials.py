@@ -46,9 +46,11 @@ class Double:
         self.raises: BaseException | None = None
         self.neighbours: list[int] = []
         self.learnt: list[float] = []
+        self.sessions: list[int] = []
+        self.streams = 0
 
     def learn(self, frames: int, *, rate: float, **_: Any) -> None:
-        del frames
+        self.sessions.append(frames)
         self.learnt.append(rate)
 
     def start(self, spec: Any) -> None:
@@ -60,7 +62,7 @@ class Double:
         raise GeneratorError("nothing to stop", accepted="a trial")
 
     def set_streams(self, specs: Any) -> None:
-        del specs
+        self.streams = len([*specs])
 
     def set_neighbours(self, entries: Any, macs: Any) -> None:
         del macs
@@ -222,6 +224,18 @@ def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(tmp_pa
     assert double.learnt == [
         *(rate for _ in range(2) for rate in (40e3, 40e3, 20e3, 20e3, 10e3, 10e3, *[5e3] * 4))
     ]
+
+
+def test_sessions_of_a_mix_are_each_set_up(tmp_path: Path) -> None:
+    generator, double = loadgen(tmp_path)
+    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+    streams = tuple(one.through(nat=Nat(), services=None) for one in STREAMS)
+    generator.prepare(streams, PROFILE.model_copy(update={"imix": "aaaaaaabbbbc"}), 0)
+    of_mix = double.streams
+    assert of_mix > 2
+    generator.learn(1200)
+    assert double.sessions == [1200, 1200]
+    assert double.streams == of_mix
 
 
 def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:

@@ -177,6 +177,13 @@ def session_scenario(scenario: Scenario) -> Scenario:
             where=scenario.id,
             cure="measure a vSwitch that translates, e.g. -k phy2phy_cgnat, or -k phy2phy_lb",
         )
+    if scenario.traffic.imix:
+        raise NoResultError(
+            "sessions are made by frames of one size: each size of a mix begins with the first "
+            "session again, and a frame of each session would not be sent",
+            where=scenario.id,
+            cure="choose --traffic without a mix",
+        )
     traffic = scenario.traffic.model_copy(update={"bidirectional": False, "loads": (1.0, 1.0)})
     return scenario.model_copy(
         update={"traffic": traffic, "variant": _also(scenario, NEW_SESSIONS)}

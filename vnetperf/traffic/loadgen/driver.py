@@ -653,20 +653,32 @@ class Loadgen(TrafficGenerator):
         self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
 
     def _set_up_sessions(self, frames: int) -> None:
-        """Send a frame of each session: first from inside, or clients, then from outside."""
+        """Send a frame of each session: first from inside, or clients, then from outside.
+
+        In one size: each size of a mix has a stream of its own, which begins with the first session
+        again, so that a frame of each session is not sent by their shares.
+        """
         rate = min(learning_rate(frames), SET_UP_FPS) * self._pace
         self._pace = max(LEAST_PACE, self._pace / 2)
         nat = self._prepared.parts[0].stream.nat
         learnt = nat is not None and nat.mapping == "learnt"
         if nat is not None and learnt:
             self._learn_bindings(min(frames, nat.sessions), rate)
-        for way in (1,) if learnt else (0, 1):
-            for part in self._prepared.parts:
-                if part.stream.direction == way and part.stream.tx_port in self._ends:
-                    mine = max(1, round(frames * part.share))
-                    self._running().learn(
-                        mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
-                    )
+        streams, profile, _ = self._requested
+        if profile.imix:
+            one_size = profile.model_copy(update={"imix": ""})
+            self._hand_over(streams, one_size, one_size.least_frame_size)
+        try:
+            for way in (1,) if learnt else (0, 1):
+                for part in self._prepared.parts:
+                    if part.stream.direction == way and part.stream.tx_port in self._ends:
+                        mine = max(1, round(frames * part.share))
+                        self._running().learn(
+                            mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
+                        )
+        finally:
+            if profile.imix:
+                self._hand_over(*self._requested)
 
     def _learn_bindings(self, frames: int, rate: float) -> None:
         """Send a frame of each session from inside; expect what the NAT makes of it."""
@@ -674,7 +686,7 @@ class Loadgen(TrafficGenerator):
 
         streams, profile, size = self._requested
         outbound = tuple(one for one in streams if one.direction == 0)
-        one_size = profile.model_copy(update={"mix": None})
+        one_size = profile.model_copy(update={"imix": ""})
         parts = parts_of(outbound, one_size, one_size.least_frame_size, {})
         if len(self._ends) < len(self._ports) or len(parts) != 1:
             raise GeneratorError(
