@@ -200,6 +200,22 @@ def test_a_client_that_fails_because_the_path_went_down_is_the_duts_fault() -> N
     )
 
 
+def test_a_lost_answer_is_no_path_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of UDP_RR sends nothing after it: its tool says what that is worth."""
+    watched = endpoints.TrafficWatchdog(ends(FakePlace(works), FakePlace(works)), waits=True)
+    counts = [(10, 10), *[(20, 20)] * 3]
+    monkeypatch.setattr(watched, "_first", (0, 0))
+    monkeypatch.setattr(watched, "_counts", lambda: counts.pop(0) if counts else (20, 20))
+    monkeypatch.setattr(endpoints, "LOOK_S", 0.0)
+    monkeypatch.setattr(endpoints, "STALL_S", 0.0)
+    for _ in range(4):
+        watched.expect_some("UDP_RR")
+    watched.expect_any("UDP_RR")
+    monkeypatch.setattr(watched, "_first", (20, 20))  # of a path that never was there
+    with pytest.raises(DutError, match="the path is down"):
+        watched.expect_some("UDP_RR")
+
+
 def test_a_client_that_does_not_end_is_one_error() -> None:
     unlucky(
         r"its client in the namespace at port 0 does not end within 0\.3 s after its time",

@@ -145,10 +145,24 @@ def test_a_table_too_small_is_raised_with_its_hash(monkeypatch: pytest.MonkeyPat
 def test_a_table_that_cannot_be_raised_is_refused_with_both_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(DutError, match="room for 1000 sessions") as error:
+    with pytest.raises(DutError, match="has nf_conntrack_max 1000, and 64512") as error:
         started(monkeypatch, Machine(room=1000, refuses="read-only"), Nat())
-    assert "64512 are requested" in str(error.value)
     assert "nf_conntrack_max to 64512" in str(error.value)
+
+
+def test_a_table_without_limit_gets_none_and_a_hash_that_stays_is_only_slower(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(room=0, refuses="read-only")
+    machine.values[module.BUCKETS] = 1024
+    with caplog.at_level("WARNING"):
+        started(monkeypatch, machine, Nat())
+    assert machine.written == {}
+    assert "nf_conntrack_buckets stays, and look-ups are slower" in caplog.text
+    machine.refuses = ""
+    monkeypatch.setattr(module, "held_by_namespaces", lambda: 3)
+    with pytest.raises(DutError, match=r"nf_conntrack_max from 0 \(no limit\)"):
+        started(monkeypatch, machine, Nat(), max_sessions=5000)
 
 
 def test_a_table_can_be_made_small_where_nobody_else_has_sessions(

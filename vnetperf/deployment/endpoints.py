@@ -279,9 +279,14 @@ _TCP_LISTEN = "0A"
 
 
 class TrafficWatchdog:
-    """Packets that arrive at either end."""
+    """Packets that arrive at either end.
 
-    def __init__(self, ends: EndpointPair) -> None:
+    A client of `waits` sends nothing more once a message of it was lost: that packets had arrived
+    before shows that there is a path, and what its standstill is worth its tool's rule says.
+    """
+
+    def __init__(self, ends: EndpointPair, *, waits: bool = False) -> None:
+        self._waits = waits
         self._ends = (ends.client, ends.server)
         self._first = self._last = self._counts()
         self._changed = self._looked = time.monotonic()
@@ -297,13 +302,20 @@ class TrafficWatchdog:
         self._looked, counts = now, self._counts()
         if counts != self._last:
             self._last, self._changed = counts, now
-        elif now > self._changed + patient(STALL_S):
+        elif now > self._changed + patient(STALL_S) and not self._has_gone_on(counts):
             raise self._nothing(where, f"for {STALL_S:g} s")
+
+    def _has_gone_on(self, counts: Sequence[int]) -> bool:
+        """Whether a client that waits for an answer was answered before."""
+        return self._waits and all(
+            now > then for now, then in zip(counts, self._first, strict=True)
+        )
 
     def expect_any(self, where: str) -> None:
         """Look once, when a client has failed."""
         counts, quiet_s = self._counts(), time.monotonic() - self._changed
         stalled = counts == self._last and quiet_s > patient(STALL_S) / 2
+        stalled = stalled and not self._has_gone_on(counts)
         self._last = counts
         if counts[1] == self._first[1]:
             raise self._nothing(where, "at the server's end")

@@ -597,8 +597,11 @@ class PodNetwork(VSwitch):
 
     def facts(self) -> dict[str, Any]:
         """The network, and what each pod was given."""
+        # What a plugin gave may not be what was planned.
+        mtu = min((given.mtu for given in self._ports.values()), default=self._network.mtu)
         return {
             **self._network.facts(),
+            "MTU of pods": mtu,
             **({"first packet": NO_FIRST_PACKET} if self.network.capabilities.by_socket else {}),
             "pods": {
                 f"pod{port.vnf}": {

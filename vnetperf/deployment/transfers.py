@@ -294,7 +294,7 @@ class Exchange:
         """Start all clients, and wait for their ends; how long they ran, seconds."""
         for one in instances:
             one.server_before = _program(one.server).cpu()
-        arrivals = TrafficWatchdog(self.ends)
+        arrivals = TrafficWatchdog(self.ends, waits=spec.kind == "UDP_RR")
         began = time.monotonic()
         for one in instances:
             one.client = one.sender.place.start(

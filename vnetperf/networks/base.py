@@ -574,7 +574,6 @@ class Network(Datapath):
             "launch line": "none: it is in the kernel",
             "path between hosts": self.path,
             "baseline": self.capabilities.port == "host",
-            "MTU of pods": self.mtu,
             "MTU between hosts": self.plan.scenario.mtu,
             OCTETS_ADDED: self.capabilities.overhead + self.capabilities.tag,
             "offloads": "on" if self.offloads else "off",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from vnetperf.host import links
+from vnetperf.host import ethtool, links
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
-
-#: MTU of the kernel's loopback interface.
-LOOPBACK_MTU = 65536
 
 
 class HostNetwork(Network):
@@ -31,6 +28,8 @@ class HostNetwork(Network):
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """Move the host's interface to where pods' interfaces are; on one host nothing moves."""
         if not self.has_ports:
+            if not self.offloads:
+                ethtool.disable_offloads(pod.netdev, netns=host.netns)
             mtu = links.get(pod.netdev, host.netns).mtu
             return PodPort(pod=pod, host=host.number, kind="loopback", mtu=mtu)
         if not self.is_there(pod):
@@ -46,11 +45,6 @@ class HostNetwork(Network):
         """Give the host its interface back."""
         if self.has_ports:
             links.move(host.uplink, host.netns, netns=self.machine.netns)
-
-    def facts(self) -> dict[str, Any]:
-        """As of every network; on one host pods have the loopback's MTU."""
-        found = super().facts()
-        return found if self.has_ports else {**found, "MTU of pods": LOOPBACK_MTU}
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Nothing was made."""

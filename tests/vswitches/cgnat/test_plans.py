@@ -112,8 +112,9 @@ def test_options_that_would_do_nothing_are_refused() -> None:
 
 def test_a_record_is_refused_where_blocks_are_computed() -> None:
     assert given(planned(mode="rtc", blocks="dynamic", block_log="ipfix"))["log-form"] == "ipfix"
-    with pytest.raises(CapabilityError, match="computed blocks have no record"):
-        planned(mode="rtc", block_log="ipfix")
+    for option, value in (("block_log", "ipfix"), ("max_blocks", 2), ("block_hold", 0)):
+        with pytest.raises(CapabilityError, match=f"computed blocks have no {option}"):
+            planned(mode="rtc", **{option: value})
 
 
 def test_strict_tcp_is_refused_for_segments_that_open_no_connection() -> None:

@@ -125,8 +125,10 @@ class DpdkNat(NatSwitch):
         options = scenario.options.own(DpdkNatOptions)
         if options.stages is not None and scenario.options.mode != "pipeline":
             return "stages are those of a pipeline; --set mode=pipeline, or leave them out"
-        if options.block_log != "text" and options.blocks != "dynamic":
-            return "computed blocks have no record; --set blocks=dynamic, or leave block_log out"
+        of_dynamic = sorted(options.model_fields_set & {"block_log", "max_blocks", "block_hold"})
+        if of_dynamic and options.blocks != "dynamic":
+            names = ", ".join(of_dynamic)
+            return f"computed blocks have no {names}; --set blocks=dynamic, or leave it out"
         if options.tcp == "strict" and "tcp" in scenario.traffic.headers:
             return (
                 "tcp=strict refuses the tester's TCP segments, which open no connections; leave it "

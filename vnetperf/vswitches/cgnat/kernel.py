@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +21,7 @@ from vnetperf.model.traffic import Stream
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.kernelports import IPV4_SETTINGS, KernelSwitch, add_way, netlink
 
+log = logging.getLogger(__name__)
 NFT, IPTABLES = (
     Program(
         name=name,
@@ -82,6 +85,10 @@ def restore_lines(nat: Nat, *, random_ports: bool = False) -> Iterator[str]:
                 f"{' --random-fully' * random_ports}"
             )
     yield "COMMIT\n"
+
+
+def _room(limit: float) -> str:
+    return "0 (no limit)" if limit == inf else str(int(limit))
 
 
 def timeouts(options: NatOptions) -> dict[str, int]:
@@ -167,14 +174,14 @@ class KernelNat(KernelSwitch, NatSwitch):
         It is lowered, for a table that is to be full, only where nobody else has sessions: every
         namespace has that room.
         """
-        now = int(kernel.read_value(SETTINGS / MAX))
+        now = int(kernel.read_value(SETTINGS / MAX)) or inf  # 0 is no limit
         wanted = {MAX: sessions} if now < sessions else {}
         if self.options.max_sessions is not None and sessions < now:
             held = held_by_namespaces()
             if held != 0:
                 others = "an unknown number of" if held is None else held
                 raise DutError(
-                    f"max_sessions={sessions} would lower {MAX} from {now} for all network "
+                    f"max_sessions={sessions} would lower {MAX} from {_room(now)} for all network "
                     f"namespaces of the machine, which hold {others} sessions",
                     where=self.name,
                     cure="leave max_sessions out, choose a machine without other sessions, or "
@@ -188,9 +195,12 @@ class KernelNat(KernelSwitch, NatSwitch):
             try:
                 kernel.write_value(self.machine.journal, SETTINGS / name, str(value))
             except HostError as error:
+                if name == BUCKETS:  # a hash that is short is slower, and holds them
+                    log.warning("%s stays, and look-ups are slower: %s", BUCKETS, error)
+                    continue
                 raise DutError(
-                    f"the kernel's table of connections has room for {now} sessions, and "
-                    f"{sessions} are requested: {error}",
+                    f"the kernel's table of connections has {MAX} {_room(now)}, and {sessions} "
+                    f"sessions are requested: {error}",
                     where=self.name,
                     cure=f"set net.netfilter.{name} to {value} or more on the machine, or choose "
                     f"fewer sessions with {fewer}",

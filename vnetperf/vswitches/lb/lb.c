@@ -153,9 +153,11 @@ HOOK int forward(FRAME *frame)
 
 	counted(TAKEN, 0);
 	if (start + L4 + sizeof(*ports) > end || ethernet->h_proto != NETWORK_ORDER(ETH_P_IP) ||
-	    ip->version != 4 || ip->ihl != 5 || ip->frag_off & FRAGMENT ||
-	    (ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_TCP))
+	    ip->version != 4)
 		return counted(NOT_IPV4, DROP);
+	if (ip->ihl != 5 || ip->frag_off & FRAGMENT ||
+	    (ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_TCP))
+		return counted(NO_PORTS, DROP);
 	if (!is_own(ethernet))
 		return counted(OTHER_MAC, DROP);
 	if (ip->ttl <= 1)

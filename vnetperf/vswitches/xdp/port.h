@@ -15,6 +15,7 @@ enum count {
 	NO_ROUTE,  /* dropped: the kernel's table has no way, or no neighbour */
 	NO_FLOW,   /* dropped: neither to a service that has backends nor of a known flow */
 	NO_ROOM,   /* dropped: the table of flows takes no more */
+	NO_PORTS,  /* dropped: IPv4 whose ports are not looked for */
 	COUNTS,
 };
 

@@ -36,6 +36,7 @@ COUNTS = (
     "no route",
     "no service or flow",
     "no room for flows",
+    "fragment, IP options or another protocol",
 )
 TRACEPOINTS = ("xmit", "exception", "redirect_err")
 ROUTED = "fib"
