@@ -102,6 +102,22 @@ def test_files_for_programs_have_transfers() -> None:
     assert rate["conditions"]["seconds"] == 5
 
 
+def test_a_number_of_several_deployments_is_that_of_all_in_every_report() -> None:
+    rates = (5.0e9, 5.1e9, 5.2e9, 4.9e9, 1.0e9)
+    *earlier, last = (USERS[0].model_copy(update={"bits_per_second": rate}) for rate in rates)
+    held = Transfers(scenario="vepc_bridge", transfers=(last,), earlier=tuple(earlier))
+    run = results().model_copy(update={"transfers": (held,)})
+    for text in (markdown_report(run), html_report(run), terminal_text(run, width=400)):
+        assert "4.2" in text
+        assert "n 5" in text
+        assert "are of the last" in text or "of the last" in text
+    rows = [*csv.DictReader(io.StringIO(transfers_csv(run)))]
+    whole = [row for row in rows if row["instance"] == "all"]
+    assert [(row["round"], float(row["arrived_bps"])) for row in whole] == [
+        (str(n), rate) for n, rate in enumerate(rates, 1)
+    ]
+
+
 def test_every_report_has_the_figures() -> None:
     run = results(vepc_bridge=USERS, pvp_bridge=ENDPOINTS)
     for text in (markdown_report(run), html_report(run), terminal_text(run, width=400)):

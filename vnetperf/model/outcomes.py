@@ -986,3 +986,15 @@ class Transfers(Frozen):
         """One of `transfers` in all rounds, in the order in which they were run, itself last."""
         same = (one for one in self.earlier if one.spec.requested == transfer.spec.requested)
         return (*same, transfer)
+
+    @property
+    def rounds(self) -> list[list[tuple[Transfer, tuple[Transfer, ...]]]]:
+        """Each of `transfers` in all rounds, with those that were run beside it, itself too."""
+        every = [self.rounds_of(transfer) for transfer in self.transfers]
+        return [
+            [
+                (each[-back], tuple(other[-back] for other in every if len(other) >= back))
+                for back in range(len(each), 0, -1)
+            ]
+            for each in every
+        ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from vnetperf.model.outcomes import Curve, Spread
+from vnetperf.model.outcomes import Curve, Spread, Transfer
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result, RunResults
 from vnetperf.report import summary
@@ -359,25 +359,33 @@ _TRANSFERS: Columns = {
     "attach_s": "whole.attach_s",
     "benchmark": "run.benchmark",
     "virtual_lab": "run.virtual_lab",
+    "round": "round",
 }
 
 
 def _transfer_rows(results: RunResults) -> Iterator[Row]:
     """All instances of a transfer together, then each, which has no ends of its own."""
     for one in results.transfers:
-        for transfer in one.transfers:
-            row = {"scenario": one.scenario, "transfer": transfer, "whole": None}
-            row |= {"tcp": None, "capacity": None}
-            whole = {"whole": transfer, "figures": transfer, "instance": "all"}
-            spec = transfer.spec
-            whole["tcp"] = whole["capacity"] = None
-            if spec.kind == "TCP_STREAM":
-                whole["tcp"] = tcp_quality(transfer, one.transfers)
-            if spec.kind == "UDP_STREAM" and len(spec.ways) == 1:
-                whole["capacity"] = ip_capacity(transfer, spec.ways[0])
-            yield row | whole | {"way": transfer.spec.way}
-            for number, flow in enumerate(transfer.flows, 1):
-                yield row | {"figures": flow.figures, "way": flow.way, "instance": number}
+        for each in one.rounds:
+            for number, (transfer, beside) in enumerate(each, 1):
+                yield from _rows_of_transfer(one.scenario, number, transfer, beside)
+
+
+def _rows_of_transfer(
+    scenario: str, round_: int, transfer: Transfer, beside: Sequence[Transfer]
+) -> Iterator[Row]:
+    row = {"scenario": scenario, "transfer": transfer, "whole": None, "round": round_}
+    row |= {"tcp": None, "capacity": None}
+    whole = {"whole": transfer, "figures": transfer, "instance": "all"}
+    spec = transfer.spec
+    whole["tcp"] = whole["capacity"] = None
+    if spec.kind == "TCP_STREAM":
+        whole["tcp"] = tcp_quality(transfer, beside)
+    if spec.kind == "UDP_STREAM" and len(spec.ways) == 1:
+        whole["capacity"] = ip_capacity(transfer, spec.ways[0])
+    yield row | whole | {"way": transfer.spec.way}
+    for number, flow in enumerate(transfer.flows, 1):
+        yield row | {"figures": flow.figures, "way": flow.way, "instance": number}
 
 
 def transfers_csv(results: RunResults) -> str:

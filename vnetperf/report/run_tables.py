@@ -137,8 +137,12 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
 def _transfer_answers(results: RunResults) -> Iterator[str]:
     """Of each scenario the transfer that carried most."""
     for one in results.transfers:
-        rates = ((t.bits_per_second, t) for t in one.transfers if not t.spec.is_mpi)
-        known = [(rate, transfer) for rate, transfer in rates if rate]
+        rates = (
+            ([r.bits_per_second for r in one.rounds_of(t) if r.bits_per_second], t)
+            for t in one.transfers
+            if not t.spec.is_mpi
+        )
+        known = [(sum(each) / len(each), transfer) for each, transfer in rates if each]
         if known:
             rate, transfer = max(known, key=lambda pair: pair[0])
             what = transfers.transfer_text(transfer)

@@ -22,7 +22,7 @@ from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table, group_sentences
-from vnetperf.report.text import known
+from vnetperf.report.text import known, mean_with_n
 from vnetperf.results.metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
     MOST_LOST,
@@ -32,6 +32,7 @@ from vnetperf.results.transport import (
     ip_capacity,
     tcp_quality,
 )
+from vnetperf.statistics import spread
 from vnetperf.statistics.difference import FEW, Measurand, difference
 
 ATTACH_TITLE = "Attach phase"
@@ -162,8 +163,37 @@ class _Row:
     """A transfer with those beside it in its scenario."""
 
     scenario: str
-    transfer: Transfer
+    transfer: Transfer  # In the last round
     beside: tuple[Transfer, ...]
+    rounds: tuple[Transfer, ...]  # The transfer in each round
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its number is what arrived, and not round trips."""
+        return self.transfer.spec.is_stream
+
+    @property
+    def rates(self) -> list[float]:
+        """Its number in each round that has it: bit/s, or round trips/s."""
+        found = (
+            one.bits_per_second if self.is_stream else one.transactions_per_second
+            for one in self.rounds
+        )
+        return [rate for rate in found if rate is not None]
+
+    @property
+    def over(self) -> str | None:
+        """Its number over all rounds; None of a single one."""
+        if len(self.rates) < 2:
+            return None
+        return mean_with_n(spread(self.rates), "bit/s" if self.is_stream else "1/s")
+
+    @property
+    def mean(self) -> Transfer:
+        """The transfer with the mean of all rounds as its number."""
+        mean = sum(self.rates) / len(self.rates) if self.rates else None
+        field = "bits_per_second" if self.is_stream else "transactions_per_second"
+        return self.transfer.model_copy(update={field: mean})
 
     @property
     def name(self) -> str:
@@ -187,7 +217,7 @@ class _Row:
 def _rows(results: RunResults) -> list[_Row]:
     """Transfers between sockets; ranks of MPI, and the speed of VNFs, have parts of their own."""
     return [
-        _Row(one.scenario, transfer, one.transfers)
+        _Row(one.scenario, transfer, one.transfers, one.rounds_of(transfer))
         for one in results.transfers
         for transfer in one.transfers
         if not (transfer.spec.is_mpi or transfer.spec.is_guest)
@@ -201,9 +231,9 @@ def tcp_streams(results: RunResults) -> list[tuple[str, TcpQuality]]:
 
 
 def transfers_by_scenario(results: RunResults) -> list[tuple[str, Transfer]]:
-    """All transfers, each with its scenario's name as readers know it."""
+    """All transfers, each with its scenario's name as readers know it, and the mean of rounds."""
     return [
-        (row.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"), row.transfer) for row in _rows(results)
+        (row.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"), row.mean) for row in _rows(results)
     ]
 
 
@@ -340,36 +370,43 @@ def _machine_cost_text(transfer: Transfer) -> str | None:
 
 
 _MACHINE_COST = "machine's CPU, s/Gbit (in interrupts)"
-_TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
-    Column("scenario", lambda of: of[0], words=True),
-    Column("transfer", lambda of: transfer_text(of[1]), words=True),
-    Column("arrived, Mbit/s", lambda of: known(of[1].bits_per_second, _megabits)),
-    Column("round trips/s", lambda of: known(of[1].transactions_per_second, units.short_fps)),
-    Column("median", lambda of: _time_text(of[1], "50")),
-    Column("99 %", lambda of: _time_text(of[1], "99")),
-    Column("largest", lambda of: _time_text(of[1], "max")),
-    Column("lost or sent again", lambda of: _loss_text(of[1])),
-    Column("jitter", lambda of: known(of[1].jitter_ms, _milliseconds)),
-    Column("CPU time, client + server", lambda of: _cpu_text(of[1])),
-    Column("tools' CPU, s/Gbit", lambda of: _tools_cost_text(of[1])),
-    Column(_MACHINE_COST, lambda of: _machine_cost_text(of[1])),
+_TRANSFERS: tuple[Column[_Row], ...] = (
+    Column("scenario", lambda row: row.scenario, words=True),
+    Column("transfer", lambda row: transfer_text(row.transfer), words=True),
+    Column("over all deployments", lambda row: row.over, bold=True),
+    Column("arrived, Mbit/s", lambda row: known(row.transfer.bits_per_second, _megabits)),
+    Column(
+        "round trips/s", lambda row: known(row.transfer.transactions_per_second, units.short_fps)
+    ),
+    Column("median", lambda row: _time_text(row.transfer, "50")),
+    Column("99 %", lambda row: _time_text(row.transfer, "99")),
+    Column("largest", lambda row: _time_text(row.transfer, "max")),
+    Column("lost or sent again", lambda row: _loss_text(row.transfer)),
+    Column("jitter", lambda row: known(row.transfer.jitter_ms, _milliseconds)),
+    Column("CPU time, client + server", lambda row: _cpu_text(row.transfer)),
+    Column("tools' CPU, s/Gbit", lambda row: _tools_cost_text(row.transfer)),
+    Column(_MACHINE_COST, lambda row: _machine_cost_text(row.transfer)),
 )
 
 
 def transfers_table(results: RunResults) -> Table:
     """Every transfer."""
-    every = [(row.scenario, row.transfer) for row in _rows(results)]
-    notes = _transfer_notes([transfer for _, transfer in every])
+    every = _rows(results)
+    notes = _transfer_notes([row.transfer for row in every])
+    if any(row.over for row in every):
+        notes.append("All figures beside the one over all deployments are of the last.")
     return Table.of(TRANSFERS_TITLE, _TRANSFERS, every, notes)
 
 
 def transfer_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     found = []
-    for scenario, what, rate, trips, median, tail, most, *rest in transfers_table(results).texts:
+    texts = transfers_table(results).texts
+    for scenario, what, over, rate, trips, median, tail, most, *rest in texts:
         lost, jitter, processors, _, per_gigabit = rest
         times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
+        parts = [f"over all deployments {over}; of the last {parts[0]}"] if over != NONE else parts
         parts += [lost] if lost != NONE else []
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []

@@ -288,18 +288,17 @@ def metrics_over_deployments(
         if one.deployments is not None
     }
     for one in results.transfers:
-        rounds = [one.rounds_of(transfer) for transfer in one.transfers]
-        for each in rounds:
-            spec = each[-1].spec
+        for each in one.rounds:
+            last, _ = each[-1]
+            spec = last.spec
             case = (one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
             attempted = len(each) + failed.get(case, 0)
             numbers: dict[str, list[Metric]] = {}
-            for back in range(len(each), 0, -1):
-                beside = [other[-back] for other in rounds if len(other) >= back]
-                for metric in transfer_metrics(one.scenario, each[-back], beside):
+            for transfer, beside in each:
+                for metric in transfer_metrics(one.scenario, transfer, beside):
                     numbers.setdefault(metric.label, []).append(metric)
             found = [_over_deployments(of, attempted) for of in numbers.values()]
-            yield one.scenario, each[-1], found
+            yield one.scenario, last, found
 
 
 def _over_deployments(rounds: Sequence[Metric], attempted: int) -> Metric:
