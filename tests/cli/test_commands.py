@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.runner.support import Bench
+from vnetperf import config
 from vnetperf.cli import COMMANDS, main
 from vnetperf.host import session
 from vnetperf.report import REPORTS, write_all
@@ -94,6 +95,20 @@ def test_list_prints_the_names_that_options_accept(capsys: pytest.CaptureFixture
         assert name in text
     assert main(["list", "scenarios"]) == 0
     assert "pvpv_vpp" in capsys.readouterr().out.splitlines()
+
+
+def test_show_config_has_the_options_of_a_run_that_goes_on(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = elsewhere / "run"
+    folder.mkdir()
+    bench = Bench(folder, settings=config.load({"preset": "smoke"}, environment={}))
+    bench.run.close()
+    typed = ("--resume", str(folder), "--tests", "latency", "--flows", "1000")
+    found = shown(capsys, *typed, "--traffic", "million-flows")
+    assert found["preset"] == {"value": "smoke", "source": f"run of {folder}"}
+    for key in ("preset:tests", "traffic:flows"):
+        assert found[key]["source"] == "command line"
 
 
 def test_show_config_as_text_has_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:

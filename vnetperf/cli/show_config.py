@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from vnetperf import config
 from vnetperf.config.settings import CommandLine, add_options, given, settings_table
+from vnetperf.results.folder import settings_of_run
+
+#: What a setting changes in a file: key -> the setting.
+_LAID_OVER = {
+    "preset:frame_sizes": "frame_sizes",
+    "preset:tests": "tests",
+    "preset:time_budget_s": "time_budget",
+    "traffic:flows": "flows",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.table:
         print("\n".join(settings_table()))
         return 0
-    loaded = config.load(given(arguments))
+    resume = arguments.resume
+    resumed = (f"run of {resume}", settings_of_run(Path(resume)) if resume else {})
+    loaded = config.load(given(arguments), resumed=resumed)
     rows = [*_rows(loaded), *_of_the_command(arguments)]
     if arguments.json:
         print(json.dumps({k: {"value": v, "source": s} for k, v, s in rows}, indent=2))
@@ -70,7 +82,8 @@ def _leaves(
             yield from _leaves(key, item, source, loaded)
             continue
         came_from = source if name in value.model_fields_set else "default"
-        if key == "preset:frame_sizes" and loaded.settings.frame_sizes:
-            came_from = loaded.sources["frame_sizes"]
+        setting = _LAID_OVER.get(key, "")
+        if setting and getattr(loaded.settings, setting):
+            came_from = loaded.sources[setting]
         plain = value.model_dump(mode="json", include={name})[name]
         yield key, plain, came_from

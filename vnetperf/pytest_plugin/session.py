@@ -5,7 +5,6 @@ Results folder, run, thresholds, and what became of its cases.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -51,6 +50,7 @@ def configuration_of(
     """The configuration that options, environment and files add up to, on one testbed."""
     from vnetperf import config
     from vnetperf.config.settings import given
+    from vnetperf.results.folder import settings_of_run
     from vnetperf.runner.scenarios import check_backends
 
     resume = pytest_config.getoption("resume", None)
@@ -67,34 +67,13 @@ def configuration_of(
         raise pytest.UsageError(str(error)) from None
 
 
-def first_record(folder: Path) -> Mapping[str, Any]:
-    """The record that opens a run's log, unchecked; empty where there is none."""
-    from vnetperf.results.folder import logs_of
-
-    try:
-        with next(iter(logs_of(folder)), folder / "trials.jsonl").open() as log:
-            found = json.loads(log.readline())
-    except (OSError, ValueError):  # reported where the log is read
-        return {}
-    return found if isinstance(found, dict) and found.get("type") == "run" else {}
-
-
-def settings_of_run(folder: Path) -> dict[str, Any]:
-    """What a run was given by its user."""
-    return {
-        key: held["value"]
-        for key, held in first_record(folder).get("settings", {}).items()
-        if held["source"] not in ("default", "test case")
-    }
-
-
 #: Options of pytest that choose tests, beside paths.
 _CHOICES = ("keyword", "markexpr", "pyargs", "deselect", "ignore", "ignore_glob")
 
 
 def select_cases_of_run(config: pytest.Config) -> None:
     """With --resume: how often and by what the run is judged; and its cases, if none are named."""
-    from vnetperf.results.folder import logs_of
+    from vnetperf.results.folder import first_record, logs_of
 
     option = config.option
     folder = Path(option.resume)
@@ -436,13 +415,15 @@ class BenchSession:
                 raise pytest.UsageError(str(error)) from None
             for test in (test for tests in held.rounds.values() for test in tests if test.final):
                 ended[test.case[0].partition(",")[0], number] += test.end is not None
+            for one in (one for moved in held.moved.values() for one in moved):
+                ended[one.scenario.partition(",")[0], number] += len(one.transfers)
         # Where most of a scenario was finished, it goes on; the first testbed of those alike.
         for scenario, number in sorted(ended, key=lambda found: (ended[found], -found[1])):
             self.measured_on[scenario] = number
 
     def _refuse_other_testbeds(self) -> None:
         """Refuse to continue a run on one testbed on several, and the other way round."""
-        from vnetperf.results.folder import log_path, testbed_logs
+        from vnetperf.results.folder import log_path, settings_of_run, testbed_logs
 
         resume = Path(self.config.getoption("resume"))
         logs, count = testbed_logs(resume), len(self.configuration.settings.testbeds)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import LOG_NAME, lines_of, lock_log, read_log, read_undamaged
@@ -205,3 +207,22 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
     if isinstance(record, BeginRecord | SearchEndRecord):
         return record.model_copy(update={"search": record.search + searches})
     return record
+
+
+def first_record(folder: Path) -> Mapping[str, Any]:
+    """The record that opens a run's log, unchecked; empty where there is none."""
+    try:
+        with next(iter(logs_of(folder)), folder / "trials.jsonl").open() as log:
+            found = json.loads(log.readline())
+    except (OSError, ValueError):  # reported where the log is read
+        return {}
+    return found if isinstance(found, dict) and found.get("type") == "run" else {}
+
+
+def settings_of_run(folder: Path) -> dict[str, Any]:
+    """What a run was given by its user."""
+    return {
+        key: held["value"]
+        for key, held in first_record(folder).get("settings", {}).items()
+        if held["source"] not in ("default", "test case")
+    }
