@@ -45,6 +45,18 @@ def test_a_quiet_pair(journal: Journal, names: tuple[str, str]) -> None:
     assert links.find("a name that no link can have") is None
 
 
+def test_indices_of_links_name_no_group_of_another_processes_sockets(
+    journal: Journal, names: tuple[str, str]
+) -> None:
+    """Each end's is drawn, so that pids that follow each other do not make up for it."""
+    links.create_veth(journal, names)
+    found = [links.get(name).index for name in names]
+    assert all(index in links.INDICES for index in found)
+    links.delete(names[0])
+    links.create_link(journal, names[0], "bridge")
+    assert links.get(names[0]).index in links.INDICES
+
+
 def test_frames_cross_into_a_namespace_and_all_is_gone_after(
     journal: Journal, names: tuple[str, str], tmp_path: Path
 ) -> None:

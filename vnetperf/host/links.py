@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,28 @@ def get(name: str, netns: Path | None = None) -> Link:
     return link
 
 
+#: Indices of our links are drawn from these. DPDK's af_packet driver names a group of packet
+#: sockets (PACKET_FANOUT) by the lower 16 bits of pid XOR index, and the kernel refuses a group
+#: that is another interface's in the namespace (EINVAL). Indices that follow each other, in
+#: processes whose pids do as well, gave now and then the same name, and a testpmd without a port.
+INDICES = range(0x1000, 0x10000)
+
+
+def _free_index(netns: Path | None, *others: int) -> int:
+    """An index at random that no link of a namespace has."""
+
+    def draw() -> int:
+        while True:
+            index = secrets.choice(INDICES)
+            try:
+                socket.if_indextoname(index)
+            except OSError:
+                if index not in others:
+                    return index
+
+    return run_in(netns, draw)
+
+
 def create_link(
     journal: Journal, name: str, kind: str, *, netns: Path | None = None, **options: Any
 ) -> Change:
@@ -131,7 +154,8 @@ def create_link(
     check_new_name(name, netns)
     data = {"ends": [[name, str(netns) if netns else None]], "kind": kind}
     with journal.changing("link", f"create {kind} {name}", data) as change:
-        request(name, netns, "add", ifname=name, kind=kind, **options)
+        attributes = {"index": _free_index(netns), **options}
+        request(name, netns, "add", ifname=name, kind=kind, **attributes)
     return change
 
 
@@ -152,8 +176,16 @@ def create_veth(
     with journal.changing("link", what, {"ends": ends, "kind": "veth"}) as change:
         own = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
         with (netns[1] or OWN_NETNS).open("rb") as other:
-            peer = {"ifname": names[1], "net_ns_fd": other.fileno(), **own}
-            request(names[0], netns[0], "add", ifname=names[0], kind="veth", peer=peer, **own)
+            first = _free_index(netns[0])
+            second = _free_index(netns[1], first)
+            attributes = {"ifname": names[1], "net_ns_fd": other.fileno(), **own}
+            # pyroute2's own word for it, `peer`, gives it no index.
+            peer = {
+                "index": second,
+                "attrs": [[f"IFLA_{key.upper()}", value] for key, value in attributes.items()],
+            }
+            ours: dict[str, Any] = {"ifname": names[0], "index": first, "VETH_INFO_PEER": peer}
+            request(names[0], netns[0], "add", kind="veth", **ours, **own)
         for name, where in zip(names, netns, strict=True):
             prepare(name, where, mtu=mtu, offloads=offloads)
         for name, where in zip(names, netns, strict=True):
