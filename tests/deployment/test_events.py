@@ -15,6 +15,7 @@ from vnetperf.deployment import trial
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
+from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import NicUse, Plan
 from vnetperf.model.trial import (
     DirectionCounts,
@@ -35,6 +36,14 @@ def why_not(what: str, made: Plan | None = None, **changes: Any) -> str:
 def test_switches_and_vnfs_are_restarted_on_any_wire() -> None:
     for wire in ("memif", "veth"):
         assert why_not("vswitch", wire=wire) == why_not("vnf0", wire=wire) == ""
+
+
+def test_a_nat_whose_mappings_are_learnt_is_not_restarted_in_a_trial() -> None:
+    made = plan(scenario(wire="memif"))
+    for mapping, said in (("preserved", ""), ("learnt", "mappings are learnt between trials")):
+        nat = {"nat": Nat.model_validate({"mapping": mapping})}
+        one = made.model_copy(update={"scenario": made.scenario.model_copy(update=nat)})
+        assert said in why_not("vswitch", one)
 
 
 def test_only_what_is_there_can_be_reset() -> None:

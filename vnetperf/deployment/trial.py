@@ -353,15 +353,22 @@ def why_no_event(plan: Plan, what: str) -> str:
     if plan.hosts:
         at, here = event_place(plan, what)
         return f"no host has {what}" if at is None else why_no_event(at, here)
-    if what == "vswitch" and plan.scenario.deployment.pods:
-        return (
-            f"network {plan.scenario.vswitch} of pods is not restarted in a trial by this version"
-        )
     if what == "vswitch":
-        return ""
+        return _why_no_restart(plan.scenario)
     if kind == "link":
         return _why_no_link(plan, port)
     return _why_no_vnf(plan, what)
+
+
+def _why_no_restart(scenario: Scenario) -> str:
+    if scenario.deployment.pods:
+        return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
+    if scenario.nat is not None and scenario.nat.mapping == "learnt":
+        return (
+            "a NAT that is started again may map sessions otherwise, and mappings are learnt "
+            "between trials, not within one"
+        )
+    return ""
 
 
 def event_place(plan: Plan, what: str) -> tuple[Plan | None, str]:
