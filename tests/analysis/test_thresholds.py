@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
+from vnetperf.analysis.comparison import why_not_comparable
 from vnetperf.analysis.thresholds import Expectation, Expectations, judge_metric
 from vnetperf.model.outcomes import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
 from vnetperf.model.result import (
@@ -273,7 +274,9 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(tmp_path: P
         status="not measured",
         why="no route",
         failed=True,
-        deployments=Deployments(attempted=2, measured=0, failures={1: "no route", 3: "no route"}),
+        deployments=Deployments(
+            planned=4, attempted=2, measured=0, failures={1: "no route", 3: "no route"}
+        ),
     )
     run = transfers(stored(tmp_path)).model_copy(update={"results": (failed,)})
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
@@ -284,6 +287,20 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(tmp_path: P
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
     assert "measured in 2 of 4 deployments" in str(judged)
+    # In one deployment it worked, so that another one of its name has failed: of more clients.
+    once = Deployments(planned=1, attempted=1, measured=0, failures={1: "no route"})
+    other = failed.model_copy(update={"deployments": once})
+    run = transfers(run, ovs=2e9).model_copy(update={"results": (other,)})
+    judged = Expectations.load(tmp_path / "e.toml").of_run(run)
+    assert sorted(one.met for one in judged) == [False, True]
+
+
+def test_a_round_of_a_transfer_that_failed_leaves_the_others_comparable() -> None:
+    good = number(1e9, test="transfers", label="TCP_STREAM forth", conditions={"seconds": 5})
+    failed = number(None, test="transfers", label="TCP_STREAM forth", why="no route", bounds=None)
+    assert why_not_comparable([good, good, failed], [good, good]) == ""
+    other = number(1e9, test="transfers", label="TCP_STREAM forth", conditions={"seconds": 60})
+    assert "seconds is 5 in A and 60 in B" in why_not_comparable([good, failed], [other])
 
 
 def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> None:

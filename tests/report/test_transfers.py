@@ -77,7 +77,9 @@ def test_files_for_programs_have_transfers() -> None:
     run = run.model_copy(update={"transfers": (run.transfers[0], held)})
     root = ET.fromstring(junit_xml(run))  # noqa: S314 - our own text
     assert (root.get("tests"), root.get("errors")) == ("4", "1")
-    case = next(c for c in root.iter("testcase") if c.get("name") == "TCP_RR both[pvp_bridge-64]")
+    case = next(
+        c for c in root.iter("testcase") if c.get("name") == "TCP_RR both[pvp_bridge-64-x2]"
+    )
     values = {p.get("name"): p.get("value") for p in case.iter("property")}
     assert values["message_size_octets"] == "64"
     assert values["instances"] == "2"

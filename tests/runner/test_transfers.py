@@ -79,7 +79,9 @@ def test_what_was_measured_before_the_run_was_interrupted_is_not_measured_again(
     rates = [spec.model_copy(update={"rate_bps": 1e6}) for spec in specs]  # what TCP gave
     done = tuple(Transfer(spec=spec, bits_per_second=2e6) for spec in rates)
     held = Transfers(scenario=wanted.id, transfers=done)
-    resumed = ResumedRun(Path(), moved={1: (held,)}, scenarios={wanted.id: wanted})
+    # Programs in its VNF are deployed otherwise, under the same name.
+    inside = wanted.model_copy(update={"vnf_mode": "route"})
+    resumed = ResumedRun(Path(), moved={1: (held,)}, scenarios={wanted.id: [wanted, inside]})
     run.resumed = resumed
     assert transfers.measure_users_traffic(run, wanted) == held
     run.deploy.assert_not_called()

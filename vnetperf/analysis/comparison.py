@@ -92,6 +92,8 @@ def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
     for letter, side in (("A", ours), ("B", theirs)):
         if all(q.measured is None for q in side):
             return _missing(letter, side)
+    # A round that failed has none.
+    ours, theirs = ([q for q in side if q.measured is not None] for side in (ours, theirs))
     conditions = [q.conditions for q in (*ours, *theirs)]
     for key in dict.fromkeys(key for each in conditions for key in each):
         a, b = (

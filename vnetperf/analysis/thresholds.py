@@ -396,7 +396,8 @@ def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
 def _numbers_of(run: RunResults) -> list[Metric]:
     """What a run measured; of transfers in several deployments what all of them gave."""
     moved = [one for _, _, metrics in metrics_over_deployments(run) for one in metrics]
-    known = {(one.scenario, one.key) for one in moved}  # a deployment that failed is in its mark
+    # A deployment that failed is in the mark of the others' number.
+    known = {(one.scenario, one.key) for one in moved if any("measured in" in m for m in one.marks)}
     others = compared_metrics(run.model_copy(update={"transfers": ()}))
     return [*(one for one in others if (one.scenario, one.key) not in known), *moved]
 

@@ -134,7 +134,9 @@ def _case(suite: ET.Element, result: Result) -> None:
 
 def _other(suite: ET.Element, of: OtherCase) -> None:
     """A transfer that was measured, or the lives of pods."""
-    name = f"{of.test}[{of.scenario}-{of.size}]"
+    instances = of.conditions.get("instances", 1)
+    several = f"-x{instances}" if instances > 1 else ""
+    name = f"{of.test}[{of.scenario}-{of.size}{several}]"
     case = _testcase(suite, of.scenario, name, of.seconds)
     size = None if of.size == "-" else of.size
     numbers = [pair for metric in of.metrics for pair in _metric(metric)]

@@ -283,7 +283,7 @@ def metrics_over_deployments(
 ) -> Iterator[tuple[str, Transfer, list[Metric]]]:
     """Scenario, transfer and its metrics: of several deployments what all of them gave."""
     failed = {
-        (one.scenario, one.test, one.frame_size): len(one.deployments.failures)
+        (one.scenario, one.test, one.frame_size): one.deployments
         for one in results.results
         if one.deployments is not None
     }
@@ -292,7 +292,9 @@ def metrics_over_deployments(
             last, _ = each[-1]
             spec = last.spec
             case = (one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
-            attempted = len(each) + failed.get(case, 0)
+            attempted = len(each)
+            if (held := failed.get(case)) and attempted + len(held.failures) <= held.planned:
+                attempted += len(held.failures)  # else another transfer of that name has failed
             numbers: dict[str, list[Metric]] = {}
             for transfer, beside in each:
                 for metric in transfer_metrics(one.scenario, transfer, beside):
@@ -335,7 +337,7 @@ def other_cases(results: RunResults) -> Iterator[OtherCase]:
     for scenario, transfer, metrics in metrics_over_deployments(results):
         spec = transfer.spec
         offered = {
-            "rate_bps": spec.rate_bps or None,
+            "rate_bps": None if spec.rate_of_tcp else spec.rate_bps or None,
             "message_rate": spec.message_rate if spec.kind.endswith("_LOAD") else None,
         }
         named = [_named(metric, (f"{spec.kind} {spec.way}", spec.kind)) for metric in metrics]

@@ -30,7 +30,7 @@ from vnetperf.runner.transfers import (
 
 Check = Callable[[Result], None]
 #: Settings that only transfers between sockets depend on.
-OF_SOCKETS = ("instances", "endpoint_tool", "endpoint_server")
+OF_SOCKETS = ("instances", "endpoint_tool", "endpoint_server", "mpi_program")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ What its log holds, and whether configuration and machine are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from vnetperf.results.environment import tree_differences
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     EnvironmentRecord,
+    Record,
     RunRecord,
     ScenarioRecord,
     TransfersRecord,
@@ -114,7 +115,7 @@ class ResumedRun:
     moved: dict[int, tuple[Transfers, ...]] = field(default_factory=dict)
     number: int = 1
     machine: dict[str, str] = field(default_factory=dict)
-    scenarios: dict[str, Scenario] = field(default_factory=dict)
+    scenarios: dict[str, list[Scenario]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path, now: RunRecord) -> ResumedRun:
@@ -146,7 +147,7 @@ class ResumedRun:
             rounds=rounds,
             moved=moved,
             machine=machines[-1] if machines else {},
-            scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
+            scenarios=_scenarios(records),
         )
 
     def at_round(self, number: int) -> ResumedRun:
@@ -175,11 +176,11 @@ class ResumedRun:
 
     def _require_same(self, scenario: Scenario) -> None:
         """Refuse a scenario whose name stands for something else in the log."""
-        then = self.scenarios.get(scenario.id)
-        if then is None:
-            return
-        # The largest frame may differ: a test case can ask for sizes of its own.
-        if then.model_copy(update={"max_frame_size": scenario.max_frame_size}) == scenario:
+        # The largest frame may differ: a test case can ask for sizes of its own. Sockets at ports
+        # and programs in VNFs have one name, and are deployed otherwise.
+        size = {"max_frame_size": scenario.max_frame_size}
+        then = [one.model_copy(update=size) for one in self.scenarios.get(scenario.id, ())]
+        if not then or scenario in then:
             return
         raise ConfigError(
             f"{scenario.id} now stands for other settings than in this log; "
@@ -187,6 +188,15 @@ class ResumedRun:
             where=str(self.path),
             cure="give the variant another id, or start a new run without --resume",
         )
+
+
+def _scenarios(records: Iterable[Record]) -> dict[str, list[Scenario]]:
+    """All that were deployed under a name."""
+    found: dict[str, list[Scenario]] = {}
+    for record in records:
+        if isinstance(record, ScenarioRecord):
+            found.setdefault(record.scenario.id, []).append(record.scenario)
+    return found
 
 
 def _configuration_differences(then: RunRecord, now: RunRecord) -> str:
