@@ -31,7 +31,7 @@ def processes(journal: Journal, tmp_path: Path) -> Iterator[Processes]:
 
 def test_output_goes_to_a_log_and_the_exit_code_is_kept(processes: Processes) -> None:
     process = processes.spawn("hello", ["sh", "-c", "echo out; echo err >&2; exit 3"])
-    process.wait_for(lambda: process.returncode is not None, 60, "its end")
+    wait_for(lambda: process.returncode is not None, 60, "its end")
     assert process.returncode == 3
     assert process.log_tail().splitlines() == ["out", "err"]
     again = processes.spawn("hello", ["true"])
@@ -291,7 +291,7 @@ def test_without_cgroup_v2_there_is_no_scope(journal: Journal, tmp_path: Path) -
     processes = Processes(journal, tmp_path, mounts=mounts)
     assert processes.scope is None
     process = processes.spawn("x", ["sh", "-c", "exit 3"])
-    process.wait_for(lambda: process.returncode == 3, 60, "its end")
+    wait_for(lambda: process.returncode == 3, 60, "its end")
 
 
 def test_a_group_that_takes_no_child_is_no_error(journal: Journal, tmp_path: Path) -> None:
