@@ -370,10 +370,10 @@ def _machine_cost_text(transfer: Transfer) -> str | None:
 
 
 _MACHINE_COST = "machine's CPU, s/Gbit (in interrupts)"
+_OVER: Column[_Row] = Column("over all deployments", lambda row: row.over, bold=True)
 _TRANSFERS: tuple[Column[_Row], ...] = (
     Column("scenario", lambda row: row.scenario, words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
-    Column("over all deployments", lambda row: row.over, bold=True),
     Column("arrived, Mbit/s", lambda row: known(row.transfer.bits_per_second, _megabits)),
     Column(
         "round trips/s", lambda row: known(row.transfer.transactions_per_second, units.short_fps)
@@ -395,18 +395,22 @@ def transfers_table(results: RunResults) -> Table:
     notes = _transfer_notes([row.transfer for row in every])
     if any(row.over for row in every):
         notes.append("All figures beside the one over all deployments are of the last.")
+        columns = (*_TRANSFERS[:2], _OVER, *_TRANSFERS[2:])
+        return Table.of(TRANSFERS_TITLE, columns, every, notes)
     return Table.of(TRANSFERS_TITLE, _TRANSFERS, every, notes)
 
 
 def transfer_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     found = []
-    texts = transfers_table(results).texts
-    for scenario, what, over, rate, trips, median, tail, most, *rest in texts:
+    rows = _rows(results)
+    for row, texts in zip(rows, Table.of("", _TRANSFERS, rows).texts, strict=True):
+        over = row.over
+        scenario, what, rate, trips, median, tail, most, *rest = texts
         lost, jitter, processors, _, per_gigabit = rest
         times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
-        parts = [f"over all deployments {over}; of the last {parts[0]}"] if over != NONE else parts
+        parts = [f"over all deployments {over}; of the last {parts[0]}"] if over else parts
         parts += [lost] if lost != NONE else []
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []
