@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from vnetperf.analysis.compliance.clause import ClauseContext
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.nat import Nat
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.parameters import NatTest
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
@@ -29,6 +30,10 @@ from vnetperf.procedures import sessions
 from vnetperf.procedures.sessions import connection_rate, session_capacity
 from vnetperf.runner.scenarios import session_scenario
 from vnetperf.search import Procedure, replay
+from vnetperf.vswitches.base import VSwitch
+from vnetperf.vswitches.bridge import LinuxBridge
+from vnetperf.vswitches.cgnat.switch import Cgnat
+from vnetperf.vswitches.lb.switch import ServiceBalancer
 
 
 @dataclass
@@ -213,6 +218,43 @@ def test_a_table_with_room_for_all_is_not_the_limit() -> None:
     found, seen = drive(session_capacity(inputs(NatTest(), sessions=5000)), Translator())
     assert (found.sessions, found.capped) == (5000, True)
     assert [round(one.duration_s * one.load_fps) for one in seen] == [1024, 2048, 4096, 5000]
+
+
+def test_no_trial_lasts_longer_than_a_session_without_frames() -> None:
+    few = inputs(NatTest(searches=1), sessions=64_512, min_load_fps=100.0, session_timeout_s=25.0)
+    # The first session is there until the last has been made and counted.
+    found, seen = drive(connection_rate(few), Translator(rate_per_s=2000.0))
+    assert found.rate_per_s == 0
+    assert max(one.duration_s for one in seen) == pytest.approx(25 - sessions.COUNTED_S)
+    found, seen = drive(session_capacity(few), Translator(room=50_000))
+    assert found.sessions <= 50_000 <= found.sessions * 1.02
+    many = few.model_copy(update={"sessions": 1_032_192})
+    assert drive(session_capacity(many), Translator(room=50_000))[0].sessions <= 50_000
+    for test in (connection_rate, session_capacity):
+        with pytest.raises(NoResultError, match="ends by its timer after 25 s") as refused:
+            drive(test(many), Translator())
+        assert "nat.filling_fps" in refused.value.cure
+    forever = many.model_copy(update={"session_timeout_s": None})
+    assert drive(session_capacity(forever), Translator())[0].capped
+
+
+def test_the_time_that_a_session_is_held_is_that_of_its_protocol() -> None:
+    def held(vswitch: type[VSwitch], traffic: str, **options: Any) -> float | None:
+        scenario = Scenario(
+            deployment=make_deployment("phy2phy"),
+            vswitch=vswitch.name,
+            traffic=TrafficProfile.model_validate({"headers": ("ethernet", "ipv4", traffic)}),
+            options=SwitchOptions.model_validate(options),
+        )
+        return vswitch.session_timeout_s(scenario)
+
+    for mode in ("nft", "rtc", "vpp-nat44"):
+        assert held(Cgnat, "udp", mode=mode) == 300
+        assert held(Cgnat, "udp", mode=mode, udp_timeout=97) == 97
+        assert held(Cgnat, "tcp", mode=mode) == 240
+    assert held(ServiceBalancer, "udp", mode="nft") == 300
+    assert held(ServiceBalancer, "udp", mode="xdp") is None
+    assert held(LinuxBridge, "udp") is None
 
 
 def test_what_is_no_nat_has_no_sessions() -> None:

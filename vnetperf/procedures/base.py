@@ -55,6 +55,8 @@ class ProcedureInputs(Frozen, Generic[P]):
     burst_gap_ns: float | None = None
     timelines: bool = False  # Whether the generator counts frames over time within a trial
     sessions: int = 0  # Sessions of the traffic, where the DUT is a NAT; 0 where it is none
+    # How long the NAT holds a session of which one frame came, seconds; None where time ends none
+    session_timeout_s: float | None = None
     throughput: KnownThroughput | None = None  # The throughput; None for a test that needs none
 
     @property

@@ -3,7 +3,8 @@
 Each trial begins with an empty table and sends one frame of each of a number of sessions, from
 inside. A session is there when its frame came out with the address and port of its binding, and
 when at the end the table holds as many sessions as were sent. So what a full table makes room for
-by forgetting others counts as not held. Frames that the generator left out count neither way: the
+by forgetting others counts as not held; what ends by a timer while others are made would too, so
+that no trial lasts as long. Frames that the generator left out count neither way: the
 rate is of those that were sent.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from statistics import median
 
 from vnetperf.model.errors import NoResultError
@@ -31,6 +32,8 @@ LEFT_OUT = 0.01
 #: Trials at most where it left out more, or where not all were made on a disturbed machine: whose
 #: NAT has no processor for the 4 ms in which 500,000 frames/s fill a ring refuses some at any rate.
 ATTEMPTS = 3
+#: From the last frame of a trial until its sessions have been counted, at most, seconds.
+COUNTED_S = 5.0
 #: Sessions from which on a rate is the NAT's: twenty rings of a memif wire, whose frames are made
 #: into sessions after the last was sent.
 SESSIONS_OF_RATE = 20 * 2048
@@ -80,6 +83,7 @@ def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]
         (grows := too_many > of_all) or too_many - most > max(1.0, RESOLUTION * most)
     ):
         count = min(of_all, max(FIRST, 2 * most)) if grows else (most + too_many) // 2
+        _require_outlived(inputs, count, fps)
         one = yield from _try(inputs, count, fps)
         if not one.sent:
             raise NoResultError(
@@ -130,6 +134,27 @@ def _sessions(inputs: ProcedureInputs[NatTest]) -> int:
     return inputs.sessions
 
 
+def _outlives_fps(inputs: ProcedureInputs[NatTest], count: int) -> float:
+    """The slowest rate at which the first session is there when the last has been made."""
+    if inputs.session_timeout_s is None:
+        return 0.0
+    left_s = inputs.session_timeout_s - COUNTED_S
+    return count / left_s if left_s > 0 else inf
+
+
+def _require_outlived(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> None:
+    """Refuse to make sessions of which the first have ended before the last is there."""
+    if fps < (slowest := _outlives_fps(inputs, count)):
+        faster = "set nat.filling_fps higher, " if fps < inputs.ceiling_fps else ""
+        raise NoResultError(
+            f"{count} sessions at {fps:.0f} a second are made in {count / fps:.0f} s, and the "
+            f"first ends by its timer after {inputs.session_timeout_s:g} s",
+            where=f"{inputs.frame_size} octets",
+            accepted="" if slowest == inf else f"{ceil(slowest)} sessions a second, or faster",
+            cure=f"{faster}choose fewer sessions, or a longer timer (--set udp_timeout=...)",
+        )
+
+
 def _ended(tries: list[_Try], count: int) -> float | None:
     """Median of the rates at which a table with most of the sessions was emptied."""
     rates = [rate for one in tries for ended, rate in one.emptied if ended >= count / 2]
@@ -143,6 +168,8 @@ def _search_rate(
     test = inputs.parameters
     low, high, of_tester, rising = 0.0, inputs.ceiling_fps, True, True
     fps = min(test.filling_fps, inputs.ceiling_fps)
+    _require_outlived(inputs, count, fps)
+    slowest = max(inputs.min_load_fps, _outlives_fps(inputs, count))
     while True:
         one = yield from _try(inputs, count, fps)
         tries.append(one)
@@ -153,12 +180,12 @@ def _search_rate(
             low = one.row.rate_per_s
         else:
             high, of_tester, rising = max(low, fps), one.row.made, False
-        if (low and high <= low * (1 + test.resolution)) or high <= inputs.min_load_fps:
+        if (low and high <= low * (1 + test.resolution)) or high <= slowest:
             return low, of_tester
         if low and rising:
             fps = min(high, 2 * fps)
         else:
-            fps = sqrt(low * high) if low else max(inputs.min_load_fps, high / 4)
+            fps = sqrt(low * high) if low else max(slowest, high / 4)
 
 
 def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[_Try]:

@@ -186,6 +186,9 @@ def begin_test(
         burst_gap_ns=point.smallest_burst_gap_ns if point else None,
         timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
         sessions=scenario.translated.sessions if scenario.translated is not None else 0,
+        session_timeout_s=registry.load("vswitches", scenario.vswitch).session_timeout_s(scenario)
+        if scenario.translated is not None
+        else None,
         throughput=known,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )

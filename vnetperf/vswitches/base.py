@@ -130,6 +130,19 @@ class VSwitch(Datapath):
             can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size),
         )
 
+    @classmethod
+    def session_timeout_s(cls, scenario: Scenario) -> float | None:
+        """How long a session is held of which no frame comes after its first.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Seconds; None where time ends none.
+        """
+        del scenario
+        return None
+
     @property
     def options(self) -> Any:
         """The options that it declares, an `Options`."""
@@ -354,6 +367,11 @@ class ModalSwitch(VSwitch):
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario as the mode has it."""
         return cls.mode_class(scenario).adapted(scenario, testbed)
+
+    @classmethod
+    def session_timeout_s(cls, scenario: Scenario) -> float | None:
+        """How long the mode holds a session."""
+        return cls.mode_class(scenario).session_timeout_s(scenario)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:

@@ -80,6 +80,14 @@ class NatSwitch(VSwitch):
         del testbed
         return scenario.model_copy(update={"forwarding": "l3"})
 
+    @classmethod
+    def session_timeout_s(cls, scenario: Scenario) -> float | None:
+        """The timer of its protocol: no answer comes that would establish a connection."""
+        options = scenario.options.own(NatOptions)
+        if scenario.traffic.headers[-1] == "udp":
+            return options.udp_timeout
+        return min(options.tcp_timeout, options.tcp_transitory_timeout)
+
     @property
     def nat(self) -> Nat:
         """Subscribers, pool and blocks of the scenario."""
