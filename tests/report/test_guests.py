@@ -95,6 +95,22 @@ def test_curves_are_over_threads_and_over_guests() -> None:
     assert not list(guests.guest_plots(results(many[0])))
 
 
+def test_curves_join_what_is_alike_but_for_their_axis() -> None:
+    names = ("pvp_bridge,instances=1", "pvp_bridge,instances=2", "pvp_xdp", "pvp_bridge,napi=on")
+    threads = (1, 2, 2, 4)
+    run = results()
+    every = tuple(
+        Transfers(
+            scenario=f"{name},endpoints",
+            transfers=(did("GUEST_CPU", 1.0, 1.0, threads=number),),
+        )
+        for name, number in zip(names, threads, strict=True)
+    )
+    (plot,) = guests.guest_plots(run.model_copy(update={"transfers": merge_transfers([*every])}))
+    assert plot.x.names == ["1", "2"]
+    assert plot.caption.startswith("pvp_bridge, GUEST_CPU")
+
+
 def test_metrics_and_csv_have_work_ratio_and_misses() -> None:
     run = results(did("GUEST_READ", 2.0**30, 2.0**31, misses=10.0))
     found = {(m.label, m.unit, m.better, m.value) for m in compared_metrics(run)}

@@ -182,6 +182,15 @@ def test_plots_have_a_line_for_each_network() -> None:
     assert "Gbit/s" in rates.y.name
 
 
+def test_parallel_instances_are_drawn_apart() -> None:
+    lone, four = stream(2e9), stream(4e9)
+    four = four.model_copy(update={"spec": four.spec.model_copy(update={"instances": 4})})
+    one, several = transfers.network_plots(results(host=(lone, four)))
+    assert [point.y for line in one.series for point in line.points] == [2.0]
+    assert [point.y for line in several.series for point in line.points] == [4.0]
+    assert "4 instances" in several.caption
+
+
 def test_other_transfers_are_no_networks() -> None:
     run = results().model_copy(
         update={"transfers": (Transfers(scenario="v2v_bridge,endpoints", transfers=(trip(9.0),)),)}

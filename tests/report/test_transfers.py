@@ -225,3 +225,8 @@ def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
     assert [p.x for p in drawn["TCP_STREAM, 64 octets"].series[0].points] == [0, 1]
     assert "TCP_STREAM, 4 clients" in html_report(run)
     assert not [*transfers.transfer_plots(transfers.transfers_by_scenario(results(a=ENDPOINTS)))]
+    # A comparison by clients has a scenario for each number of them: one line.
+    apart = {f"v2v_bridge,instances={c},endpoints": (stream(64, c, c),) for c in (1, 4)}
+    compared = results(**apart, **{"v2v_xdp,endpoints": (stream(64, 1, 1),)})
+    (plot,) = transfers.transfer_plots(transfers.transfers_by_scenario(compared))
+    assert [(s.name, len(s.points)) for s in plot.series] == [("v2v_bridge", 2), ("v2v_xdp", 1)]

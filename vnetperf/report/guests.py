@@ -13,7 +13,7 @@ from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
 from vnetperf.report.text import known
-from vnetperf.report.transfers import HeldTransfer, interval_text, scale_of, values_of
+from vnetperf.report.transfers import HeldTransfer, but_for, interval_text, scale_of, values_of
 
 GUESTS_TITLE = "Speed of guests"
 _NOTES = (
@@ -143,22 +143,22 @@ def guest_sentences(results: RunResults) -> list[str]:
 def guest_plots(results: RunResults) -> Iterator[Plot]:
     """Curves over threads, and over VNFs: in VNFs and on the host."""
     rows = [row for row in _rows(results) if row.value is not None]
-    axes: tuple[tuple[Literal["threads", "VNFs"], str], ...] = (
-        ("threads", "threads in each VNF"),
-        ("VNFs", "VNFs at once"),
+    axes: tuple[tuple[Literal["instances", "vnfs"], str], ...] = (
+        ("instances", "threads in each VNF"),
+        ("vnfs", "VNFs at once"),
     )
     for field, axis in axes:
-        held: dict[tuple[str, str, int], dict[int, _Row]] = {}
+        held: dict[tuple[str, str, str, int], dict[int, _Row]] = {}
         for row in rows:
             threads = row.transfer.spec.instances
-            at, other = (threads, row.count) if field == "threads" else (row.count, threads)
-            key = (row.transfer.spec.kind, row.vnfs, other)
+            at, other = (threads, row.count) if field == "instances" else (row.count, threads)
+            key = (but_for(field, row.scenario), row.transfer.spec.kind, row.vnfs, other)
             held.setdefault(key, {}).setdefault(at, row)
-        for (kind, vnfs, other), mine in held.items():
+        for (scenario, kind, vnfs, other), mine in held.items():
             if len(mine) < 2:
                 continue
-            beside = f"{other} VNF(s)" if field == "threads" else f"{other} thread(s) in each"
-            yield _plot(", ".join(filter(None, (kind, vnfs, beside))), axis, mine)
+            beside = f"{other} VNF(s)" if field == "instances" else f"{other} thread(s) in each"
+            yield _plot(", ".join(filter(None, (scenario, kind, vnfs, beside))), axis, mine)
 
 
 def _plot(caption: str, axis: str, rows: Mapping[int, _Row]) -> Plot:

@@ -279,8 +279,19 @@ def transport_table(results: RunResults) -> Table:
     return Table.of(TRANSPORT_TITLE, _TRANSPORT, told, notes)
 
 
+def but_for(field: str, scenario: str) -> str:
+    """A scenario's name without what a comparison varied in it: what a curve's points share."""
+    return ",".join(part for part in scenario.split(",") if not part.startswith(f"{field}="))
+
+
 def transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
     """What arrived, by message size and by number of clients, a line for each scenario."""
+    for plot in _all_transfer_plots([(but_for("instances", name), t) for name, t in found]):
+        if any(len(line.points) > 1 for line in plot.series):
+            yield plot
+
+
+def _all_transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
     kinds = dict.fromkeys((t.spec.kind, t.spec.way) for _, t in found)
     for kind, way in kinds:
         held = [(name, t) for name, t in found if (t.spec.kind, t.spec.way) == (kind, way)]
@@ -728,18 +739,18 @@ def network_sentences(results: RunResults) -> list[str]:
 
 
 def network_plots(results: RunResults) -> Iterator[Plot]:
-    """Round trips and rates by message size: a plot for each kind and place."""
+    """Round trips and rates by message size: a plot for what is alike but for it."""
     rows = pod_transfers(results)
-    kinds: dict[tuple[str, str, Way], list[PodTransfer]] = {}
+    kinds: dict[tuple[str, TransferSpec], list[PodTransfer]] = {}
     for row in rows:
         if row.value is not None:
-            spec = row.transfer.spec
-            kinds.setdefault((row.place, spec.kind, spec.way), []).append(row)
-    for (place, kind, way), mine in kinds.items():
+            spec = row.transfer.spec.requested.model_copy(update={"message_size": None})
+            kinds.setdefault((row.place, spec), []).append(row)
+    for (place, spec), mine in kinds.items():
         trips = bool(mine[0].transfer.round_trip_us.get("50"))
         scale = TIMES if trips else GIGABITS
         what = "median round trip" if trips else "payload that arrived, Gbit/s"
-        caption = f"{kind} {_ARROWS[way]}, pods on {PLACES.get(place, place)}"
+        caption = f"{spec_text(spec)}, pods on {PLACES.get(place, place)}"
         axis = "message size, octets (equal steps)"
         yield networks_plot(mine, "message_size", (caption, what, axis), scale, rows)
 
