@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from vnetperf.deployment import deploy
 from vnetperf.host import threads
@@ -16,6 +17,7 @@ from vnetperf.host.cpu import join_cpuset, parse_cpus, read_topology, undo_cgrou
 from vnetperf.host.linux import cgroup_root
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
+from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Pollers
 
 THREADED = """
@@ -109,6 +111,14 @@ def test_this_machine() -> None:
     assert {cpu.number for cpu in topology.allowed} == os.sched_getaffinity(0)
     online = parse_cpus(Path("/sys/devices/system/cpu/online").read_text())
     assert tuple(cpu.number for cpu in topology.cpus) == online
+
+
+@pytest.mark.parametrize("text", ["3-1", "0,7-4", "1-", "-2", "a"])
+def test_what_names_no_processors_is_refused(text: str) -> None:
+    with pytest.raises(HostError, match="is not a list of CPUs"):
+        parse_cpus(text)
+    with pytest.raises(ValidationError):
+        GuestOptions(emulator_pin=text)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -20,7 +21,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.virt import kernel, kvm, lab_boot, lab_guest, tools
 from vnetperf.virt.kernel import Kernel
 from vnetperf.virt.lab_boot import NICS, LabMachine
-from vnetperf.virt.lab_guest import Relay, Task
+from vnetperf.virt.lab_guest import LabGuest, Relay, Task
 
 
 def devices(machine: LabMachine, kind: str) -> list[dict[str, str]]:
@@ -235,6 +236,29 @@ def test_a_qemu_that_ends_with_our_word_unread_is_an_end() -> None:
     pairs["ctl"][1].close()  # unread: the kernel calls that a reset
     assert list(relay.turn(1.0)) == []
     assert relay.closed
+    for ends in pairs.values():
+        for end in ends:
+            end.close()
+
+
+def test_an_end_that_was_said_before_the_machine_went_off_is_the_end(tmp_path: Path) -> None:
+    pairs = {name: socket.socketpair() for name in ("in", "out", "err", "ctl")}
+    relay = Relay({name: ours for name, (ours, _) in pairs.items()})
+    said = [b"exit 0\n"]
+
+    class Qemu:
+        pid = os.getpid()
+        returncode = 0
+
+        def poll(self) -> int:  # our output was read slowly: all of it has happened meanwhile
+            while said:
+                pairs["ctl"][1].sendall(said.pop())
+            return 0
+
+    guest = LabGuest(cast("subprocess.Popen[bytes]", Qemu()), relay, tmp_path, ready=True)
+    assert next(guest.turn(0)) == ("exit", "0")
+    with pytest.raises(HostError, match="ended while the command ran"):
+        list(guest.turn(0))
     for ends in pairs.values():
         for end in ends:
             end.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.deployment.capability_check import check_capabilities
 from vnetperf.host.facts import is_unknown
+from vnetperf.host.linux import boot_id
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Placement, Scenario
@@ -23,6 +25,7 @@ from vnetperf.virt import guest_facts, guest_plan
 from vnetperf.virt.domain import BootFiles, Domain, GuestNic, NetdevBacking, VfBacking
 from vnetperf.virt.guest import Guest
 from vnetperf.virt.guest_facts import disk_hash, guest_system, image_facts
+from vnetperf.virt.guest_plan import CLUSTER_BITS, QCOW2_HEADER, QCOW2_MAGIC
 from vnetperf.virt.images import Image
 from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.guest_forwarders import NOIOMMU, GuestTestpmd
@@ -90,6 +93,9 @@ def test_vhost_needs_its_module() -> None:
         (asked("nic=e1000", scenario="pvp_dpdk"), "vhost-user; vloop:vm with e1000 accepts tap"),
         (asked(scenario="pvp_dpdk"), ""),
         (asked("nic=e1000"), ""),
+        (asked("tx_ring=256"), ""),
+        (asked("tx_ring=1024"), "tap; vloop:vm with tx_ring=1024 accepts vhost-user"),
+        (asked("tx_ring=1024", scenario="pvp_dpdk"), ""),
     ],
 )
 def test_a_model_without_virtio_cannot_be_at_a_vhost_user_socket(
@@ -107,6 +113,44 @@ def test_virtio_options_say_nothing_to_a_function_that_is_passed_through() -> No
     kinds = ("tap", "vf")
     assert guest_requirements.fitting_kinds(GuestOptions(packed=True), kinds) == ("tap",)
     assert guest_requirements.fitting_kinds(GuestOptions(memory_mib=1024), kinds) == kinds
+
+
+def qcow2(path: Path, *, backing: int = 0, features: int = 0) -> Path:
+    fields = (QCOW2_MAGIC, 3, backing, 0, CLUSTER_BITS, 1 << 20, 0, 1, 0, 0, 0, 0, 0)
+    path.write_bytes(struct.pack(QCOW2_HEADER, *fields) + struct.pack(">Q", features))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ({"backing": 104}, "stands on another image"),
+        ({"features": 4}, "has its data in another file"),
+        ({"features": 1}, ""),  # it was not closed: QEMU mends that
+    ],
+)
+def test_a_disk_that_names_another_file_is_refused(
+    tmp_path: Path, header: dict[str, int], says: str
+) -> None:
+    disk = qcow2(tmp_path / "own.qcow2", **header)
+    told = guest_requirements.guest_problem(asked(f"image={disk}", vnf_mode="buildin"), facts(), 0)
+    assert (says in told) if says else not told
+    if says:
+        assert "qemu-img convert" in told
+        with pytest.raises(HostError, match=says):  # whoever looked before
+            guest_plan.disk_boot(GuestOptions(image=str(disk)), tmp_path)
+
+
+def test_files_of_another_machine_are_its_agents_to_read(tmp_path: Path) -> None:
+    scenario = asked("image=/x/y.qcow2", vnf_mode="buildin")
+    there = facts().model_copy(update={"boot": "another machine's"})
+    here = there.model_copy(update={"boot": boot_id()})
+    assert guest_requirements.guest_problem(scenario, there, 0) == ""
+    assert "cannot be read" in guest_requirements.guest_problem(scenario, here, 0)
+    disk = qcow2(tmp_path / "own.qcow2")
+    beside = GuestOptions(image=str(disk), kernel=tmp_path / "vmlinuz")
+    with pytest.raises(HostError, match="cannot be read"):
+        guest_plan.disk_boot(beside, tmp_path)
 
 
 PLACEMENT = Placement(mode="dedicated", reason="", cores={"vnf0": (3, 4)}, housekeeping=(0,))
@@ -284,7 +328,7 @@ def taken(
         vcpus=2,
         memory_mib=512,
         boot=BootFiles(kernel=Path("/k")),
-        nics=tuple(GuestNic(mac=mac, backing=backing) for mac in MACS),
+        nics=tuple(GuestNic(mac=mac, backing=backing, queues=2) for mac in MACS),
         console=Path("/c"),
     )
     names = dict(zip(MACS, PCIS, strict=True))
@@ -322,6 +366,7 @@ def test_a_function_without_an_interrupt_line_stays_the_kernels() -> None:
         "--vdev=net_af_packet1,iface=eth1",
     ]
     assert (testpmd.number(0), testpmd.number(1)) == (0, 1)
+    assert all(device.endswith(",qpairs=2") for device in devices)  # one socket for each queue
     assert "packet sockets" in testpmd.driver
     assert "ip link set dev eth1 mtu 1500 up" in agent.ran
     assert not any(path.endswith("unbind") for path, _ in agent.written)

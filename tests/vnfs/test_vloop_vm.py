@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,6 +75,32 @@ def test_the_forwarding_vcpu_is_where_the_plan_says_and_the_rest_beside_the_syst
     assert (guest.vcpu_pins, guest.emulator_pin) == (((0,), (3,)), (0,))
     assert guest.node is None
     assert guest.boot.cmdline.endswith("panic=-1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "vhost", "mode", "names"),
+    [
+        ("vhost-user", False, "io", ["CPU 1/"]),
+        ("tap", True, "io", ["CPU 1/"]),
+        ("tap", False, "io", ["CPU 1/", "qemu-system-x86"]),  # which carries the frames
+        ("tap", True, "route", ["CPU 0/", "CPU 1/"]),
+        ("tap", False, "buildin", ["CPU 0/", "CPU 1/", "qemu-system-x86"]),
+    ],
+)
+def test_the_work_of_a_guest_is_its_own(
+    kind: str, vhost: bool, mode: str, names: list[str]
+) -> None:
+    scenario = make_scenario(
+        "pvp_bridge", config.load({"vnf": "vloop:vm", "vnf_mode": mode}, environment={})
+    )
+    made = domain(kind, vhost=vhost).model_copy(update={"emulator": Path("/q/qemu-system-x86_64")})
+    vnf: Any = object.__new__(VmVloop)
+    vnf.number, vnf.plan = 0, SimpleNamespace(scenario=scenario)
+    vnf.guest = SimpleNamespace(pid=7, domain=made)
+    assert [(one.role, one.pid) for one in vnf.pollers()] == [("vnf0", 7)] * len(names)
+    assert [one.thread_prefix for one in vnf.pollers()] == names
+    vnf.guest.pid = 0
+    assert vnf.pollers() == ()
 
 
 def test_memory_is_tied_to_the_pollers_node_where_there_are_several() -> None:

@@ -47,6 +47,11 @@ log = logging.getLogger(__name__)
 SHARED_NICE, TESTER_NICE = -10, -15
 
 
+def _for_a_guest(offer: Attachment) -> Attachment:
+    """Where QEMU plugs in, which opens a tap for several queues only where it has them."""
+    return offer.model_copy(update={"multi_queue": offer.queues > 1})
+
+
 def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str, str]:
     """Set slice and niceness of every thread of the pollers' processes.
 
@@ -316,7 +321,7 @@ class LiveDeployment:
                 taken |= dict.fromkeys(in_guests, registry.load_vnf(scenario.vnf).accepts(scenario))
             places = {port: self._offer(port, kinds) for port, kinds in taken.items()}
             for port in in_guests:  # as of other guests
-                places[port] = places[port].model_copy(update={"multi_queue": False})
+                places[port] = _for_a_guest(places[port])
             self._launch_ends(places, listening=True)
             listening = [all(a.vnf_is_server for a in pair) for pair in offers]
             self._launch(offers, [n for n, listens in enumerate(listening) if listens])
@@ -442,7 +447,7 @@ class LiveDeployment:
             log.info("launching the guest of end %d", number)
             if number in self.plan.scenario.through_guests:
                 beyond = self._offer(far_side(attachment.port), guest.accepts(self.plan.scenario))
-                guest.launch((attachment, beyond.model_copy(update={"multi_queue": False})))
+                guest.launch((attachment, _for_a_guest(beyond)))
             else:
                 guest.launch_alone(attachment)
 

@@ -24,7 +24,8 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         if not part.strip():
             continue
         first, dash, last = part.partition("-")
-        if not first.strip().isdecimal() or (dash and not last.strip().isdecimal()):
+        numbers = all(one.strip().isdecimal() for one in ((first, last) if dash else (first,)))
+        if not numbers or (dash and int(last) < int(first)):
             raise HostError(
                 f"{text.strip()!r} is not a list of CPUs",
                 accepted="numbers and ranges, such as 0-3,8,10-11",

@@ -16,6 +16,8 @@ from vnetperf.host.linux import PROC, call_in_thread, raw_syscall
 from vnetperf.model.errors import HostError
 
 MAX_ROUNDS = 20
+#: The kernel keeps so many characters of a thread's name.
+COMM = 15
 
 
 @dataclass(frozen=True, slots=True)

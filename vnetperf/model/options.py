@@ -112,8 +112,16 @@ def _given(options: Frozen, plain: Frozen, *without: str) -> dict[str, Any]:
     }
 
 
+def _rising(text: str) -> str:
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if last and int(last) < int(first):
+            raise ValueError(f"the range {part} runs downwards; write {last}-{first}")
+    return text
+
+
 #: Processors as the kernel writes them: "2", "2-3,8".
-CpuList = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")]
+CpuList = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$"), AfterValidator(_rising)]
 RingSize = Annotated[PowerOfTwo, Field(ge=256, le=1024)]
 #: Endings of disk images of users, and their formats.
 DISKS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}

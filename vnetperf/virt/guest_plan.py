@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,34 @@ TABLE_REACH = CLUSTER * (CLUSTER // 8)
 QCOW2_HEADER = ">4sIQIIQIIQQIIQ"
 #: Header extension that names the format of the other image.
 BACKING_FORMAT = 0xE2792ACA
+
+
+#: Bit of the features of version 3 that a reader has to know: its data are in a file of their own.
+DATA_FILE = 1 << 2
+_FLATTEN = "`qemu-img convert -O qcow2 IN OUT` makes one that is whole"
+
+
+def why_not_whole(image: Path, disk_format: str) -> str:
+    """Why an image is not all of its disk, and the cure; "" where it is, or cannot be read.
+
+    QEMU would open whatever other file it names, with its own rights, as a part of the guest's
+    disk; and its hash would not be that of what was booted.
+    """
+    if disk_format == "raw":
+        return ""
+    try:
+        with image.open("rb") as file:
+            octets = file.read(struct.calcsize(QCOW2_HEADER) + 8)
+    except OSError:
+        return ""
+    if octets[:4] != QCOW2_MAGIC or len(octets) < struct.calcsize(QCOW2_HEADER):
+        return ""
+    version, backing = struct.unpack_from(QCOW2_HEADER, octets)[1:3]
+    if backing:
+        return f"stands on another image; {_FLATTEN}"
+    if version > 2 and int.from_bytes(octets[72:80]) & DATA_FILE:
+        return f"has its data in another file; {_FLATTEN}"
+    return ""
 
 
 def disk_size(image: Path, disk_format: str) -> int:
@@ -199,6 +228,11 @@ def image_boot(image: Image) -> BootFiles:
 def disk_boot(options: GuestOptions, directory: Path) -> BootFiles:
     """How a disk image of the user's is booted: through an overlay that takes what it writes."""
     disk = Path(options.image)
+    if why := why_not_whole(disk, DISKS[disk.suffix]):
+        raise HostError(f"the image {why}", where=str(disk))
+    for file in filter(None, (options.kernel, options.initrd)):
+        if not os.access(file, os.R_OK):
+            raise HostError("cannot be read", where=str(file), cure="name a file that is there")
     overlay = directory / "overlay.qcow2"
     make_overlay(overlay, disk, DISKS[disk.suffix])
     return BootFiles(

@@ -65,7 +65,7 @@ class Relay:
             else:
                 _write_all(self._targets[key.data], data)
 
-    def drain(self) -> None:
+    def drain(self) -> Iterator[tuple[str, str]]:
         """Carry what is still on its way, until nothing has come for a moment.
 
         Not a `wait_for`: each turn waits for the sockets, and none is worth a line of the log.
@@ -74,8 +74,7 @@ class Relay:
         while self._selector.get_map() and time.monotonic() < end:
             if not self._selector.select(0.2):
                 return
-            for _ in self.turn(0):
-                pass
+            yield from self.turn(0)
 
     def send(self, word: str) -> None:
         """Send a line to the guest on its control port."""
@@ -244,7 +243,8 @@ class LabGuest:
             self.ready = self.ready or word == "ready"
             yield word, rest
         if self.relay.closed or self.qemu.poll() is not None:
-            self.relay.drain()
+            # Where our output is read slowly, it may have said how the command ended long ago.
+            yield from (one for one in self.relay.drain() if one[0] == "exit")
             raise self._ended()
         if not self.ready and _cpu_seconds(self.qemu.pid) > BOOT_CPU_S:
             raise _hung(f"{BOOT_CPU_S:g} s of processor time", self.directory)
@@ -340,7 +340,8 @@ class _Watch:
                 if word == "ready":
                     self._start(guest.relay)
                 elif word == "exit":
-                    guest.relay.drain()
+                    for _ in guest.relay.drain():
+                        pass
                     return int(rest)
             if time.monotonic() > self._deadline:
                 return self._overdue()

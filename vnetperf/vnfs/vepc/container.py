@@ -30,8 +30,6 @@ from vnetperf.vnfs.vloop.container import LAUNCHER, ContainerVloop, vf_driver_pr
 
 #: Longest run of a stack's own attach command, seconds.
 ATTACH_S = 300.0
-#: The kernel keeps so many characters of a thread's name.
-COMM = 15
 SNMP = Path("/proc/thread-self/net/snmp")
 
 
@@ -160,7 +158,7 @@ class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
         if self.mobile_core is None or self.plan.scenario.core.gtpu_mode == "kernel":
             return ()
         pid, name = self.mobile_core.processes[0].pid, Path(self.stack.programs[0].argv[0]).name
-        return (Pollers(role=self.role, pid=pid, thread_prefix=name[:COMM]),)
+        return (Pollers(role=self.role, pid=pid, thread_prefix=name[: threads.COMM]),)
 
     def facts(self) -> dict[str, Any]:
         """The mobile core, how it was set up, and how the attach phase went."""

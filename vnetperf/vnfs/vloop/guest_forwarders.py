@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ class GuestTestpmd:
         names = tuple(self.guest.interface(nic.mac) for nic in nics)
         driver = self._load_driver()
         if driver == INTX_DRIVER and any(nic.backing.kind == "vf" for nic in nics):
-            return self._by_sockets(names, mtu)
+            queues = (nic.queues for nic in nics)
+            return self._by_sockets(dict(zip(names, queues, strict=True)), mtu)
         self.driver = driver
         return self._by_driver(names)
 
@@ -84,15 +85,16 @@ class GuestTestpmd:
         self._numbers = tuple(order.index(pci) for pci in found)
         return tuple(f"-a{pci}" for pci in found)
 
-    def _by_sockets(self, names: tuple[str, ...], mtu: int) -> tuple[str, ...]:
+    def _by_sockets(self, names: Mapping[str, int], mtu: int) -> tuple[str, ...]:
+        """Interfaces with their queue pairs, each of which is a socket."""
         self.guest.agent.write(QUIET, "1")
         for name in names:
             self.guest.agent.run(link_up(name, mtu))
         self._numbers = tuple(range(len(names)))
         self.driver = "the kernel's own, by packet sockets: no IOMMU in the guest"
-        numbered = enumerate(names)
         return tuple(
-            f"--vdev={dpdk.af_packet_devargs(number, name, mtu)}" for number, name in numbered
+            f"--vdev={dpdk.af_packet_devargs(number, name, mtu)},qpairs={queues}"
+            for number, (name, queues) in enumerate(names.items())
         )
 
     def _load_driver(self) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from math import ceil
+from pathlib import Path
 
 from vnetperf.host.cpu import parse_cpus
-from vnetperf.model.options import GuestOptions
+from vnetperf.host.linux import boot_id
+from vnetperf.model.options import DISKS, GuestOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.virt.guest_plan import vcpu_count
+from vnetperf.virt.guest_plan import TAP_TX_RING, vcpu_count, why_not_whole
 from vnetperf.vnfs.vloop.kernel_forwarders import FORMS
 
 #: The mode of a disk image that forwards by itself.
@@ -27,7 +28,9 @@ def fitting_kinds(options: GuestOptions, every: tuple[str, ...]) -> tuple[str, .
     if options.nic != "virtio":
         return tuple(kind for kind in every if kind in MODEL_KINDS)
     if options.virtio_only:
-        return tuple(kind for kind in every if kind != "vf")
+        every = tuple(kind for kind in every if kind != "vf")
+    if (options.tx_ring or 0) > TAP_TX_RING:
+        every = tuple(kind for kind in every if kind == "vhost-user")
     return every
 
 
@@ -38,7 +41,7 @@ def guest_problem(scenario: Scenario, facts: MachineFacts, inside_mib: int) -> s
         *_pin_problems(options, facts),
         *_nic_problems(scenario),
         *_vhost_problems(options, facts),
-        *_disk_problems(scenario),
+        *_disk_problems(scenario, facts),
         *_memory_problems(options, inside_mib),
     )
     return f"--guest: {found[0]}" if found else ""
@@ -113,7 +116,20 @@ def _vhost_problems(options: GuestOptions, facts: MachineFacts) -> Iterator[str]
         yield problem
 
 
-def _disk_problems(scenario: Scenario) -> Iterator[str]:
+def _why_not_there(file: Path, facts: MachineFacts) -> str:
+    """Why the agent cannot read a file, where that is known here: its machine may be another."""
+    if facts.boot and facts.boot != boot_id():
+        return ""
+    try:
+        with file.open("rb"):
+            return ""
+    except PermissionError:
+        return "" if facts.is_root else "cannot be read"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+def _disk_problems(scenario: Scenario, facts: MachineFacts) -> Iterator[str]:
     options = scenario.guest
     if options.disk is None and scenario.vnf_mode == BUILTIN:
         yield (
@@ -130,8 +146,11 @@ def _disk_problems(scenario: Scenario) -> Iterator[str]:
         ("kernel", options.kernel),
         ("initrd", options.initrd),
     ):
-        if file is not None and not os.access(file, os.R_OK):
-            yield f"{key} {file} cannot be read; name a file that is there"
+        if file is not None and (why := _why_not_there(file, facts)):
+            yield f"{key} {file} {why}; name a file that is there"
+    disk = options.disk
+    if disk is not None and (why := why_not_whole(disk, DISKS[disk.suffix])):
+        yield f"image {disk} {why}"
     for key in ("kernel", "initrd", "cmdline"):
         if getattr(options, key) and (options.disk is None or options.kernel is None):
             yield (

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host import dpdk
+from vnetperf.host import dpdk, threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient, virtual_lab
 from vnetperf.host.xdp import CLANG
@@ -22,7 +22,7 @@ from vnetperf.model.scenario import GUEST_SET_UP_S, Plan, Pollers, RoleDemand, S
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt import guest_facts, guest_plan, images
-from vnetperf.virt.domain import BootFiles
+from vnetperf.virt.domain import BootFiles, NetdevBacking
 from vnetperf.virt.endpoint import Endpoint, GuestPlace
 from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
 from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
@@ -119,6 +119,8 @@ class VmVloop(EndpointHost):
         options = scenario.guest
         if options.nic != "virtio":
             return f" with {options.nic}"
+        if (options.tx_ring or 0) > guest_plan.TAP_TX_RING:
+            return f" with tx_ring={options.tx_ring}"
         if options.virtio_only:
             return f" with {options.virtio_only[0]}"
         return super().narrowed_by(scenario)
@@ -349,13 +351,20 @@ class VmVloop(EndpointHost):
         return self.forwarder.counters() if self.forwarder is not None else ()
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The vCPU that testpmd's worker polls on; a kernel has none that is busy when idle."""
-        if self.form is not None:
+        """The vCPUs that testpmd polls on, or all that a kernel has, and QEMU's own thread.
+
+        That one is among them where it carries the frames, for want of vhost.
+        """
+        if self.guest is None or not self.guest.pid:
             return ()
-        pid = self.guest.pid if self.guest is not None else 0
+        domain, by_testpmd = self.guest.domain, self.plan.scenario.vnf_mode in Vloop.modes
+        workers = self._workers(self.plan.scenario) if by_testpmd else range(domain.vcpus)
+        names = [f"CPU {vcpu}/" for vcpu in workers]
+        backings = [nic.backing for nic in domain.nics]
+        if any(isinstance(one, NetdevBacking) and not one.vhost for one in backings):
+            names.append(domain.emulator.name[: threads.COMM])
         return tuple(
-            Pollers(role=self.role, pid=pid, thread_prefix=f"CPU {vcpu}/")
-            for vcpu in (self._workers(self.plan.scenario) if pid else ())
+            Pollers(role=self.role, pid=self.guest.pid, thread_prefix=name) for name in names
         )
 
     def facts(self) -> dict[str, Any]:
