@@ -142,7 +142,7 @@ def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
 
 
 def test_nothing_is_certain_where_a_deployment_gave_no_result() -> None:
-    found = number(100.0, 100.0, 102.0, qualifiers=("measured in 3 of 5 deployments",))
+    found = number(100.0, 100.0, 102.0, partial="measured in 3 of 5 deployments")
     assert met(found, at_least=90.0)
     assert met(found, at_least=90.0, certain=True) is False
 

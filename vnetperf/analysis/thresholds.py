@@ -125,9 +125,8 @@ def judge_metric(
     failures = _failures(
         expected, number, is_limit=is_limit, relative=base is not None, unit=found.unit
     )
-    partial = [mark for mark in found.marks if mark.startswith("measured in ")]
-    if expected.certain and partial:
-        failures.append(f"not certain, {partial[0]}")
+    if expected.certain and found.partial:
+        failures.append(f"not certain, {found.partial}")
     if not failures:
         return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, found, base)}")
     why = f"; {expected.why}" if expected.why else ""
@@ -397,7 +396,7 @@ def _numbers_of(run: RunResults) -> list[Metric]:
     """What a run measured; of transfers in several deployments what all of them gave."""
     moved = [one for _, _, metrics in metrics_over_deployments(run) for one in metrics]
     # A deployment that failed is in the mark of the others' number.
-    known = {(one.scenario, one.key) for one in moved if any("measured in" in m for m in one.marks)}
+    known = {(one.scenario, one.key) for one in moved if one.partial}
     others = compared_metrics(run.model_copy(update={"transfers": ()}))
     return [*(one for one in others if (one.scenario, one.key) not in known), *moved]
 

@@ -28,7 +28,7 @@ from vnetperf.results.environment import (
 )
 from vnetperf.results.folder import testbed_logs
 from vnetperf.results.log import LOG_NAME
-from vnetperf.results.metrics import Metric, compared_metrics
+from vnetperf.results.metrics import Metric, compared_metrics, partial_mark
 from vnetperf.statistics.changes import Level, levels
 from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,
@@ -116,8 +116,7 @@ class TrendPoint:
         marks = (f"{mark} ({count} of {n})" if n > 1 else mark for mark, count in counts.items())
         if not n:
             return (f"not measured: {self.failures[0]}",)
-        partial = (f"measured in {n} of {all_rounds} deployments",) if n < all_rounds else ()
-        return (*marks, *partial)
+        return (*marks, *filter(None, [partial_mark(n, all_rounds)]))
 
 
 @dataclass(frozen=True)

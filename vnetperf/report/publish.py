@@ -262,7 +262,7 @@ def _metric_document(metric: Metric) -> dict[str, Any]:
         "unit": metric.unit,
         "value": metric.number,
         "note": metric.note,
-        "qualifiers": list(metric.qualifiers) or None,
+        "qualifiers": [*metric.qualifiers, *filter(None, [metric.partial])] or None,
     }
     if isinstance(metric.value, Spread):
         document |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}

@@ -72,6 +72,7 @@ class Metric:
     main: bool = False  # False for what stands beside the number that the test is for
     note: str = ""  # What keeps it from being a result; ""
     qualifiers: tuple[str, ...] = ()  # "at least", "irregular" ...
+    partial: str = ""  # "measured in 2 of 3 deployments"; "" where each of them gave it
     why: str = ""  # Why it was not measured
     #: What it was measured for; numbers of other conditions are not comparable.
     conditions: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +146,8 @@ class Metric:
         spread = self.spread
         modes = ("two modes",) if spread and spread.modes else ()
         far = (f"{len(spread.outliers)} outliers",) if spread and spread.outliers else ()
-        return (*self.qualifiers, *modes, *far)
+        partial = (self.partial,) if self.partial else ()
+        return (*self.qualifiers, *partial, *modes, *far)
 
 
 #: Makes a metric of one result.
@@ -308,15 +310,13 @@ def _over_deployments(rounds: Sequence[Metric], attempted: int) -> Metric:
     each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
     if attempted < 2 or not each:
         return last
-    marks = (*last.qualifiers, *_partial(len(each), attempted))
-    return replace(last, over=repeated_number(last.label, each), qualifiers=marks)
+    over, partial = repeated_number(last.label, each), partial_mark(len(each), attempted)
+    return replace(last, over=over, partial=partial)
 
 
-def _partial(measured: int, attempted: int) -> tuple[str, ...]:
-    """The mark of a number that not every deployment gave."""
-    if measured == attempted:
-        return ()
-    return (f"measured in {measured} of {attempted} deployments",)
+def partial_mark(measured: int, attempted: int) -> str:
+    """The mark of a number that not every deployment gave; "" of one that each did."""
+    return "" if measured == attempted else f"measured in {measured} of {attempted} deployments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,7 +403,7 @@ def metrics_of(result: Result) -> Iterator[Metric]:
         metric = one
         if one.label and found is not None and found.measured:
             n = len(repeated.observations) if repeated is not None else found.measured
-            metric = replace(one, qualifiers=(*one.qualifiers, *_partial(n, found.attempted)))
+            metric = replace(one, partial=partial_mark(n, found.attempted))
         if repeated is None:
             yield metric
             continue
