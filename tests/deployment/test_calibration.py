@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from vnetperf.deployment import calibrate
 from vnetperf.deployment.calibrate import LONG_S, REPEATS, find_clean_maximum, unclean
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult
@@ -122,6 +125,30 @@ def test_what_the_testers_own_ring_refused_may_be_its_own() -> None:
 def test_a_loop_that_never_comes_back_whole_has_no_maximum() -> None:
     with pytest.raises(GeneratorError, match="do not come back whole at any rate"):
         find_clean_maximum(Loop(carried_fps=100.0), 64)
+
+
+def test_what_short_trials_show_far_too_low_is_no_limit() -> None:
+    """A wire that comes up while they run: its ring is all that they see of it."""
+
+    class Late(Loop):
+        def __call__(self, load_fps: float, duration_s: float = 0.15) -> TrialResult:
+            self.wire_fps = 9e6 if len(self.trials) > 2 else 512 / duration_s
+            return super().__call__(load_fps, duration_s)
+
+    found = find_clean_maximum(Late(carried_fps=5e6), 64)
+    assert found.middle == pytest.approx(5e6, rel=0.06)
+    assert found.ended_by == "loss"
+
+
+def test_a_loop_without_a_link_is_not_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([("tester port 1",), ("tester port 1",), ()])
+    late: Any = SimpleNamespace(links_down=lambda: next(looks))
+    calibrate._wait_for_links(late)
+    assert next(looks, None) is None
+    monkeypatch.setattr(calibrate, "LINKS_S", 0.05)
+    never: Any = SimpleNamespace(links_down=lambda: ("tester port 1",))
+    with pytest.raises(GeneratorError, match="tester port 1: no link within"):
+        calibrate._wait_for_links(never)
 
 
 def test_a_brief_calibration_has_one_value_by_short_trials() -> None:

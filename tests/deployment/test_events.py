@@ -205,9 +205,7 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
     class Counting(Deployed):
         """As much of a deployment as a trial with an event sees."""
 
-        plan = SimpleNamespace(
-            has_tester=True, has_dut=False, host="", refusal_is_loss=True, scenario=None
-        )
+        plan = SimpleNamespace(has_tester=True, has_dut=False, host="", scenario=None)
         frames = 0
         on_sent: Callable[[], None]
 
@@ -220,6 +218,9 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
 
         def port_counters(self) -> tuple[Any, ...]:
             return ()
+
+        def refusal_is_loss(self, trial: TrialSpec) -> bool:
+            return trial.event is not None
 
         def counters(self) -> dict[str, HopCounters]:
             return {"phy1": HopCounters(port="phy1", rx=self.frames)}
@@ -373,6 +374,35 @@ def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(trial, "check_path", silent)
     with pytest.raises(DutError, match="nothing came back in direction 1, and nothing does at"):
         trial.check_way_through(cast("LiveDeployment", Deployed()), ["1"])
+
+
+@pytest.mark.parametrize("event", [None, SimpleNamespace()])
+def test_what_a_port_refuses_while_it_is_down_was_offered(
+    event: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none: Any = SimpleNamespace(stop=lambda: {"uncollected": {}})
+    dut = dict.fromkeys(("count", "start", "sent"), lambda *_: None)
+    watch = SimpleNamespace(
+        **dut, collectors=none, counted=lambda: {"uncollected": {}}, began_anew=False
+    )
+    monkeypatch.setattr(trial, "DutWatch", lambda *_, **__: watch)
+    monkeypatch.setattr(trial, "learn", lambda *_: None)
+    counts = DirectionCounts(direction=0, intended=10, sent=7, refused=3, unsent=0, received=7)
+    generator = SimpleNamespace(
+        check_alive=lambda: None,
+        port_counters=tuple,
+        run=lambda *_: TrialResult(directions=(counts,)),
+        # As generators have it on a wire of veth.
+        refusal_is_loss=lambda spec: spec.event is not None,
+    )
+    deployed: Any = SimpleNamespace(
+        generator=generator,
+        plan=SimpleNamespace(has_dut=False, refusal_is_loss=False),
+        check_alive=lambda: None,
+    )
+    spec: Any = SimpleNamespace(event=event, new_sessions=False, profile=False, learning_wait_s=0)
+    found = trial._send_and_count(deployed, spec, lambda: None, None)
+    assert found.lost(counts) == (0 if event is None else 3)
 
 
 def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import (
+    CaptureSpec,
     DirectionCounts,
     LoadStep,
     TrialResult,
@@ -27,6 +28,7 @@ from vnetperf.runner.verdict import judge
 from vnetperf.traffic.loadgen import trials
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.telemetry import CapturedFrame
 from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_trial
 
 PROFILE = TrafficProfile()
@@ -48,10 +50,20 @@ class Double:
         self.learnt: list[float] = []
         self.sessions: list[int] = []
         self.streams = 0
+        self.takes_fps = 1e9
+        self.frames: tuple[CapturedFrame, ...] = ()
 
-    def learn(self, frames: int, *, rate: float, **_: Any) -> None:
+    def learn(self, frames: int, *, rate: float, **_: Any) -> int:
         self.sessions.append(frames)
         self.learnt.append(rate)
+        return round(self.streams * frames * min(1.0, self.takes_fps / rate))
+
+    def capture(self, frames: int, what: str) -> None:
+        del frames, what
+        self.frames = ()
+
+    def captured(self) -> tuple[CapturedFrame, ...]:
+        return self.frames
 
     def start(self, spec: Any) -> None:
         self.started.append(spec)
@@ -224,6 +236,39 @@ def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(tmp_pa
     assert double.learnt == [
         *(rate for _ in range(2) for rate in (40e3, 40e3, 20e3, 20e3, 10e3, 10e3, *[5e3] * 4))
     ]
+
+
+@pytest.mark.parametrize(
+    ("takes_fps", "rates", "again"),
+    [
+        (1e9, [500e3], [500e3]),
+        (200e3, [500e3, 160e3], [160e3]),  # and so at once before the next trial
+        (1e3, [500e3, 50e3], [50e3]),  # no slower than takes 20 s
+    ],
+)
+def test_every_flow_has_been_seen_before_a_trial(
+    takes_fps: float, rates: list[float], again: list[float], tmp_path: Path
+) -> None:
+    generator, double = loadgen(tmp_path)
+    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+    generator.prepare(STREAMS, PROFILE, 64)
+    double.takes_fps = takes_fps
+    generator.learn(1_000_000)
+    assert double.learnt == rates
+    generator.learn(1_000_000)
+    assert double.learnt[len(rates) :] == again
+
+
+def test_what_a_trial_kept_is_there_after_a_path_check(tmp_path: Path) -> None:
+    generator, double = loadgen(tmp_path)
+    kept = CaptureSpec(frames=10)
+    generator._begin(PACED.model_copy(update={"capture": kept}))
+    double.frames = cast("Any", ("of the trial",))
+    generator._begin(PACED)
+    assert (double.frames, generator._kept) == ((), ("of the trial",))
+    generator._begin(PACED.model_copy(update={"capture": kept}))
+    double.frames = cast("Any", ("of the next",))
+    assert generator._kept is None
 
 
 def test_sessions_of_a_mix_are_each_set_up(tmp_path: Path) -> None:

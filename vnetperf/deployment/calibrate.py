@@ -14,6 +14,7 @@ from vnetperf.host.journal import Confirm
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, OnRestored
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.result import Calibration, CalibrationPoint, EndedBy
@@ -31,8 +32,10 @@ TRIAL_S, LONG_S = 0.15, 1.0
 REPEATS = 3
 #: The first step away from a rate, relative; each further one is twice as wide.
 FIRST_STEP = 0.04
-#: Rates looked at: from this share of what short trials show to this multiple of it.
-LEAST, MOST = 0.02, 2.0
+#: Rates looked at: from this share of what short trials show.
+LEAST = 0.02
+#: Longest wait for the links: a NIC whose driver has just started takes seconds.
+LINKS_S = 15.0
 #: A rate is tried this often before a stall of the tester is taken for the limit.
 STALL_TRIES = 3
 #: A loop has no way to go: what is not back by then is lost.
@@ -107,6 +110,7 @@ def _point(
         )
         return generator.run(spec, watch)
 
+    _wait_for_links(generator)
     generator.learn(64)
     run(1000.0, 0.05)  # the first frames also wake the wire's two ends
     found = find_clean_maximum(run, frame_size, brief=brief)
@@ -129,6 +133,19 @@ def _point(
         max_burst=paced[1].max_burst,
         smallest_burst_gap_ns=_burst_gap(generator, frame_size, watch),
     )
+
+
+def _wait_for_links(generator: TrafficGenerator) -> None:
+    """What a port without a link takes is what its ring holds: no rate of anything."""
+
+    def down() -> GeneratorError:
+        return GeneratorError(
+            f"{', '.join(generator.links_down())}: no link within {LINKS_S:g} s",
+            where="calibration",
+            cure="see the cable, and dmesg; the two ends of the loop have to be connected",
+        )
+
+    wait_for(lambda: not generator.links_down(), LINKS_S, "links of the tester", error=down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +219,7 @@ def _edge(
     low = high = 0.0
     ended: EndedBy = ""
     rate, step = start, FIRST_STEP
-    while not (low and high) and floor <= rate <= MOST * start:
+    while not (low and high) and floor <= rate <= FLOOD_FPS:
         if why := _why_unclean(run, rate):
             high, ended = rate, why
             rate *= 1 - step

@@ -656,7 +656,7 @@ def run_part(
         own = deployment.plan.own_ends
         counted = _tester_counted(found.result, before, generator.port_counters())
         update = {
-            "refusal_is_loss": deployment.plan.refusal_is_loss,
+            "refusal_is_loss": generator.refusal_is_loss(spec),
             "tester": tuple(port for port in counted if port.port in own),
             "links_down": tuple(links.down),
         }
@@ -844,7 +844,7 @@ def _send_and_count(
         **collected,
         **counted,
         "uncollected": uncollected,
-        "refusal_is_loss": deployment.plan.refusal_is_loss,
+        "refusal_is_loss": generator.refusal_is_loss(spec),
         "tester": tester,
     }
     if not dut.began_anew:

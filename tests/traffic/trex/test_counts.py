@@ -32,6 +32,7 @@ def answer(sent: tuple[int, int], received: tuple[int, int], **more: Any) -> dic
         "ports": ports,
         "dropped": 0,
         "latency": {},
+        "down": [],
         "started": 0.0,
         "stopped": 1.0,
         **more,

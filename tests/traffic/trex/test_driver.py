@@ -18,6 +18,7 @@ import pytest
 import scapy
 
 from tests.traffic.trex.conftest import ENDS, Tree, prepare
+from vnetperf.deployment.trial import LinkWatch
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
@@ -261,6 +262,17 @@ def test_nobody_there_is_one_clear_error(make: Make, tree: Tree) -> None:
 def test_links_that_are_down_are_named(make: Make, tree: Tree) -> None:
     tree.wrong(link_down=[1])
     assert make().links_down() == ("tester port 1",)
+
+
+def test_links_are_looked_at_in_a_trial_by_who_sends(make: Make, tree: Tree) -> None:
+    tree.wrong(link_down=[1])
+    trex = make()
+    links = LinkWatch(trex)
+    long = TRIAL.model_copy(update={"duration_s": 1.5})
+    result = trex.run(long, lambda: links.look(now=True))
+    assert not result.failed
+    assert result.links_down == ("tester port 1",)
+    assert trex.links_down() == ("tester port 1",)
 
 
 def test_frozen_counters_are_no_result(make: Make, tree: Tree) -> None:

@@ -6,9 +6,11 @@ Ports, memory and cores of the engine, its facts.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,12 +38,17 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
+from vnetperf.traffic.base import (
+    LEARN_FPS,
+    GeneratorCapabilities,
+    TrafficGenerator,
+    learning_rate,
+)
 from vnetperf.traffic.devices import DpdkDevice, dpdk_device, memif_ring, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic, mapping_places
 from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
-from vnetperf.traffic.loadgen.telemetry import EngineInfo, WorkerInfo, pcap_files
+from vnetperf.traffic.loadgen.telemetry import CapturedFrame, EngineInfo, WorkerInfo, pcap_files
 from vnetperf.traffic.loadgen.trials import (
     BURST,
     GRACE_S,
@@ -52,6 +59,8 @@ from vnetperf.traffic.loadgen.trials import (
     run_part,
     run_trial,
 )
+
+log = logging.getLogger(__name__)
 
 RING = 1 << dpdk.MEMIF_RING_LOG2
 #: Receive descriptors of a NIC's queue, as far as its driver allows: they bridge the tester's
@@ -66,6 +75,11 @@ SET_UP_FPS = 40_000.0
 LEAST_PACE = 1 / 8
 #: Times that the frames from which bindings are learnt are sent, until all came out.
 LEARN_ATTEMPTS = 5
+#: Share of learning frames from which on all flows count as seen, and that of the rate at which
+#: they were taken at which they are sent again.
+ENOUGH_LEARNT, LEARN_TAKEN = 0.999, 0.8
+#: They are sent no slower than takes so long, seconds.
+LEARN_LONGEST_S = 20.0
 #: Wait for the last of them, seconds.
 LEARN_DRAIN_S = 0.1
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
@@ -457,9 +471,12 @@ class Loadgen(TrafficGenerator):
         #: The NAT with the bindings that it was seen to have.
         self.bound: Nat | None = None
         self._pace = 1.0  # at which the next sessions are set up
+        self._taken_fps = inf  # what the wire takes of a stream's learning frames
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
         self._announce = False
         self._capture = CaptureSpec()
+        #: Frames of the last trial that kept some, where another has run since.
+        self._kept: tuple[CapturedFrame, ...] | None = None
         self._ends: dict[int, WireEnd] = {}
 
     @classmethod
@@ -494,7 +511,7 @@ class Loadgen(TrafficGenerator):
             return f"unknown: {error.what}"
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
-        """Build the engine if need be, start it, and wait for its links."""
+        """Build the engine if need be, and start it."""
         self._ends = dict(zip(self.plan.own_ends, ends, strict=True))
         scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
         vhost_net = Path(dpdk.VHOST_NET).exists()
@@ -650,7 +667,22 @@ class Loadgen(TrafficGenerator):
         if any(part.stream.translated for part in self._prepared.parts):
             self._set_up_sessions(frames_per_stream)
             return
-        self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
+        mine = [part for part in self._prepared.parts if part.stream.tx_port in self._ends]
+        due, learnt = frames_per_stream * len(mine), 0
+        slowest = max(LEARN_FPS, frames_per_stream / LEARN_LONGEST_S)
+        for _ in range(LEARN_ATTEMPTS):
+            rate = min(learning_rate(frames_per_stream), self._taken_fps)
+            learnt = self._running().learn(
+                frames_per_stream, rate=rate, timeout_s=frames_per_stream / rate + GRACE_S
+            )
+            if learnt >= due * ENOUGH_LEARNT:
+                return
+            # The wire, or what is behind it, takes no more: flows that it has not seen would be
+            # set up in the trial.
+            self._taken_fps = max(slowest, LEARN_TAKEN * rate * learnt / due)
+            if rate <= slowest:
+                break
+        log.warning("of %d learning frames %d were sent: the wire takes no more", due, learnt)
 
     def _set_up_sessions(self, frames: int) -> None:
         """Send a frame of each session: first from inside, or clients, then from outside.
@@ -761,6 +793,10 @@ class Loadgen(TrafficGenerator):
         """Capture what a trial requests; it begins since all sessions are there."""
         self._pace = 1.0
         capture = trial.capture or CaptureSpec()
+        if capture.frames:
+            self._kept = None
+        elif self._capture.frames:  # a path check, before anybody has fetched them
+            self._kept = self._running().captured()
         if capture != self._capture:
             self._running().capture(capture.frames, capture.what)
             self._capture = capture
@@ -778,8 +814,8 @@ class Loadgen(TrafficGenerator):
         )
 
     def captured(self) -> dict[str, bytes]:
-        """Frames that the engine kept of the last trial."""
-        return pcap_files(self._running().captured())
+        """Frames that the engine kept of the last trial that was to keep some."""
+        return pcap_files(self._running().captured() if self._kept is None else self._kept)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """The engine's workers: its main thread, and others by their names."""

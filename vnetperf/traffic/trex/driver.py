@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Any, ClassVar
 
@@ -119,6 +119,7 @@ class Trex(ExternalGenerator):
         self._client: TrexClient | None = None
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
+        self._sending = False
         self._known: dict[str, Any] = {}
         self._theirs = trex_server.RemoteServer(self.config.server) if self.config.server else None
 
@@ -256,9 +257,11 @@ class Trex(ExternalGenerator):
             self.connect(self._ends)
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is down."""
+        """Ports whose link is down; in a trial, which reports its own, none."""
+        if self._sending:
+            return ()
         down = self.started(self._client).call("links")["down"]
-        return tuple(f"tester port {number}" for number in down)
+        return _port_names(down)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
@@ -298,7 +301,9 @@ class Trex(ExternalGenerator):
             histogram_up_to_loss=trial.histogram_up_to_loss,
         )
         drained = trial.drain_s if trial.full_drain else round(counted["drained"], 4)
-        return result.model_copy(update={"drain_s": drained})
+        return result.model_copy(
+            update={"drain_s": drained, "links_down": _port_names(counted["down"])}
+        )
 
     def _send(
         self,
@@ -317,18 +322,22 @@ class Trex(ExternalGenerator):
         if not self._frames:
             raise GeneratorError("no traffic is prepared", where=self.name)
         several = self._server is not None and len(self._server.threads.workers) > 1
-        return self.started(self._client).call(
-            "run",
-            within_s=duration + slack + drain + GRACE_S,
-            watch=watch,
-            streams=plan.describe(),
-            duration=duration,
-            slack=slack,
-            drain=drain,
-            full_drain=full_drain,
-            probes=list(plan.probes()),
-            core_mask=PIN if several else None,
-        )
+        self._sending = True
+        try:
+            return self.started(self._client).call(
+                "run",
+                within_s=duration + slack + drain + GRACE_S,
+                watch=watch,
+                streams=plan.describe(),
+                duration=duration,
+                slack=slack,
+                drain=drain,
+                full_drain=full_drain,
+                probes=list(plan.probes()),
+                core_mask=PIN if several else None,
+            )
+        finally:
+            self._sending = False
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Its busy threads, when the server is ours."""
@@ -374,3 +383,7 @@ class Trex(ExternalGenerator):
         finally:
             if server is not None:
                 server.process.stop(timeout_s=3.0)
+
+
+def _port_names(numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"tester port {number}" for number in numbers)

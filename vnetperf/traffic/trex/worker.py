@@ -314,6 +314,8 @@ NEAR_S = 0.004
 EARLY = 0.1
 #: Longest wait for the counters to stand still before they are read, seconds.
 STILL_S = 0.5
+#: Time between two looks at the links in a trial.
+LINKS_EVERY_S = 1.0
 
 
 class WorkerTrial:
@@ -335,6 +337,9 @@ class WorkerTrial:
         self.dropped_before = 0
         self.sent: dict[int, int] = {}
         self.received: dict[int, int] = {}
+        #: Ports that were seen without a link; who waits for the trial cannot ask meanwhile.
+        self.down: dict[int, None] = {}
+        self._links_next = time.monotonic() + LINKS_EVERY_S
 
     def run(self) -> dict[str, Any]:
         """Send, drain, count; nothing is being sent afterwards, whatever happens."""
@@ -380,6 +385,7 @@ class WorkerTrial:
             },
             "dropped": self.session.dropped() - self.dropped_before,
             "latency": latency,
+            "down": list(self.down),
             "started": started,
             "stopped": stopped,
             "drained": round(ended - stopped, 6),
@@ -468,6 +474,9 @@ class WorkerTrial:
         """Sleep, but look up often: the trial may be given up."""
         while (left := until - time.monotonic()) > 0:
             self.look()
+            if time.monotonic() >= self._links_next:
+                self.down.update(dict.fromkeys(self.session.links_down()))
+                self._links_next = time.monotonic() + LINKS_EVERY_S
             time.sleep(min(left, SELDOM_S))
         self.look()
 
