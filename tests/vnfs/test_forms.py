@@ -43,8 +43,14 @@ PORTS = (
 class Paper:
     """A place that writes down what is asked of it."""
 
-    def __init__(self, links: Sequence[str] = ("in0", "in1", "vloop"), refuses: str = "") -> None:
+    def __init__(
+        self,
+        links: Sequence[str] = ("in0", "in1", "vloop"),
+        refuses: str = "",
+        settings: str = "core\nipv4\n",
+    ) -> None:
         self.links = list(links)
+        self.settings = settings
         self.refuses = refuses
         self.ran: list[str] = []
         self.files: dict[str, bytes] = {}
@@ -54,7 +60,7 @@ class Paper:
         if self.refuses and self.refuses in line:
             raise HostError("RTNETLINK answers: no", where=line)
         self.ran.append(line)
-        return ""
+        return self.settings if argv[0] == "ls" else ""
 
     def write(self, name: str, content: bytes) -> str:
         self.files[name] = content
@@ -69,17 +75,24 @@ def forwarder(place: Paper, form: str) -> KernelForwarder:
 
 
 def test_a_bridge_learns_nothing_and_floods() -> None:
-    place = Paper()
+    place = Paper(settings="bridge\ncore\nipv4\n")
     forwarder(place, "bridge").set_up()
     added = place.ran.index("ip link add vloop type bridge stp_state 0 mcast_snooping 0")
     # A new namespace has these on where br_netfilter is there: no other form goes through them.
-    filters = [f"bridge-nf-call-{tables}=0" for tables in ("iptables", "ip6tables", "arptables")]
-    assert [one.rpartition(".")[2] for one in place.ran[:added]] == filters
+    tables = ("iptables", "ip6tables", "arptables")
+    filters = [f"net.bridge.bridge-nf-call-{of}=0" for of in tables]
+    assert place.ran[added - 1].split() == ["sysctl", "-q", "-w", *filters]
     assert place.ran[-1] == "ip link set dev vloop up"
     for name in ("in0", "in1"):
         joined = place.ran.index(f"ip link set dev {name} master vloop")
         told = place.ran.index(f"bridge link set dev {name} learning off flood on")
         assert added < joined < told
+
+
+def test_a_kernel_without_packet_filters_of_bridges_has_none_to_turn_off() -> None:
+    place = Paper()
+    forwarder(place, "bridge").set_up()
+    assert not [line for line in place.ran if line.startswith("sysctl")]
 
 
 def test_routes_lead_to_neighbours_that_are_told() -> None:

@@ -56,8 +56,24 @@ class PutProgram:
 
 #: Stands in a command for the path of the file that was written before.
 FILE_WORD = "{file}"
-#: A program, or a command line in which no word has a blank.
-Step = PutProgram | str
+
+
+@dataclass(frozen=True)
+class TurnOff:
+    """Settings that are to be 0 where the kernel has them at all.
+
+    No option of sysctl's does that everywhere: BusyBox' `-e` fails, silently.
+
+    Attributes:
+        folder: Their folder below net: "bridge".
+    """
+
+    folder: str
+    names: tuple[str, ...]
+
+
+#: A program, settings, or a command line in which no word has a blank.
+Step = PutProgram | TurnOff | str
 FormPorts = tuple[FormPort, FormPort]
 
 
@@ -93,7 +109,10 @@ def xdp_problem(facts: MachineFacts, mode: str) -> str:
     return facts.missing_program(CLANG) if mode == XDP_MODE else ""
 
 
-BRIDGE, PACKET_FILTERS = "vloop", ("iptables", "ip6tables", "arptables")
+BRIDGE = "vloop"
+PACKET_FILTERS = TurnOff(
+    "bridge", tuple(f"bridge-nf-call-{tables}" for tables in ("iptables", "ip6tables", "arptables"))
+)
 BRIDGE_MODULE = KernelModule(name="bridge", symbol="br_handle_frame", optional=True)
 
 
@@ -104,7 +123,7 @@ def _bridge_steps(ports: FormPorts) -> list[Step]:
     # send a frame back to where it came from.
     return [
         # Not through iptables, where br_netfilter is there: no other form goes that way.
-        *(f"sysctl -q -e -w net.bridge.bridge-nf-call-{tables}=0" for tables in PACKET_FILTERS),
+        PACKET_FILTERS,
         f"ip link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
         f"ip link set dev {BRIDGE} multicast off arp off addrgenmode none",
         *(f"ip link set dev {name} master {BRIDGE}" for name in names),
@@ -215,6 +234,9 @@ class KernelForwarder:
                     program = compile_program(self.clang, XDP_SOURCE, TARGET=step.target)
                     file = self.place.write(step.name, program)
                     continue
+                if isinstance(step, TurnOff):
+                    self._turn_off(step)
+                    continue
                 argv = [file if word == FILE_WORD else word for word in step.split()]
                 self.place.run(argv)
                 self.lines.append(" ".join(argv))
@@ -222,6 +244,12 @@ class KernelForwarder:
             raise DutError(
                 f"the form {self.form.name} could not be set up: {error}", where=self.role
             ) from error
+
+    def _turn_off(self, step: TurnOff) -> None:
+        if step.folder in self.place.run(["ls", "/proc/sys/net"]).split():
+            settings = [f"net.{step.folder}.{name}=0" for name in step.names]
+            self.place.run(["sysctl", "-q", "-w", *settings])
+            self.lines.append(" ".join(settings))
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the kernel counted at each port, from the VNF's side: rx is what came in."""
