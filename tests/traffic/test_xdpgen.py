@@ -9,9 +9,12 @@ import pytest
 
 from vnetperf import config
 from vnetperf.deployment.capability_check import generator_errors
+from vnetperf.model.deployment import make_deployment
 from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
+from vnetperf.traffic.frames import compile_traffic
 from vnetperf.traffic.xdpgen import Xdpgen
 from vnetperf.traffic.xdpgen.driver import PACE, SOURCE, _Pace
 
@@ -39,6 +42,32 @@ def test_what_it_cannot_do_in_a_trial_is_refused() -> None:
 def test_the_time_of_frames_has_one_more_gap(made: int, seconds: float) -> None:
     pace = _Pace(made=made, skipped=0, first_ns=10**9, last_ns=10**9 + max(0, made - 1) * 10**9)
     assert pace.seconds == seconds
+
+
+def test_stale_and_foreign_frames_are_told_and_the_drain_that_was_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = make_streams(make_deployment("phy2phy"), TrafficProfile())
+    generator = Xdpgen.__new__(Xdpgen)
+    generator._frames = compile_traffic(streams, TrafficProfile(), 64)
+    counted = [900, 937, 0, 0, 0, 0, 37, 63]
+    for name, value in {
+        "_send": None,
+        "check_alive": None,
+        "refusal_is_loss": False,
+        "_refused": {0: 0, 1: 0},
+        "_counted": counted,
+        "_latency": None,
+        "_pace": _Pace(made=1000, skipped=0, first_ns=0, last_ns=10**9),
+    }.items():
+        monkeypatch.setattr(generator, name, lambda *_, value=value: value)
+    spec = TrialSpec(frame_size=64, load_fps=1000.0, duration_s=1.0, drain_s=0.01)
+    result = generator.run(spec, lambda: None)
+    assert [d.received for d in result.directions] == [900, 937]
+    assert (result.stale, result.foreign, result.drain_s) == (37, {"all": 63}, 0.01)
+    assert not {"stale", "foreign"} & {*result.uncollected}
+    counted[-1] = 0
+    assert generator.run(spec, lambda: None).foreign == {}
 
 
 def test_the_maps_are_as_the_program_has_them() -> None:

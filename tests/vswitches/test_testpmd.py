@@ -331,6 +331,39 @@ def test_a_veth_wire_has_the_queues_that_are_asked_for() -> None:
     assert phy_device(0, veth, 1500, 2).argument.endswith(",qpairs=2")
 
 
+@pytest.mark.parametrize(
+    ("options", "frames"),
+    [({}, 2048), ({"rx_descriptors": 512}, 512), ({"tx_descriptors": 4096}, 4096),
+     ({"rx_descriptors": 1024, "tx_descriptors": 1024}, 1024)],
+)  # fmt: skip
+def test_a_veth_wire_has_the_rings_that_are_asked_for(
+    tmp_path: Path, options: dict[str, int], frames: int
+) -> None:
+    asked = scenario("phy2phy", wire="veth", options=SwitchOptions(**options))
+    machine = MagicMock(facts=facts(), subdir=lambda name: tmp_path)
+    switch = TestpmdSwitch(machine, make_plan(asked, Testbed(), facts()))
+    names = [{"name": f"net_af_packet{n}"} for n in (0, 1)]
+    with (
+        patch("vnetperf.vswitches.testpmd.TestpmdPorts.info", side_effect=lambda n: names[n]),
+        patch("vnetperf.vswitches.testpmd.TestpmdPorts.describe", return_value=""),
+        patch("vnetperf.vswitches.testpmd.TestpmdPorts.version", return_value=""),
+    ):
+        switch.start()
+        for n in (0, 1):
+            switch.add_phy_port(WireEnd(wire=n, kind="veth", side="dut", netdev=f"vp1d{n}"))
+        said = switch.facts()["rx/tx descriptors of NICs"]
+    devices = [one for one in switch.argv if "af_packet" in one]
+    assert [f",framecnt={frames}," in device for device in devices] == [True, True]
+    assert f"rings of af_packet have {frames} frames" in said
+
+
+@pytest.mark.parametrize("wire", ["memif", "veth"])
+def test_two_sizes_of_rings_are_refused_where_there_is_one(wire: str) -> None:
+    two = SwitchOptions(rx_descriptors=512, tx_descriptors=1024)
+    with pytest.raises(CapabilityError, match="rings of one size"):
+        make_plan(scenario("phy2phy", wire=wire, options=two), Testbed(), facts())
+
+
 def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) -> None:
     left = {name: tmp_path / f"{name}.sock" for name in ("wire0", "wire1", str(A), str(B))}
     for path in left.values():

@@ -107,6 +107,22 @@ def test_what_af_xdp_never_saw_was_dropped_coming_in() -> None:
     assert found.rx_dropped == 3
 
 
+def test_what_a_nic_did_not_take_is_counted_once() -> None:
+    """The dpdk plugin counts it by the transmit node and by the interface."""
+    made = Segment()
+    made.counter("/if/tx", [[0, 1000]], combined=True)
+    made.counter("/if/tx-error", [[0, 103]])
+    errors = made.counter("/node/errors", [[0, 100]])
+    made.error("/err/nic-phy0-tx/Tx packet drops (dpdk tx failure)", errors, 1)
+    counters = stats.StatsSegment(made.bytes())
+    nic = VppInterface(PhyPort(index=0), 1, "nic-phy0", "pci")
+    (found,) = switch.read_counters(counters, [nic], {})
+    assert (found.tx, found.tx_dropped) == (900, 100 + 3)  # errors beside those of the ring
+    other = VppInterface(PhyPort(index=0), 1, "nic-phy0", "netdev", "d0")
+    (found,) = switch.read_counters(counters, [other], {})
+    assert found.tx_dropped == 100 + 103
+
+
 def test_a_segment_that_never_holds_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "STATS_TIMEOUT_S", 0.02)
     with pytest.raises(DutError, match="did not hold still"):

@@ -44,6 +44,7 @@ class Kernel:
 
     def __init__(self, name: str, code: bytes) -> None:
         self.name, self.code = name, code
+        self.traced: list[str] = []
         self.maps: dict[str, dict[bytes, bytes]] = {}
         self.netdev = ""
         self.open = True
@@ -54,6 +55,7 @@ class Kernel:
 
     def trace(self, program: str) -> None:
         assert program in {"xmit", "exception", "redirect_err"}
+        self.traced.append(program)
 
     def attach(self, program: str, netdev: str, mode: str) -> xdp.Attached:
         assert program == "forward"
@@ -173,6 +175,29 @@ def test_in_generic_mode_the_kernel_counts_what_goes_out(machine: Notes) -> None
     Kernel.counts = {struct.pack("=I", 0): (50,)}
     hop = switch.counters()[0]
     assert (hop.rx, hop.tx, hop.rx_dropped, hop.tx_dropped) == (50, 90, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "traced"),
+    [
+        ("native", ["xmit", "exception", "redirect_err"]),
+        # What a target did not take the kernel has in its statistics, too.
+        ("generic", ["xmit", "redirect_err"]),
+    ],
+)
+def test_what_the_kernel_counts_itself_is_not_counted_again(
+    mode: str, traced: list[str], machine: Notes
+) -> None:
+    running(machine, options=SwitchOptions(mode=mode))
+    assert Kernel.made[0].traced == traced
+
+
+def test_what_the_ring_of_a_nic_had_no_room_for_was_dropped_coming_in(
+    machine: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xdp, "let_peer_receive", lambda netdev: "")
+    hop = running(machine).counters()[0]
+    assert (hop.rx_dropped, hop.tx_dropped) == (3, 0)
 
 
 def test_a_program_that_is_gone_is_no_switch(machine: Notes) -> None:

@@ -452,7 +452,7 @@ class ExternalGenerator(TrafficGenerator):
 def server_address(server: str, form: str, *default_ports: int) -> tuple[str, tuple[int, ...]]:
     """Host and ports of a server, named as its form: "HOST", or "HOST" with all ports."""
     host, *ports = server.split(":")
-    complete = len(ports) in (0, len(default_ports)) and all(port.isdecimal() for port in ports)
-    if not (host and complete):
-        raise ValueError(f'a server is "HOST" or "{form}"')
+    numbers = all(port.isdecimal() and 0 < int(port) < 1 << 16 for port in ports)
+    if not (host and numbers and len(ports) in (0, len(default_ports))):
+        raise ValueError(f'a server is "HOST" or "{form}", a port 1 to 65535')
     return host, tuple(map(int, ports)) or default_ports

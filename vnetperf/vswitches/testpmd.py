@@ -31,6 +31,7 @@ from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.dpdk import check_rings
 
 
 def port_pairs(deployment: Deployment) -> tuple[tuple[Port, Port], ...]:
@@ -94,8 +95,10 @@ class TestpmdDevice:
         return self.name.startswith("net_memif")
 
 
-def phy_device(number: int, end: WireEnd, mtu: int, queues: int = 1) -> TestpmdDevice:
-    """The device of a physical port."""
+def phy_device(
+    number: int, end: WireEnd, mtu: int, queues: int = 1, frames: int = dpdk.AF_PACKET_FRAMES
+) -> TestpmdDevice:
+    """The device of a physical port; a kernel interface has rings of so many `frames`."""
     where = f"testpmd, phy{end.wire}"
     if end.kind == "memif" and end.socket:
         role = end.role or "server"
@@ -105,7 +108,7 @@ def phy_device(number: int, end: WireEnd, mtu: int, queues: int = 1) -> TestpmdD
         listens = end.socket if role == "server" else ""
         return TestpmdDevice(f"net_memif{number}", f"--vdev={argument}", listens=listens)
     if end.kind == "veth" and end.netdev:
-        argument = f"{dpdk.af_packet_devargs(number, end.netdev, mtu)},qpairs={queues}"
+        argument = f"{dpdk.af_packet_devargs(number, end.netdev, mtu, frames)},qpairs={queues}"
         return TestpmdDevice(f"net_af_packet{number}", f"--vdev={argument}", netdev=end.netdev)
     if end.kind == "nic" and end.pci and not end.netdev:
         return TestpmdDevice(end.pci, f"-a{end.pci}", takes_mtu=True)
@@ -227,6 +230,7 @@ class TestpmdSwitch(VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The pairs and the threads that `--plan` can show."""
         del facts
+        check_rings(plan)
         pairs = ", ".join(f"{a} - {b}" for a, b in port_pairs(plan.scenario.deployment))
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
         threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan.placement)))
@@ -284,10 +288,16 @@ class TestpmdSwitch(VSwitch):
             if port in self.removed:
                 continue
             if port in self.ends:
-                made[port] = phy_device(number, self.ends[port], mtu, queues)
+                made[port] = phy_device(number, self.ends[port], mtu, queues, self._frames)
             elif port in self.offers:
                 made[port] = vnf_device(number, self.offers[port], mtu)
         return made
+
+    @property
+    def _frames(self) -> int:
+        """Size of af_packet's rings, one for both directions."""
+        options = self.plan.scenario.options
+        return options.rx_descriptors or options.tx_descriptors or dpdk.AF_PACKET_FRAMES
 
     def _command(self, devices: dict[Port, TestpmdDevice]) -> dpdk.TestpmdCommand:
         scenario, placement = self.plan.scenario, self.plan.placement
@@ -453,8 +463,8 @@ class TestpmdSwitch(VSwitch):
             "workers": len(_main_and_workers(self.plan.placement)[1]),
             "rx queues": next((a for a in self.argv if a.startswith("--rxq=")), "one of each port"),
             "rx/tx descriptors of NICs": f"{_descriptors(options.rx_descriptors)}/"
-            f"{_descriptors(options.tx_descriptors)}; rings of memif and vhost-user are those of "
-            "the other side",
+            f"{_descriptors(options.tx_descriptors)}; rings of af_packet have {self._frames} "
+            "frames, those of memif and vhost-user are the other side's",
         }
 
     def stop(self) -> None:

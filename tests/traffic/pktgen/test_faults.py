@@ -57,6 +57,28 @@ def test_foreign_frames_are_told_apart(looped: Looped) -> None:
         assert result.foreign == {"0": 7, "1": 7}
 
 
+@pytest.mark.parametrize(
+    ("size", "lost", "why"),
+    [
+        (64, False, ""),
+        (76, False, "in frames of one size other than 76 octets"),
+        (64, True, "no probe came back"),
+    ],
+)
+def test_what_it_does_not_count_is_said_with_the_reason(
+    size: int, lost: bool, why: str, looped: Looped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lost:
+        monkeypatch.setattr(trials, "probe_latency", lambda probes, hz: None)
+    with looped() as loop:
+        prepare(loop.generator, size)
+        result = loop.generator.run(trial_spec(size), lambda: None)
+    assert [d.latency is None for d in result.directions] == [bool(why)] * 2
+    assert {"stale", "max_lag_s", "mean_lag_s", "gaps", "reordered"} <= {*result.uncollected}
+    assert why in result.uncollected.get("latency", "")
+    assert ("latency" in result.uncollected) is bool(why)
+
+
 def test_a_generator_that_is_too_slow_says_so(looped: Looped) -> None:
     with looped("ceiling=1000") as loop:
         began = time.monotonic()

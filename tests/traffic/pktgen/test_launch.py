@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tests.traffic.pktgen.conftest import ends_in, plan_of
 from vnetperf.model.deployment import WireEnd, make_deployment
@@ -18,9 +19,10 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.traffic.pktgen.driver import Pktgen
+from vnetperf.traffic.pktgen.driver import Pktgen, PktgenConfig
 from vnetperf.traffic.pktgen.process import pktgen_command, pktgen_memory_mib
 from vnetperf.traffic.pktgen.streams import PortTraffic
+from vnetperf.traffic.trex.driver import TrexConfig
 
 TTY = [sys.executable, "-m", "vnetperf.traffic.pktgen.tty"]
 
@@ -132,6 +134,22 @@ def cannot_plug(program: Path, wire: str = "memif", **section: Any) -> str:
         testbed=Testbed(pktgen=section),
         facts=MachineFacts(cpus=(), programs={"pktgen": str(program)}),
     )
+
+
+@pytest.mark.parametrize("server", ["h", "h:1", "10.0.0.7:22022", "h:65535"])
+def test_a_server_has_a_port_that_there_is(server: str) -> None:
+    assert PktgenConfig(server=server).server == server
+
+
+@pytest.mark.parametrize(
+    "server", ["h:0", "h:65536", "127.0.0.1:99999", "h:", "h:x", ":1", "h:1:2"]
+)
+def test_a_server_with_another_port_is_refused(server: str) -> None:
+    """A socket would take it for a port: 99999 for 34463."""
+    with pytest.raises(ValidationError, match=r'"HOST:PORT", a port 1 to 65535'):
+        PktgenConfig(server=server)
+    with pytest.raises(ValidationError, match='"HOST:SYNC-PORT:ASYNC-PORT", a port 1 to 65535'):
+        TrexConfig(server=f"{server}:4501")
 
 
 def test_a_memif_is_refused_where_the_program_would_end_at_it(tmp_path: Path) -> None:

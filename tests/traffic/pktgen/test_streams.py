@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from tests.traffic.pktgen.conftest import plan_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Scenario
@@ -21,7 +23,13 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen.driver import Pktgen
-from vnetperf.traffic.pktgen.streams import compile_cycles, cycle_counts, frames_of
+from vnetperf.traffic.pktgen.streams import (
+    compile_cycles,
+    cycle_counts,
+    frames_of,
+    learning_frames,
+    ports_of,
+)
 
 
 def compiled(profile: TrafficProfile, size: int = 64) -> tuple[CompiledFrame, ...]:
@@ -102,6 +110,42 @@ def test_shares_become_the_smallest_numbers() -> None:
     mix = [replace(kind, share=s) for s in (7 / 12, 4 / 12, 1 / 12)]
     assert cycle_counts(mix) == (7, 4, 1)
     assert cycle_counts([kind, kind]) == (1, 1)
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 500])
+@pytest.mark.parametrize(
+    ("traffic", "frames"),
+    [({}, 1024), ({"imix": "aaaaaaaddddg"}, 147 * 12), ({"imix": "ag"}, 2048)],
+)
+def test_learning_frames_of_a_mix_are_of_every_flow(
+    traffic: dict[str, Any], frames: int, skipped: int
+) -> None:
+    """Wherever in its cycle Pktgen goes on."""
+    profile = TrafficProfile(flows=1024, vary=("ipv4_src",), **traffic)
+    kinds = compiled(profile)
+    for port, mine in ports_of(kinds).items():
+        assert learning_frames(mine, profile.learning_frames_per_stream) == frames
+        file = records(compile_cycles(kinds)[port].pcap)
+        sent = islice(cycle(file), skipped, skipped + frames)
+        assert len({Ether(frame)[IP].src for frame in sent}) == 1024
+
+
+def test_learning_frames_of_a_port_are_those_of_all_its_streams() -> None:
+    kinds = ports_of(compiled(TrafficProfile(flows=100, vary=("udp_src",))))[0]
+    second = [replace(k, stream=k.stream.model_copy(update={"id": 7})) for k in kinds]
+    assert learning_frames([*kinds, *second], 100) == 200
+    assert learning_frames([*kinds, *second], 500) == 1000
+    assert learning_frames(kinds, 1) == 1
+
+
+def test_as_many_learning_frames_are_sent_as_a_mix_takes() -> None:
+    generator = Pktgen(MagicMock(), plan_of())
+    generator._trials = MagicMock()
+    generator._kinds = compiled(TrafficProfile(imix="ag", flows=64, vary=("ipv4_src",)))
+    generator.learn(0)
+    generator._trials.learn.assert_not_called()
+    generator.learn(64)
+    assert generator._trials.learn.call_args.args[0] == 128
 
 
 def test_what_cannot_be_sent_is_refused() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +15,12 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.frames import CompiledFrame, VariedField, compile_traffic, split_by_share
+from vnetperf.traffic.trex.driver import Trex
 from vnetperf.traffic.trex.trials import (
     FEWEST_PROBES,
     WHOLE,
     SentStream,
+    TrialPlan,
     check_one_piece,
     describe_stream,
     field_variables,
@@ -173,3 +178,19 @@ def test_a_burst_sends_so_many_frames_of_each_stream() -> None:
     imix = load_model(TrafficProfile, find_file("traffic", "imix"))
     plan = plan_burst(compiled(imix), 120, 1000.0)
     assert [plan.intended(0), plan.intended(1)] == [120, 120]
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_learning_frames_of_a_mix_are_of_every_flow(
+    runs: int, make: Callable[..., Trex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each size begins with the first flow: what is dealt out to sizes is not of all flows."""
+    mix = TrafficProfile(imix="aaaaaaaddddg", flows=1024, vary=("ipv4_src",))
+    trex = make(connect=False)
+    trex._frames = tuple(replace(f, weight=f.weight / runs) for f in compiled(mix) * runs)
+    plans: list[TrialPlan] = []
+    monkeypatch.setattr(trex, "_send", lambda plan, *_, **__: plans.append(plan))
+    trex.learn(mix.learning_frames_per_stream)
+    (plan,) = plans
+    assert [plan.intended(0), plan.intended(1)] == [1024, 1024]
+    assert {(sent.frame.size, sent.frames) for sent in plan.sent} == {(64, 1024 // runs)}

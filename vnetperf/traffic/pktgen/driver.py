@@ -47,6 +47,7 @@ from vnetperf.traffic.pktgen.streams import (
     check_settings,
     compile_cycles,
     frame_settings,
+    learning_frames,
     ports_of,
 )
 from vnetperf.traffic.pktgen.trials import (
@@ -132,7 +133,7 @@ class Pktgen(ExternalGenerator):
         self._loaded = ""
         self._files: dict[int, tuple[Path, PortTraffic]] = {}
         self._trials: PktgenTrials | None = None
-        self._streams_of_port = 1
+        self._kinds: tuple[CompiledFrame, ...] = ()
         self._starts = 0
 
     @classmethod
@@ -271,8 +272,7 @@ class Pktgen(ExternalGenerator):
                 cure="use another generator, or equal loads",
             )
         self._wait_for_links()
-        per_port = [sum(s.tx_port == port for s in streams) for port in senders]
-        self._streams_of_port = max(per_port)
+        self._kinds = kinds
         self._probe_addresses(kinds, senders)
         links = tuple(self._link(port) for port in range(len(self._ends)))
         trials = PktgenTrials(self.started(self._lua_client), links, senders)
@@ -398,9 +398,10 @@ class Pktgen(ExternalGenerator):
 
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames."""
-        frames = frames_per_stream * self._streams_of_port
-        if frames:
-            self._prepared().learn(frames, learning_rate(frames), lambda: None)
+        if frames_per_stream:
+            trials, ports = self._prepared(), ports_of(self._kinds).values()
+            frames = max(learning_frames(mine, frames_per_stream) for mine in ports)
+            trials.learn(frames, learning_rate(frames), lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, settle, count."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from math import ceil, lcm
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream
@@ -119,12 +119,31 @@ def cycle_counts(kinds: Sequence[CompiledFrame]) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def learning_frames(kinds: Sequence[CompiledFrame], each: int) -> int:
+    """Frames that a port sends so that every flow is among them, as far as `each` of a stream go.
+
+    A mix is learned by the size that comes most often. It takes whole cycles: Pktgen goes on where
+    it stopped.
+    """
+    counts = cycle_counts(kinds)
+    rounds: dict[Stream, int] = {}
+    for kind, count in zip(kinds, counts, strict=True):
+        wanted = ceil(min(each, _flows(kind)) / count)
+        rounds[kind.stream] = min(wanted, rounds.get(kind.stream, wanted))
+    streams = len({kind.stream.id for kind in kinds})
+    return max(each * streams, max(rounds.values()) * sum(counts))
+
+
+def _flows(kind: CompiledFrame) -> int:
+    """Frames of a kind that differ."""
+    return lcm(*(field.count for field in kind.fields), 1)
+
+
 def _repeats(kinds: Sequence[CompiledFrame], counts: Sequence[int]) -> int:
     """How often the shortest cycle is repeated until every kind has gone through its flows."""
     times = 1
     for kind, count in zip(kinds, counts, strict=True):
-        period = lcm(*(field.count for field in kind.fields), 1)
-        times = lcm(times, Fraction(period, count).numerator)
+        times = lcm(times, Fraction(_flows(kind), count).numerator)
     if times * sum(counts) > MAX_CYCLE:
         raise GeneratorError(
             f"the traffic has {times * sum(counts)} different frames in a cycle",

@@ -247,6 +247,21 @@ CLOCK_SHARE, CLOCK_S = 0.002, 0.0005
 #: it for another speed then.
 ATTEMPTS = 5
 UNCOUNTED = "not measured: Pktgen puts no number into its frames"
+#: What a result of Pktgen cannot have, and why.
+UNCOLLECTED = {
+    **dict.fromkeys(NUMBERED, UNCOUNTED),
+    "stale": "not measured: Pktgen's frames do not tell of which trial they are",
+    **dict.fromkeys(
+        ("max_lag_s", "mean_lag_s"), "not measured: Pktgen keeps no account of when frames left"
+    ),
+    "gaps": "not recorded: Pktgen keeps no account of when it stood still",
+}
+#: Why there is no latency: probes cannot be sent, or were lost with all others.
+UNPROBED = (
+    "not measured: Pktgen's probes go with IPv4 over Ethernet, without a tunnel, in frames of one "
+    f"size other than {PROBE_OCTETS + 4} octets"
+)
+NO_PROBE = "not measured: no probe came back"
 
 
 @dataclass(frozen=True)
@@ -366,6 +381,11 @@ class PktgenTrials:
     def _all(self) -> str:
         return f"0-{len(self._links) - 1}" if len(self._links) > 1 else "0"
 
+    @property
+    def _probing(self) -> bool:
+        """Whether trials have probes: on all ports, or on none."""
+        return all(sender.probes for sender in self._senders.values())
+
     def _set(self, fps: float, counts: Mapping[int, int], *, probes: bool) -> Pace:
         """Set rate, counts and probes; read back what became of the rate.
 
@@ -373,7 +393,7 @@ class PktgenTrials:
         """
         link = self._links[0]
         burst = burst_size(fps)
-        probing = probes and all(s.probes for s in self._senders.values())
+        probing = probes and self._probing
         every, ports = probe_interval_us(fps), self._all
         source = f"pktgen.stop('{ports}') "
         source += f"pktgen.set('{ports}','burst',{burst}) "
@@ -477,6 +497,9 @@ class PktgenTrials:
                     latency=probe_latency(found[1 - port].probes, self._links[0].hz),
                 )
             )
+        unprobed = ""
+        if not any(counts.latency for counts in directions):
+            unprobed = NO_PROBE if self._probing else UNPROBED
         return TrialResult(
             directions=tuple(directions),
             foreign={
@@ -486,8 +509,5 @@ class PktgenTrials:
             },
             drain_s=trial.drain_s,
             max_burst=pace.burst,
-            uncollected={
-                **dict.fromkeys(NUMBERED, UNCOUNTED),
-                "gaps": "not recorded: Pktgen keeps no account of when it stood still",
-            },
+            uncollected=UNCOLLECTED | ({"latency": unprobed} if unprobed else {}),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar
 
@@ -281,9 +282,15 @@ class Trex(ExternalGenerator):
         self._frames = frames
 
     def learn(self, frames_per_stream: int) -> None:
-        """Send learning frames."""
+        """Send learning frames: of a mix one size, since each size begins with the first flow."""
+        sizes = {frame.stream.id: frame.size for frame in reversed(self._frames)}
+        frames: list[CompiledFrame] = []
+        for stream, size in sizes.items():
+            mine = [f for f in self._frames if (f.stream.id, f.size) == (stream, size)]
+            whole = sum(frame.weight for frame in mine)
+            frames += [replace(frame, weight=frame.weight / whole) for frame in mine]
         rate = learning_rate(frames_per_stream)
-        plan = plan_burst(self._frames, frames_per_stream, rate)
+        plan = plan_burst(frames, frames_per_stream, rate)
         self._send(plan, frames_per_stream / rate, LEARN_SLACK_S, LEARN_DRAIN_S)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:

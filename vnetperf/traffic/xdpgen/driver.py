@@ -54,6 +54,7 @@ DELAYS = struct.Struct("=5Q")
 #: Places in `counts` of source.c.
 COUNTS = ("received", "misrouted", "altered")
 STALE, FOREIGN = STREAMS * len(COUNTS), STREAMS * len(COUNTS) + 1
+ALL_PORTS = "all"
 #: Time for the kernel to make its buffers before the first frame is due, and for frames that are
 #: due at the end; seconds.
 LEAD_S, OVERTIME_S = 0.05, 0.01
@@ -259,6 +260,10 @@ class Xdpgen(TrafficGenerator):
             )
         return TrialResult(
             directions=tuple(directions),
+            # `take` counts them for all ports together.
+            foreign={ALL_PORTS: counted[FOREIGN]} if counted[FOREIGN] else {},
+            stale=counted[STALE],
+            drain_s=trial.drain_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             uncollected=UNCOLLECTED,
         )

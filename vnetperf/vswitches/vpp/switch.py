@@ -50,9 +50,11 @@ def read_counters(
     for interface in interfaces:
         index = interface.index
         lost = tx_lost(segment.errors(f"{interface.name}-tx"))
-        drops = of("/if/drops", index)
+        drops, errors = of("/if/drops", index), of("/if/tx-error", index)
         if interface.kind == "vhost-user":  # the only one whose transmit losses are in here too
             drops = max(0, drops - lost)
+        if interface.kind == "pci":  # the only one whose transmit losses are among these too
+            errors = max(0, errors - lost)
         if interface.kind == "xdp" and interface.netdev in links:
             drops += links[interface.netdev].rx_dropped  # the socket's ring was full
         found.append(
@@ -61,7 +63,7 @@ def read_counters(
                 rx=of("/if/rx", index),
                 tx=max(0, of("/if/tx", index) - lost),
                 rx_dropped=drops + of("/if/rx-miss", index),
-                tx_dropped=lost + of("/if/tx-error", index),
+                tx_dropped=lost + errors,
             )
         )
     return tuple(found)
