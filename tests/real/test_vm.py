@@ -159,7 +159,7 @@ def _end_testpmd(deployment: LiveDeployment) -> None:
     [
         (_kill, "the guest has ended"),
         daily(_panic, "the guest panicked"),
-        daily(_hang, "lost its agent|no answer"),
+        daily(_hang, "QEMU .* is stopped by a signal"),
         daily(_end_testpmd, "runs no testpmd any more"),
         daily(_end_agent, "lost its agent|no answer"),
     ],
