@@ -35,7 +35,7 @@ from vnetperf.model.parameters import (
     SoakTest,
     TestName,
 )
-from vnetperf.model.preset import Preset
+from vnetperf.model.preset import Preset, StepSearch
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.results.log import LOG_NAME
 from vnetperf.statistics.difference import Occurrences
@@ -492,6 +492,37 @@ def test_a_limit_is_compared_by_rank(tmp_path: Path) -> None:
     assert (row.found.method, row.found.value) == ("ranks", None)
     assert row.verdict == "B has less (worse)"
     assert row.is_worse
+
+
+def test_a_probability_that_equals_the_level_is_a_difference(tmp_path: Path) -> None:
+    """2 of 20 divisions are 0.1, and 1 - 0.9 is less by what rounding leaves."""
+    preset = PRESET.model_copy(update={"goals": (NDR,)})
+    a = measured(tmp_path / "a", 9e6, rounds=(1.0,) * 3, preset=preset)
+    b = measured(tmp_path / "b", 600e3, rounds=(1.0, 1.02, 0.98), preset=preset)
+    found = compare(side(a), side(b), confidence=0.9, single_run=True)
+    row = row_of(found)
+    assert row.found.method == "ranks"
+    assert row.p == pytest.approx(0.1)
+    assert row.verdict == "B has less (worse)"
+    assert found.fails_gate
+    assert not found.ungated  # ranks of three decide
+
+
+def test_a_threshold_of_lost_frames_is_a_condition_of_tst009(tmp_path: Path) -> None:
+    def with_step(name: str, capacity: float, **steps: Any) -> Path:
+        update = {"algorithm": "tst009", "tst009": StepSearch(**steps), "goals": (NDR,)}
+        return measured(tmp_path / name, capacity, preset=PRESET.model_copy(update=update))
+
+    a, b, c, d = (
+        with_step("a", 600e3, step_share=0.01, max_r=2),
+        with_step("b", 600e3, step_share=0.01, max_r=2, z=1000),
+        with_step("c", 500e3, step_share=0.01, max_r=2),
+        with_step("d", 600e3, step_fps=9e3, max_r=2),
+    )
+    with pytest.raises(ConfigError, match="z is unset in A and 1000 frames in B"):
+        compare(side(a), side(b))
+    for other in (c, d):  # the width of the step at their bounds is no condition
+        assert list(verdicts(compare(side(a), side(other)))) == ["ndr"]
 
 
 def test_repeats_show_what_single_runs_would_not(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive, result_of
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.preset import StepSearch
 from vnetperf.model.trial import Gaps, TrialGaps
 from vnetperf.results.log import read_log
 from vnetperf.testing.sim import SimulatedDut
@@ -207,6 +208,17 @@ def test_a_goal_that_cannot_be_or_is_there_is_refused(run: Bench) -> None:
         answer_goals(records, [WantedGoal(name="ndr", loss_ratio=0.1)])
     with pytest.raises(ConfigError, match="loss_ratio"):
         answer_goals(records, [WantedGoal(name="x", loss_ratio=7.0)])
+
+
+def test_a_search_over_an_array_answers_no_other_goal(tmp_path: Path) -> None:
+    steps = StepSearch(step_share=0.01, max_r=3)
+    preset = PRESET.model_copy(update={"algorithm": "tst009", "tst009": steps})
+    bench = Bench(tmp_path, settings=configuration(preset))
+    bench.throughput()
+    bench.run.close()
+    with pytest.raises(ConfigError, match="tst009 searches an array") as refused:
+        answer_goals(read_log(bench.path), [WantedGoal(name="again", loss_ratio=0.0)])
+    assert refused.value.cure
 
 
 def test_a_log_without_a_search_answers_nothing(tmp_path: Path) -> None:

@@ -172,11 +172,24 @@ def test_a_capacity_between_two_numbers_is_said_where_nothing_is_forgotten() -> 
     assert "fewer than 1024, and no nearer" in found.note
 
 
-def test_a_switch_too_slow_for_the_slowest_rate_says_so() -> None:
-    switch = Learner(rate_fps=100.0)
-    found, _ = drive(address_learning(inputs(parameters())), switch)
-    assert (found.learning_fps, found.capped) == (0.0, False)
-    assert "the slowest rate tried" in found.note
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_small_table_learns_as_fast_as_a_large_one(evicts: bool) -> None:
+    found, seen = drive(address_learning(inputs(parameters())), Learner(1000, evicts))
+    assert (found.addresses, found.capped, found.learning_fps) == (512, True, 2e6)
+    assert [row[:3] for row in found.tried][:2] == [(2048, 1e4, False), (1024, 1e4, False)]
+    assert "of 512 addresses: twice as many were not all learned at 10000/s" in found.note
+    assert replay(address_learning(inputs(parameters())), seen).found == found
+    slow, _ = drive(address_learning(inputs(parameters())), Learner(1000, evicts, rate_fps=3e5))
+    assert slow.addresses == 512
+    assert slow.learning_fps == pytest.approx(3e5, rel=0.12)
+
+
+@pytest.mark.parametrize("switch", [Learner(rate_fps=100.0), Learner(50)])
+def test_a_switch_too_slow_or_too_small_has_no_learning_rate(switch: Learner) -> None:
+    said = r"not even 64 addresses were all learned at 10000 frames/s, the slowest rate tried"
+    with pytest.raises(NoResultError, match=said) as refused:
+        drive(address_learning(inputs(parameters())), switch)
+    assert refused.value.cure
 
 
 PRESET = Preset(name="p", goals=(SearchGoal(name="ndr"),))

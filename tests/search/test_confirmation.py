@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.outcomes import Confirmation
-from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits, StepInputs
 from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.search import (
     GoalOutcome,
@@ -20,7 +20,8 @@ from vnetperf.search import (
     make_search,
     replay,
 )
-from vnetperf.search.confirmation import confirmed_by_trials, confirming_trials
+from vnetperf.search.classification import LoadClass
+from vnetperf.search.confirmation import _Visited, confirmed_by_trials, confirming_trials
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import (
@@ -35,6 +36,7 @@ from .support import (
     duts,
     goals,
     lower_fps,
+    measured,
     slow,
 )
 
@@ -479,6 +481,59 @@ def test_each_goal_has_loads_right_below_its_own_lower_bound(algorithm: str) -> 
         swept = confirmation(result).swept_fps
         assert swept[0] == pytest.approx(0.6 * lower_fps(result))
         assert len(swept) == 5
+
+
+class Flapping(SimulatedDut):
+    """A DUT that loses 1 % above 300,000 frames/s, once its bounds are found every other time."""
+
+    lossy = True
+
+    def measure(self, request: TrialRequest) -> TrialOutcome:
+        self.trials += 1
+        above = request.load_fps > 300_001.0
+        if above and request.phase:
+            self.lossy = not self.lossy
+        loss = 0.01 if above and self.lossy else 0.0
+        return TrialOutcome(request=request, loss_ratio=loss, number=self.trials)
+
+
+def coarse(max_r: int = 2, z: int | None = None) -> SearchLimits:
+    """A hundred loads up to 1 M."""
+    steps = StepInputs(step_fps=10_000.0, max_r=max_r, z=z)
+    return SearchLimits(min_load_fps=1000.0, max_load_fps=1e6, steps=steps, confirm=CONFIRM)
+
+
+@pytest.mark.parametrize(
+    ("z", "status"), [(None, "unstable"), (1000, "confirmed"), (200_000, "unstable")]
+)
+def test_a_trial_that_lost_more_than_z_decides_a_visit_too(z: int | None, status: str) -> None:
+    outcome, log = run(make_search("tst009", [STRICT], coarse(z=z)), Flapping(1e6))
+    [result] = outcome.results
+    assert lower_fps(result) == 300e3
+    assert confirmation(result).status == status
+    after = [t.request.visit.roles["strict"] for t in log if t.request.visit]
+    assert after.count("above") == (1 if z == 1000 else 2)  # 1 % of 19 million frames are lost
+    assert replay(make_search("tst009", [STRICT], coarse(z=z)), log).found == outcome
+
+
+def test_a_trial_that_held_before_has_decided_whatever_another_goal_saw_after() -> None:
+    steps = StepInputs(step_fps=1e5, max_r=2, z=1000)
+    for losses, class_ in (((0.0, 0.01), LoadClass.LOWER), ((0.01, 0.0), LoadClass.UPPER)):
+        trials = [measured(1e6, 60.0, loss) for loss in losses]
+        goal = replace(STRICT, exceed_ratio=0.5, duration_sum_s=120.0)
+        assert _Visited("upper", goal, 1e6, trials, steps=steps).class_ is class_
+        assert _Visited("upper", goal, 1e6, trials).class_ is LoadClass.LOWER
+
+
+def test_noise_within_the_step_of_an_array_is_no_contradiction() -> None:
+    """The bounds are 9 % apart, and what decides is as far beyond them."""
+    goal = replace(STRICT, width=0.01)
+    for seed in range(30):
+        dut = SimulatedDut(100e3 + seed * 333.0, noise=0.02, seed=seed)
+        outcome, _ = run(make_search("tst009", [goal], coarse()), dut)
+        [result] = outcome.results
+        assert result.regular
+        assert confirmation(result).status == "confirmed", confirmation(result).reason
 
 
 def test_loads_that_begin_far_below_a_bound_leave_its_sweep_open() -> None:

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchLimits, StepInputs
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialResult
-from vnetperf.search import GoalOutcome, Search, StopSearch, make_search, tst009_search
+from vnetperf.search import (
+    GoalOutcome,
+    Search,
+    StopSearch,
+    make_search,
+    search_inputs,
+    tst009_search,
+)
 from vnetperf.search.tst009 import OfferedLoads
 from vnetperf.testing.sim import SimulatedDut, run
 
@@ -53,6 +60,52 @@ def test_offered_loads_are_as_many_as_the_standard_says(load: float, step: float
     assert array.load(array.top) == load
     if array.count > 1:
         assert array.load(0) == step
+
+
+@example(least=1000.0, load=50_000.0, step=300.0)
+@given(st.floats(1.0, 1e6), st.floats(1.1e6, 1e8), st.floats(1.0, 1e6))
+def test_the_array_begins_at_the_minimum_load(least: float, load: float, step: float) -> None:
+    array, whole = OfferedLoads(load, step, least), OfferedLoads(load, step)
+    assert array.count == whole.count - array.skipped >= 1
+    assert array.load(0) == whole.load(array.skipped)
+    assert array.load(0) >= least * (1 - 1e-8)
+    assert not array.skipped or whole.load(array.skipped - 1) < least
+
+
+@pytest.mark.parametrize(
+    ("capacity", "lower", "upper"), [(700.0, None, 1200.0), (1300.0, 1200.0, 1500.0)]
+)
+def test_no_trial_is_below_the_minimum_load(
+    capacity: float, lower: float | None, upper: float
+) -> None:
+    steps = StepInputs(step_fps=300.0, max_r=2)
+    limits = SearchLimits(min_load_fps=1000.0, max_load_fps=50_000.0, steps=steps)
+    outcome, log = run(tst009_search([STRICT], limits), SimulatedDut(capacity))
+    [result] = outcome.results
+    assert upper_fps(result) == upper
+    assert min(trial.load_fps for trial in log) == 1200.0
+    if lower is None:
+        assert result.at_most
+        assert "from the minimum load on" in result.reason
+    else:
+        assert lower_fps(result) == lower
+    assert search_inputs(limits)["n"] == "164"  # of 167
+    # The others are halved as they were before: an older log is one of the same search.
+    _, before = run(tst009_search([STRICT], replace(limits, min_load_fps=1.0)), SimulatedDut(9e3))
+    _, now = run(tst009_search([STRICT], limits), SimulatedDut(9e3))
+    assert [trial.request for trial in now] == [trial.request for trial in before]
+
+
+@pytest.mark.parametrize("capacity", [0.25e6, 4.44e6, 2e7])
+def test_the_width_of_a_result_is_no_less_than_its_step(capacity: float) -> None:
+    outcome, _ = run(tst009_search([STRICT], stepped()), SimulatedDut(capacity))
+    [result] = outcome.results
+    found = {0.25e6: 1 / 3, 4.44e6: 1 / 45, 2e7: 1 / 100}[capacity]
+    assert result.goal.width == pytest.approx(found)
+    wide = replace(STRICT, width=0.4)
+    assert run(tst009_search([wide], stepped()), SimulatedDut(capacity))[0].results[0].goal == (
+        replace(result.goal, width=0.4)
+    )
 
 
 def test_it_ends_at_neighbours_of_the_array() -> None:

@@ -46,6 +46,8 @@ MetricsByKey: TypeAlias = Mapping[Key, Mapping[Deployment, Metric]]
 SAME_LOAD = 0.02
 #: Least effect that counts, as a share.
 LEAST_EFFECT = 0.02
+#: What rounding may leave between a probability and the level that it is held against.
+_ROUNDING = 1e-9
 #: Observations of each side that a number may need for its count to be looked for and named.
 _MOST_NEEDED = 100
 
@@ -128,6 +130,11 @@ def _missing(letter: str, side: Iterable[Metric]) -> str:
     return f"not measured in {letter}: {why.splitlines()[0]}"
 
 
+def _level(confidence: float) -> float:
+    """The largest probability of what is seen nevertheless."""
+    return 1.0 - confidence + _ROUNDING
+
+
 NO_DIFFERENCE = "no difference seen"
 NOT_KNOWN = "not known how it repeats"
 TOO_FEW = "too few to tell"
@@ -178,7 +185,7 @@ class ComparisonRow:
     @property
     def differs(self) -> bool:
         """Whether a difference is seen that counts, all compared numbers considered."""
-        seen = self.p is not None and self.p <= 1.0 - self.confidence
+        seen = self.p is not None and self.p <= _level(self.confidence)
         return seen and self._is_large and min(self.found.n) > FEW
 
     @property
@@ -409,7 +416,7 @@ def _ungated(
     among = sum(row.metric.main and row.p is not None for row in rows)
     for one in wanted:
         is_lost = one.stable[0] >= FEWEST_TO_GATE and one.broken in lost
-        why, needed = _undecided(one, among, 1.0 - confidence)
+        why, needed = _undecided(one, among, _level(confidence))
         is_worse = one.row is not None and one.row.is_worse
         if is_lost or (why and not is_worse):
             n, left = one.stable

@@ -19,6 +19,7 @@ from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
 from vnetperf.results.records import Record
+from vnetperf.search.tst009 import ALGORITHM as TST009
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,15 @@ class Reanalysis:
 
 def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Reanalysis:
     """Answer goals from the searches of a log."""
-    if not any(s.final for s in searches_of(records)):
+    algorithms = {s.begin.algorithm for s in searches_of(records) if s.final}
+    if TST009 in algorithms:
+        raise ConfigError(
+            f"{TST009} searches an array of loads, and z may decide one by a single trial: what "
+            "other goals would have found its trials do not show",
+            where="--goals",
+            cure="measure that goal, or search with mlr",
+        )
+    if not algorithms:
         raise LogError(
             "the log has no throughput search whose trials could answer a goal",
             where="trial log",

@@ -37,6 +37,8 @@ SPARE = 64
 FIRST = 256
 #: Addresses that the learning rate is measured with, at most.
 LEARNED = 4096
+#: And at the least: of fewer there is hardly a rate.
+FEWEST = 64
 
 #: Times a series is sent again of which something was left out or lost.
 ATTEMPTS = 5
@@ -115,38 +117,55 @@ def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTa
 
 
 def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTable]:
-    """Find the highest rate at which addresses are all learned."""
+    """Find the highest rate at which addresses are all learned.
+
+    Where even the slowest rate is too fast there may be no room: half as many are tried then.
+    """
     test = inputs.parameters
-    count = min(test.max_addresses, LEARNED)
+    most = count = min(test.max_addresses, LEARNED)
     slow, fast = min(test.learning_fps, inputs.ceiling_fps), inputs.ceiling_fps
     tried: list[_Tried] = []
     low, high, fps, of_tester = 0.0, fast, slow, True
     while True:
         one = yield from _anew(inputs, count, fps)
-        if isinstance(one, _Not) and (one is not _Not.SENT or not tried):
+        if isinstance(one, _Not) and (one is not _Not.SENT or not low):
             raise _no_result(inputs, one)
         if isinstance(one, _Not):
             high, of_tester = fps, True
         else:
             tried.append(one)
+            if not (low or one.learned):
+                count = _half(inputs, count, slow)
+                continue
             low, high = (fps, high) if one.learned else (low, fps)
             of_tester = of_tester and one.learned
-        if not low or high <= low * (1 + LEARNING_RESOLUTION):
+        if high <= low * (1 + LEARNING_RESOLUTION):
             break
         fps = fast if fps == slow else sqrt(low * high)
     notes = [f"between trials the DUT forgot by {_how(test)}"]
-    capped = bool(low) and of_tester
-    if not low:
-        notes.insert(0, f"not all were learned at {slow:g} frames/s, the slowest rate tried")
-    elif capped:
+    if count < most:
+        notes.insert(0, f"of {count} addresses: twice as many were not all learned at {slow:g}/s")
+    if of_tester:
         notes.insert(0, "faster could not be offered")
     return AddressTable(
         addresses=count,
         learning_fps=low,
         tried=tuple(one.row for one in tried),
-        capped=capped,
+        capped=of_tester,
         note="; ".join(notes),
     )
+
+
+def _half(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> int:
+    """Half of a number of addresses that were not all learned at the slowest rate."""
+    if count // 2 < FEWEST:
+        raise NoResultError(
+            f"not even {count} addresses were all learned at {fps:g} frames/s, the slowest rate "
+            "tried: the DUT has no room for them, or is slower",
+            where=f"{inputs.frame_size} octets",
+            cure="set rfc2889.learning_fps lower in the preset",
+        )
+    return count // 2
 
 
 def _how(test: Rfc2889Test) -> str:

@@ -502,7 +502,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     if result.discarded is not None:
         yield make("discarded_trials", "trials", float(result.discarded))
     for goal in result.goals:
-        yield from _of_goal(make, goal)
+        yield from _of_goal(make, goal, result)
     for at in result.latency_at:
         yield from _of_latency(make, at, curve=result.test == "latency_load")
     yield from _of_loss_steps(make, result)
@@ -516,14 +516,19 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     yield from _of_cpu_load(make, result)
 
 
-def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
-    conditions = {
+def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
+    conditions: dict[str, Any] = {
         "loss ratio": goal.loss_ratio,
         "exceed ratio": goal.exceed_ratio,
         "final trial, s": goal.final_trial_s,
         "duration sum, s": goal.duration_sum_s,
         "width": goal.width,
     }
+    if result.algorithm == "tst009" and "z" in result.search_inputs:
+        # The width is that of the step at its bounds, and differs with them. StepSize is none
+        # either: a share of the largest load differs with that. Each number leaves its step open.
+        del conditions["width"]
+        conditions["z"] = result.search_inputs["z"]
     low, high = goal.lower_bound_fps, goal.upper_bound_fps
     open_above = high is None or goal.qualifier == "at least"
     # An unstable one may be anything between what is sure to be carried and its upper mode.

@@ -30,7 +30,7 @@ def search_inputs(limits: SearchLimits) -> dict[str, str]:
     """Name the inputs of a search."""
     inputs: dict[str, str] = {}
     if limits.steps is not None:
-        loads = OfferedLoads(limits.max_load_fps, limits.steps.step_fps)
+        loads = OfferedLoads(limits.max_load_fps, limits.steps.step_fps, limits.min_load_fps)
         z = limits.steps.z
         inputs |= {
             "StepSize": f"{limits.steps.step_fps:.10g} frames/s per interface",

@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from vnetperf.model.errors import LogError
 from vnetperf.model.outcomes import Confirmation
-from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.parameters import SearchGoal, StepInputs
 from vnetperf.model.trial import TrialOutcome, TrialRequest
 
 Found = TypeVar("Found")
@@ -52,6 +52,8 @@ class GoalOutcome:
     at_most: bool = False  # True if even the minimum load is too much: the DUT's limit is below it
     #: What became of the bounds when they were tried again; None where a search ends without.
     confirmation: Confirmation | None = None
+    #: Inputs of "tst009", whose z may decide a load by one trial; None of other searches.
+    steps: StepInputs | None = None
 
     @property
     def relative_width(self) -> float | None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from math import ceil, sqrt
 from statistics import median
 from typing import TypeAlias
 
 from vnetperf.model.outcomes import Confirmation, LossInversion
-from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits, StepInputs
 from vnetperf.model.trial import (
     SAME_RTOL,
     SearchPhase,
@@ -40,6 +40,7 @@ from vnetperf.search.classification import (
     conditional_throughput,
 )
 from vnetperf.search.session import Budget
+from vnetperf.search.tst009 import fails_at_once
 
 # `python -m benchmarks.confirmation constants` prints what each of these costs and prevents.
 #: Successive trials that agree with a bound, where the goal itself asks for more, confirm it.
@@ -162,6 +163,7 @@ class _Visited:
     load_fps: float
     trials: Sequence[TrialOutcome]  # They become more while the visit lasts
     agreeing: int = AGREEING  # Trials that end it where all of them agree; 0: only a class does
+    steps: StepInputs | None = None  # Inputs of the search, where it was "tst009"
 
     @property
     def carried(self) -> bool:
@@ -172,6 +174,12 @@ class _Visited:
     def class_(self) -> LoadClass:
         """The class of the load by the goal's criterion and these trials alone."""
         criterion = Criterion.of_goal(self.goal)
+        if self.steps is not None:
+            full = (trial for trial in self.trials if criterion.is_full_length(trial))
+            # The first that held has decided: another goal may have wanted those after it.
+            lossy = takewhile(lambda trial: not criterion.is_low_loss(trial), full)
+            if any(fails_at_once(trial, self.steps) for trial in lossy):
+                return LoadClass.UPPER
         return classify(DurationSums.of(self.trials, criterion), criterion)
 
     @property
@@ -435,8 +443,8 @@ class _Retried:
                 self._add_by_load(trials, "glance" if "glance" in kinds else "below", visit)
 
     def _add(self, role: VisitRole, trials: Sequence[TrialOutcome], visit: Visit) -> None:
-        made = _Visited(role, self.goal, trials[0].load_fps, trials, visit.agreeing)
-        self.visits.append(made)
+        load, steps = trials[0].load_fps, self.result.steps
+        self.visits.append(_Visited(role, self.goal, load, trials, visit.agreeing, steps))
 
     def _add_by_load(self, trials: Sequence[TrialOutcome], below: VisitRole, visit: Visit) -> None:
         load = trials[0].load_fps
@@ -532,7 +540,10 @@ class _Session:
         roles = {one.goal.name: role for one, role in wanted}
         visit = Visit(number=self.visits, roles=roles, agreeing=agreeing)
         trials: list[TrialOutcome] = []
-        seen = [_Visited(role, one.goal, load, trials, agreeing) for one, role in wanted]
+        seen = [
+            _Visited(role, one.goal, load, trials, agreeing, one.result.steps)
+            for one, role in wanted
+        ]
         for (one, _), visited in zip(wanted, seen, strict=True):
             one.visits.append(visited)
         while open_ := [one for one in seen if not one.ended]:

@@ -1,9 +1,10 @@
 """Binary search of ETSI GS NFV-TST 009 sections 12.3.2 and 12.3.3.
 
-S is the array of n = ceil(maximum load / StepSize) offered loads. A trial at the middle of what is
-left of it that loses no more than the goal allows sends the search up, another one down. With loss
-verification (max(r) above 1) a load has failed only when max(r) trials have, or when one lost more
-than z frames. Every trial has the goal's final duration: the standard knows no shorter ones.
+S is the array of n = ceil(maximum load / StepSize) offered loads, without those below the minimum
+load, which n does not count either. A trial at the middle of what is left of it that loses no more
+than the goal allows sends the search up, another one down. With loss verification (max(r) above 1)
+a load has failed only when max(r) trials have, or when one lost more than z frames. Every trial has
+the goal's final duration: the standard knows no shorter ones.
 
 The standard stops when one load is left, and does not say that it was tried. Here it is tried as
 well, so that the reported load was carried and the next one of S was not.
@@ -28,16 +29,19 @@ _ROUNDING = 1e-9
 
 
 class OfferedLoads:
-    """The array S: StepSize, twice StepSize ... and the maximum load as its last."""
+    """The array S: the multiples of StepSize from the minimum load on, and the maximum load."""
 
-    def __init__(self, max_load_fps: float, step_fps: float) -> None:
+    def __init__(self, max_load_fps: float, step_fps: float, min_load_fps: float = 0.0) -> None:
         self._max, self._step = max_load_fps, step_fps
-        self.count = max(1, ceil(max_load_fps / step_fps * (1.0 - _ROUNDING)))
+        steps = (load / step_fps * (1.0 - _ROUNDING) for load in (min_load_fps, max_load_fps))
+        first, last = (max(1, ceil(one)) for one in steps)
+        self.skipped = first - 1  # Multiples below the minimum load
+        self.count = last - self.skipped
         self.top = self.count - 1  # Place of the last load
 
     def load(self, rung: int) -> float:
         """Load at a place."""
-        return self._max if rung >= self.top else (rung + 1) * self._step
+        return self._max if rung >= self.top else (self.skipped + rung + 1) * self._step
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class _Found:
     """What is known of one goal."""
 
     failed: int  # Lowest place whose load was not carried; n while there is none
-    passed: int = -1  # Highest place whose load was carried
+    passed: int  # Highest place whose load was carried; below 0 while there is none
 
 
 def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
@@ -53,7 +57,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
 
     Of a goal only name, loss ratio and final trial duration count: the inputs say the rest. The
     goal that is returned says what they amount to as MLRsearch has it: a duration sum of max(r)
-    trials, of which one must hold.
+    trials, of which one must hold, and a width that is no less than the step at its upper bound.
     """
     inputs = limits.steps
     if inputs is None:
@@ -62,11 +66,12 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
             where=f"search {ALGORITHM!r}",
             accepted="SearchLimits(steps=StepInputs(step_fps=...))",
         )
-    grid = OfferedLoads(limits.max_load_fps, inputs.step_fps)
+    grid = OfferedLoads(limits.max_load_fps, inputs.step_fps, limits.min_load_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
     sessions = [SearchSession(grid, budget, goals) for _ in goals]
     wanted = [_as_mlr_goal(goal, inputs) for goal in goals]
-    founds = [_Found(failed=grid.count) for _ in goals]
+    # Halves are those of all multiples: a log of before, which tried small ones, replays as it was.
+    founds = [_Found(failed=grid.count, passed=-1 - grid.skipped) for _ in goals]
     stopped = ""
     try:
         for goal, session, found in zip(wanted, sessions, founds, strict=True):
@@ -74,7 +79,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     except StopSearch as stop:
         stopped = stop.reason
     results = [
-        _result(goal, session, found, stopped)
+        _result(goal, session, inputs, found, stopped)
         for goal, session, found in zip(wanted, sessions, founds, strict=True)
     ]
     return sessions[0].outcome(ALGORITHM, results)
@@ -94,7 +99,8 @@ def _search(
 ) -> Procedure[None]:
     while found.failed - found.passed > 1:
         middle = (found.passed + found.failed) // 2
-        if (yield from _carries(goal, session, inputs, middle)):
+        # What lies below the minimum load is not tried, and as if it were carried.
+        if middle < 0 or (yield from _carries(goal, session, inputs, middle)):
             found.passed = middle
         else:
             found.failed = middle
@@ -108,9 +114,14 @@ def _carries(
         trial = yield from session.measure(place, goal.final_trial_s)
         if trial.loss_ratio <= goal.loss_ratio:
             return True
-        if inputs.z is not None and _lost(trial) > inputs.z:
+        if fails_at_once(trial, inputs):
             return False
     return False
+
+
+def fails_at_once(trial: TrialOutcome, inputs: StepInputs) -> bool:
+    """Whether a trial that has not held lost more than z frames: there is no other at its load."""
+    return inputs.z is not None and _lost(trial) > inputs.z
 
 
 def _lost(trial: TrialOutcome) -> int:
@@ -121,21 +132,30 @@ def _lost(trial: TrialOutcome) -> int:
     return counted.lost(max(counted.directions, key=counted.loss_ratio))
 
 
-def _result(goal: SearchGoal, session: SearchSession, found: _Found, stopped: str) -> GoalOutcome:
+def _result(
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found, stopped: str
+) -> GoalOutcome:
+    grid = session.grid
     lower = session.bound(found.passed) if found.passed >= 0 else None
-    upper = session.bound(found.failed) if found.failed <= session.grid.top else None
-    at_least, at_most = found.passed == session.grid.top, found.failed == 0
+    upper = session.bound(found.failed) if found.failed <= grid.top else None
+    at_least, at_most = found.passed == grid.top, found.failed == 0
     regular = found.passed >= 0 and found.failed - found.passed == 1 and upper is not None
     if at_least:
         reason = "the maximum load is carried: the limit is not the DUT's"
     elif at_most:
-        reason = "the smallest load, one StepSize, is already too much"
+        is_step = grid.load(0) <= inputs.step_fps
+        which = "one StepSize" if is_step else "the first of S from the minimum load on"
+        reason = f"the smallest load, {which}, is already too much"
     elif regular:
         reason = "both bounds found, one StepSize apart"
     else:
         missing = "no lower bound" if lower is None else "no upper bound" if upper is None else ""
         reason = f"{missing or 'bounds are further apart than a StepSize'}: {stopped}"
     held = [t for t in lower.trials if t.loss_ratio <= goal.loss_ratio] if lower else []
+    if place := min(found.failed, grid.top):
+        # A confirmation goes a width beyond a bound: no less than to the next load of S.
+        step = grid.load(place) - grid.load(place - 1)
+        goal = replace(goal, width=max(goal.width, step / grid.load(place)))
     return GoalOutcome(
         goal=goal,
         relevant_lower_bound=lower,
@@ -145,4 +165,5 @@ def _result(goal: SearchGoal, session: SearchSession, found: _Found, stopped: st
         reason=reason,
         at_least=at_least,
         at_most=at_most,
+        steps=inputs,
     )
