@@ -7,18 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.agent import FakeAgent
+from tests.fakes.machine import facts
 from tests.runner.support import Bench
 from vnetperf import config
-from vnetperf.cli import COMMANDS, main
+from vnetperf.cli import COMMANDS, lab, main
+from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import session
 from vnetperf.report import REPORTS, write_all
+from vnetperf.runner.calibration_cache import CalibrationCache
+from vnetperf.runner.scenarios import make_scenario
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory and an environment without anything of ours."""
     monkeypatch.chdir(tmp_path)
-    for name in ("TESTBED", "PRESET", "TRAFFIC", "VNFS", "NOTES"):
+    for name in ("TESTBED", "PRESET", "TRAFFIC", "VNFS", "NOTES", "RESULTS_DIR"):
         monkeypatch.delenv(f"VNETPERF_{name}", raising=False)
     return tmp_path
 
@@ -218,3 +223,101 @@ def test_a_folder_that_cannot_be_written_is_one_message(
     assert told.startswith("vnetperf: ")
     assert "Not a directory" in told
     assert "cure:" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("report", "pvp_dpdk"),
+        ("why latest pvp_dpdk throughput 64", "pvp_dpdk"),
+        ("expect limits.toml", "FAILED"),
+        ("compare latest:pvp_dpdk latest:pvp_dpdk", "both sides are the same"),
+        ("trend --runs 1", "pvp_dpdk, throughput"),
+        ("publish --openmetrics -", "vnetperf_throughput_fps"),
+    ],
+)
+def test_runs_are_looked_for_where_they_are_written_to(
+    line: str,
+    answer: str,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And in no other folder, where an older run may be."""
+    folder = elsewhere / "runs2" / "latest"
+    folder.mkdir(parents=True)
+    bench = Bench(folder)
+    bench.throughput()
+    bench.run.close()
+    limits = '[[expect]]\nscenario = "pvp_dpdk"\nat_least = 9e9\n'
+    (elsewhere / "limits.toml").write_text(limits)
+    main(line.split())
+    assert answer not in "".join(capsys.readouterr())
+    monkeypatch.setenv("VNETPERF_RESULTS_DIR", "runs2")
+    main(line.split())
+    assert answer in "".join(capsys.readouterr())
+    monkeypatch.delenv("VNETPERF_RESULTS_DIR")
+    # The testbed of another machine, whose file is not here, matters to none of them.
+    (elsewhere / "vnetperf.toml").write_text('results_dir = "runs2"\ntestbed = "nonesuch"\n')
+    main(line.split())
+    assert answer in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("argv", "variables", "shared"),
+    [
+        ("pytest --results-dir ../runs -k x", {}, "runs"),
+        ("pytest --results-dir=../runs/new", {}, "runs/new"),
+        ("pytest", {"VNETPERF_RESULTS_DIR": "../runs"}, "runs"),
+        ("pytest --resume ../old/latest", {"VNETPERF_RESULTS_DIR": "../runs"}, "old"),
+        ("pytest --resume ../nowhere", {}, ""),
+        ("pytest --results-dir here", {}, ""),
+        ("sh", {}, ""),
+    ],
+)
+def test_the_lab_shares_the_folder_of_the_command_s_results(
+    argv: str,
+    variables: dict[str, str],
+    shared: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that is not there yet; what is written elsewhere is gone at the end."""
+    for name in ("work", "old/run"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "old/latest").symlink_to("run")
+    monkeypatch.chdir(tmp_path / "work")
+    found = lab.shares(argv.split(), variables, [])
+    assert found == (tmp_path / "work", *([tmp_path / shared] if shared else []))
+    assert all(folder.is_dir() for folder in found)
+    assert not [*(tmp_path / "work").iterdir()]
+
+
+def test_the_lab_shares_configured_results_whatever_else_is_configured(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = elsewhere / "runs"
+    (elsewhere / "work").mkdir()
+    monkeypatch.chdir(elsewhere / "work")
+    (elsewhere / "work/vnetperf.toml").write_text(f'testbed = "a,b"\nresults_dir = "{runs}"\n')
+    assert lab.shares(["pytest", "-n", "2"], {}, []) == (elsewhere / "work", runs)
+
+
+def test_over_several_hosts_the_wire_of_their_runs_is_calibrated(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere / "cache"))
+    one = facts()
+    found = one.model_copy(update={"hosts": {"east": one, "west": one}})
+    monkeypatch.setattr("vnetperf.agent.hosts.connect", lambda *_: FakeAgent(facts=found))
+    asked = ("--testbed", "two-hosts", "--frame-sizes", "64", "--json")
+    assert main(["calibrate", *asked, "--wire", "memif"]) == 0
+    assert json.loads(capsys.readouterr().out)["wire"] == "memif"  # what is typed is meant
+    assert main(["calibrate", *asked]) == 0
+    assert json.loads(capsys.readouterr().out)["wire"] == "veth"
+    loaded = config.load({"testbed": "two-hosts"})
+    scenario = make_scenario("phy2phy_bridge", loaded)
+    wire = make_plan(scenario, loaded.testbed, found).wire
+    loop = make_loop_plan(scenario.model_copy(update={"wire": wire}), loaded.testbed, found)
+    store = CalibrationCache()
+    assert store.load(store.key(loop, found)) is not None

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -90,8 +90,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 def add_results_dir(parser: argparse.ArgumentParser) -> None:
     """Add the option of commands that take the name of a run."""
     parser.add_argument(
-        "--results-dir", default="results", help="folder in which runs are looked for by name"
+        "--results-dir",
+        metavar="DIR",
+        help="folder in which runs are looked for by name (default: where runs are written to)",
     )
+
+
+def results_folder(typed: str | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder that runs are in: the one that is typed, else the one they are written to.
+
+    Nothing else of the configuration is read: a testbed that it names may be another machine's.
+    """
+    if typed is not None:
+        return Path(typed)
+    from vnetperf import config
+    from vnetperf.config.settings import variable_name
+
+    key, user_file = "results_dir", Path.cwd() / config.USER_FILE
+    held = config.read_toml(user_file) if user_file.is_file() else {}
+    if (name := variable_name(key)) in environment:
+        held[key] = environment[name]
+    given = {key: held[key]} if key in held else {}
+    return Path(config.validate(config.Settings, given, str(user_file)).results_dir)
 
 
 def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: str) -> None:
@@ -124,13 +144,13 @@ def share_of(text: str) -> float:
     return share
 
 
-def read_records(name: str, results_dir: str = "results") -> tuple[Path, list[Record]]:
+def read_records(name: str, results_dir: str | None = None) -> tuple[Path, list[Record]]:
     """Find a run's folder or log by its name, and read its records."""
     from vnetperf.analysis.runs import find_run
     from vnetperf.results.folder import read_run
     from vnetperf.results.log import read_log
 
-    path = find_run(name, Path(results_dir))
+    path = find_run(name, results_folder(results_dir))
     return path, read_log(path) if path.is_file() else read_run(path)
 
 

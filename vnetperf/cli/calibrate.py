@@ -25,6 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf import config
     from vnetperf.agent.hosts import connect
     from vnetperf.cli.tables import Out
+    from vnetperf.deployment.hosts import WIRE_WITHIN
     from vnetperf.deployment.planner import make_loop_plan
     from vnetperf.model.deployment import make_deployment
     from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
@@ -36,6 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_backends(loaded)
     mix = loaded.traffic.mix
     sizes = loaded.preset.frame_sizes if mix is None else (mix.largest,)
+    wire = loaded.settings.wire
+    if wire == "auto" and loaded.testbed.hosts:
+        wire = WIRE_WITHIN  # over which runs look it up, whatever their cables are
     client = connect(loaded.testbed, print_event)
     try:
         facts = client.inventory()
@@ -44,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             vswitch="",
             traffic=loaded.traffic,
             generator=loaded.settings.generator,
-            wire=loaded.settings.wire,
+            wire=wire,
             options=loaded.switch,
             max_frame_size=max(STANDARD_FRAME_SIZE, *sizes),
         )

@@ -10,7 +10,7 @@ from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options, add_results_dir, share_of
+from vnetperf.cli import add_output_options, add_results_dir, results_folder, share_of
 
 if TYPE_CHECKING:
     from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"{arguments.confidence:g} is no level", where="--confidence", accepted="0.5 .. 0.999"
         )
-    folder = Path(arguments.results_dir)
+    folder = results_folder(arguments.results_dir)
     found = compare(
         side_of(arguments.a, folder),
         side_of(arguments.b, folder),

@@ -8,14 +8,16 @@ import contextlib
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import vnetperf
+from vnetperf.cli import results_folder
 from vnetperf.model.errors import ConfigError, HostError, VnetperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from vnetperf.virt.lab_checks import Check
 
@@ -99,11 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
             where="--share",
             cure="leave it out",
         )
-    raw = arguments.action == "shell"
+    raw, argv = arguments.action == "shell", _command(arguments)
     task = lab_guest.Task(
-        argv=_command(arguments),
+        argv=argv,
         cwd=Path.cwd(),
-        shares=_shares(arguments.share),
+        shares=shares(argv, _named(arguments.env), arguments.share),
         kept=_python(),
         environment=_environment(arguments.env),
         terminal=lab_guest.terminal_size() if raw or os.isatty(1) else None,
@@ -176,10 +178,10 @@ def memory_mib(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _shares(named: list[str]) -> tuple[Path, ...]:
-    """The working directory, the folder of the results, and what the user names."""
-    shares: list[Path] = []
-    for path in [Path.cwd(), *_results_dir(), *map(Path, named)]:
+def shares(argv: list[str], variables: Mapping[str, str], named: list[str]) -> tuple[Path, ...]:
+    """The working directory, the folder of a command's results, and what the user names."""
+    found: list[Path] = []
+    for path in [Path.cwd(), *_results_dirs(argv, variables), *map(Path, named)]:
         whole = path.resolve()
         if not whole.is_dir():
             raise ConfigError(f"{path} is no directory", where="--share")
@@ -190,9 +192,9 @@ def _shares(named: list[str]) -> tuple[Path, ...]:
                 accepted="a directory below it",
                 cure="change to another working directory",
             )
-        if not any(whole.is_relative_to(other) for other in shares):
-            shares.append(whole)
-    return tuple(shares)
+        if not any(whole.is_relative_to(other) for other in found):
+            found.append(whole)
+    return tuple(found)
 
 
 def _python() -> tuple[Path, ...]:
@@ -202,15 +204,28 @@ def _python() -> tuple[Path, ...]:
     return Path(sys.prefix).resolve(), package
 
 
-def _results_dir() -> list[Path]:
-    from vnetperf import config
-
+def _results_dirs(argv: list[str], variables: Mapping[str, str]) -> Iterator[Path]:
+    """The folders that a run of a command is written into, made where they are not there yet."""
+    if (resumed := _typed(argv, "--resume")) is not None:
+        if Path(resumed).is_dir():  # else the command refuses it
+            yield Path(resumed).resolve().parent  # with `latest`
+        return
     # What is wrong with the configuration is told by the command, if it reads it.
     with contextlib.suppress(VnetperfError):
-        path = Path(config.load().settings.results_dir)
-        if path.is_dir():
-            return [path]
-    return []
+        path = results_folder(_typed(argv, "--results-dir"), {**os.environ, **variables})
+        if not path.resolve().is_relative_to(Path.cwd()):  # which is shared anyway
+            path.mkdir(parents=True, exist_ok=True)
+            yield path
+
+
+def _typed(argv: list[str], option: str) -> str | None:
+    """The value of an option of a command, of several the last one's; None where it has none."""
+    found = None
+    for arg, following in pairwise([*argv, ""]):
+        name, equals, value = arg.partition("=")
+        if name == option:
+            found = value if equals else following
+    return found
 
 
 def _environment(named: list[str]) -> dict[str, str]:

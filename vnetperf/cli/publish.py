@@ -8,10 +8,14 @@ import stat
 import sys
 from pathlib import Path
 
+from vnetperf.cli import results_folder
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("run", nargs="?", default="results/latest", help="a run's folder")
+    parser.add_argument(
+        "run", nargs="?", help="a run's folder (default: latest in the folder of results)"
+    )
     parser.add_argument("--openmetrics", metavar="FILE", help="write OpenMetrics text; - prints it")
     parser.add_argument("--testapi", metavar="URL", help="post to this address, .../api/v1/results")
     parser.add_argument(
@@ -47,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "nothing was asked for", where="publish", accepted="--openmetrics FILE, --testapi URL"
         )
-    results = derive(read_run(Path(arguments.run)))
+    folder = results_folder() / "latest" if arguments.run is None else Path(arguments.run)
+    results = derive(read_run(folder))
     if arguments.openmetrics == "-":
         sys.stdout.write(openmetrics(results))
     elif arguments.openmetrics:

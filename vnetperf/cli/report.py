@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import read_records
+from vnetperf.cli import read_records, results_folder
 
 if TYPE_CHECKING:
     from vnetperf.analysis.reanalysis import Reanalysis, WantedGoal
@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder",
         nargs="?",
-        default="results/latest",
-        help="a run's folder, its name, or its trials.jsonl (default: results/latest)",
+        default="latest",
+        help="a run's folder, its name, or its trials.jsonl (default: latest)",
     )
     parser.add_argument("--output", help="folder for the reports (default: the run's)")
     parser.add_argument(
@@ -88,7 +88,7 @@ def _records_of(arguments: argparse.Namespace) -> tuple[Path, list[Record], tupl
     from vnetperf.analysis.runs import find_run
     from vnetperf.results.folder import read_up_to_damage
 
-    given = find_run(arguments.folder, Path("results"))
+    given = find_run(arguments.folder, results_folder())
     records, damage = read_up_to_damage(given)
     notes = tuple(
         f"the log is damaged, and only the records before that line are used: {error.where}: "

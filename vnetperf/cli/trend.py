@@ -8,10 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options, share_of
+from vnetperf.cli import add_output_options, results_folder, share_of
 
 if TYPE_CHECKING:
     from vnetperf.analysis.trend import LevelChange, Trend
@@ -24,7 +23,7 @@ _SHOWN = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "folder", nargs="?", default="results", help="folder of all runs (default: results)"
+        "folder", nargs="?", help="folder of all runs (default: where they are written to)"
     )
     parser.add_argument("--scenario", default="*", help="only these, e.g. pvp_*")
     parser.add_argument("--test", default="*", help="only these tests")
@@ -48,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.model.errors import LogError
     from vnetperf.model.scenario import is_called
 
-    runs, unread = read_runs(Path(arguments.folder))
+    folder = results_folder(arguments.folder)
+    runs, unread = read_runs(folder)
     least = share_of(arguments.least)
     selected = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
     found = [
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not found:
         raise LogError(
             f"no number of {arguments.runs} runs or more matches the options",
-            where=arguments.folder,
+            where=str(folder),
             accepted="--scenario, --test, --size and --preset of runs that are there",
         )
     if arguments.json:

@@ -114,7 +114,8 @@ def _whys_not(scenario: Scenario) -> Iterator[str]:
     graph = scenario.deployment
     if graph.sites and (scenario.rules != "port" or (scenario.routed and not graph.pods)):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
-    steers = switch_class(graph, scenario.vswitch).capabilities.addressing == "port"
+    name = scenario.vswitch  # "" where the generator alone is calibrated
+    steers = bool(name) and switch_class(graph, name).capabilities.addressing == "port"
     if graph.sites and graph.vnf_count and steers and not scenario.vnf_addresses:
         yield (
             f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "
