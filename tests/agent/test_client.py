@@ -139,7 +139,12 @@ def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
     client.troubles, client._channel = ("link vp0: still there",), loop
     with pytest.raises(HostError, match="not fully restored: link vp0: still there"):
         client.inventory()
-    assert "vnetperf restore" in caught.value.cure
+    assert "`vnetperf restore` shows" in caught.value.cure
+    client.testbed = Testbed(agent=AgentConfig(transport="ssh=lab1"))
+    client.named, client._channel = "my beds/far.toml", loop
+    with pytest.raises(HostError) as caught:
+        client.inventory()
+    assert "`vnetperf restore --testbed 'my beds/far.toml'` shows" in caught.value.cure
 
 
 @pytest.mark.parametrize("transport", ["local", "netns=east"])

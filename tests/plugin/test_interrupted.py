@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import sys
 
 import pytest
@@ -69,6 +70,25 @@ def test_a_resumed_run_needs_no_option_again(interrupted: Site) -> None:
     assert content["settings"]["traffic"]["value"] == "multi-flow"
     assert len(interrupted.folders) == 1
     assert interrupted.calls("deploy") == {"deploy pvp_dpdk": 3}
+
+
+def test_the_command_that_continues_a_resumed_run_has_what_was_typed_for_it(
+    interrupted: Site,
+) -> None:
+    """Without it nothing would be measured, and the run would count as whole."""
+    (interrupted.path / "continued").touch()
+    interrupted.run_apart("-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=1)
+    (interrupted.path / "continued").unlink()
+    typed = ("--resume=results/latest", "-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes=64,512")
+    result = interrupted.run_apart(*typed)
+    assert result.ret == 2
+    (line,) = (text for text in result.stdout.lines if "to continue: " in text)
+    program, *command = shlex.split(line.partition("to continue: ")[2])
+    assert program == "pytest"
+    assert command[:2] == ["--resume", str(interrupted.folders[0])]
+    assert not {*typed[1:]} - {*command}
+    (interrupted.path / "continued").touch()
+    interrupted.pytester.runpytest_subprocess(*command).assert_outcomes(passed=4)
 
 
 def test_ctrl_c_on_a_terminal_leaves_no_crash(interrupted: Site) -> None:

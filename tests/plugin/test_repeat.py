@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.plugin.conftest import ROOT, Site
+from vnetperf.analysis.logged_tests import by_round, searches_of
 from vnetperf.config.files import load_model
 from vnetperf.model.preset import Preset
+from vnetperf.results.log import read_log
 
+RESUME = ("--resume", "results/latest")
 TWO = ("-k", "phy2phy_dpdk or pvp_dpdk", "--frame-sizes", "64")
 
 
@@ -57,6 +60,18 @@ def test_a_run_that_was_cut_goes_on_in_its_round(site: Site) -> None:
     assert deployed(site) == ["deploy phy2phy_dpdk", "deploy pvp_dpdk"]
     results = site.results()["results"]
     assert all(spread_of(r, g["name"])["n"] == 2 for r in results for g in r["goals"])
+
+
+def test_a_run_of_rounds_that_goes_on_without_any_goes_on_in_the_first(site: Site) -> None:
+    site.run(*TWO, "--repeat", "2")
+    (folder,) = site.folders
+    again = site.run("-k", "pvp_dpdk", "--frame-sizes", "64,512", *RESUME, "--repeat", "1")
+    again.assert_outcomes(passed=2)
+    rounds = by_round(read_log(folder / "trials.jsonl"))
+    sizes = {n: [t.case[2] for t in searches_of(part)] for n, part in rounds.items()}
+    assert sizes == {1: [64, 64, 512], 2: [64, 64]}
+    site.run("-k", "pvp_dpdk", "--frame-sizes", "64,512", *RESUME).assert_outcomes(passed=4)
+    assert all(r["deployments"]["measured"] == 2 for r in site.results()["results"])
 
 
 def test_a_plan_names_each_scenario_once(site: Site) -> None:

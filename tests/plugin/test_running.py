@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 
 import pytest
@@ -206,6 +207,23 @@ def test_a_vswitch_of_a_conftest_is_planned_measured_and_reported(site: Site) ->
     assert "pvp\\_fake" in (site.path / "results" / "latest" / "report.md").read_text()
 
 
+def test_a_vswitch_that_cannot_be_imported_fails_its_own_cases_alone(site: Site) -> None:
+    (site.path / "broken_switch.py").write_text("import nonesuch\n")
+    broken = 'register("vswitches", "broken", "broken_switch:Broken")'
+    site.pytester.makeconftest(f"{REGISTER}    {broken}\n")
+    site.pytester.syspathinsert()
+    selected = ("-k", "phy2phy_broken or phy2phy_bridge or phy2phy_fake", "--frame-sizes", "64")
+    planned = site.run(*selected, "--plan")
+    assert planned.ret == 0
+    assert "would fail: vnetperf.vswitches: backend 'broken' cannot" in planned.stdout.str()
+    assert "plan of phy2phy_fake" in planned.stdout.str()
+    result = site.run(*selected)
+    result.assert_outcomes(passed=2, errors=1)
+    assert result.ret == 1
+    assert "backend 'broken' cannot be loaded: ModuleNotFoundError" in result.stdout.str()
+    assert {r["scenario"] for r in site.results()["results"]} == {"phy2phy_bridge", "phy2phy_fake"}
+
+
 def test_plan_prints_and_runs_nothing(site: Site) -> None:
     result = site.run("--plan", "-k", "pvp_dpdk or pvpv_dpdk")
     assert result.ret == 0
@@ -262,6 +280,9 @@ def test_a_run_is_not_resumed_on_a_machine_that_has_changed(
 ) -> None:
     site.run("-k", "pvp_dpdk")
     before = site.calls("trial")
+    (folder,) = site.folders
+    held = {file: file.read_bytes() for file in folder.glob("*.j*")}
+    (folder / "report.md").write_text("as it was")
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"kernel": "6.6.7"}))
     result = site.run("-k", "pvp_dpdk", "--resume", "results/latest", "--frame-sizes", "64,512")
     text = result.stderr.str() + result.stdout.str()
@@ -269,6 +290,8 @@ def test_a_run_is_not_resumed_on_a_machine_that_has_changed(
     assert text.count("kernel was '6.6.6', is '6.6.7'") == 1
     assert "Traceback" not in text
     assert site.calls("trial") == before
+    assert {file: file.read_bytes() for file in folder.glob("*.j*")} == held
+    assert (folder / "report.md").read_text() == "as it was"
 
 
 WORKERS = ("-n", "2", "-k", "phy2phy_dpdk or pvp_dpdk or pvvp_dpdk")
@@ -442,10 +465,13 @@ def test_this_tool_does_not_concern_workers_of_other_projects(
 @pytest.mark.slow
 def test_a_wrong_option_with_workers_is_one_usage_error(site: Site) -> None:
     site.run("-k", "pvp_dpdk")
+    shutil.copytree(site.folders[0], site.path / "damaged")
+    (site.path / "damaged" / "trials-gw0.jsonl").write_text("{}\n{}\n")
     for options, message in (
         (("--preset", "rfc2455"), "did you mean 'rfc2544'?"),
         # With words: pytest that another program runs leaves no command to take them from.
         (("--resume", "results/latest", "-k", "pvp_dpdk"), "leave -n out"),
+        (("--resume", "damaged", "-k", "pvp_dpdk"), "damaged/trials-gw0.jsonl:1"),
     ):
         result = site.run("-n", "2", *options)
         text = result.stderr.str() + result.stdout.str()

@@ -9,8 +9,10 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import VERSIONS, facts
 from tests.runner.support import Bench
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.testbed import ClockOffset
+from vnetperf.results.log import read_log
+from vnetperf.results.records import EndRecord, RunRecord
 from vnetperf.runner.resume import machine_identity
 
 RECORD = {"cpu": {"model": "A", "flags": "x"}, "kernel": {"release": "6.6.6"}}
@@ -39,6 +41,39 @@ def test_what_differs_is_named_and_no_trial_is_run(
     assert not again.agent.trials
     again.run.close(exit_status=4)
     assert any("interrupted" in w for w in again.derived().warnings)
+
+
+def test_a_run_that_is_refused_is_left_as_it_was(tmp_path: Path) -> None:
+    first = Bench(tmp_path, FakeAgent(facts=facts(record=RECORD)))
+    first.throughput()
+    first.run.close()
+    before = first.path.read_bytes()
+    other = FakeAgent(facts=facts(record=RECORD | {"kernel": {"release": "6.6.7"}}))
+    again = Bench(tmp_path, other)
+    again.run.begin_round(1, 2)
+    for _ in range(2):  # each case of a worker of xdist
+        with pytest.raises(ConfigError, match="is not the one this run began on"):
+            again.run.facts()
+    again.run.close(exit_status=4)
+    assert first.path.read_bytes() == before
+    assert not any("interrupted" in w for w in again.derived().warnings)
+
+
+def test_a_session_without_an_agent_is_in_the_log_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path, FakeAgent(facts=facts(record=RECORD)))
+    first.throughput()
+    first.run.close()
+    again = Bench(tmp_path)
+
+    def gone() -> None:
+        raise HostError("the host cannot be reached")
+
+    monkeypatch.setattr(again.agent, "inventory", gone)
+    assert not again.run.still_answers()
+    again.run.close(exit_status=1)
+    assert [type(r) for r in read_log(again.path)[-2:]] == [RunRecord, EndRecord]
 
 
 def test_what_does_not_set_rates_may_change(tmp_path: Path) -> None:

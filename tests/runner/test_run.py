@@ -32,6 +32,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Calibration, GoalResult, Result, ScenarioFacts
 from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import AgentConfig
 from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
@@ -1095,6 +1096,32 @@ def test_a_machine_that_is_not_as_before_stands_first_in_every_report(tmp_path: 
         assert "eth9" in report
     records = Redactor(read_log(bench.path)).redacted()
     assert "eth9" not in derive(records).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("transport", "typed", "told"),
+    [
+        ("local", "./here.toml", "restore`"),
+        ("ssh=far", "far", "restore --testbed far`"),
+        ("ssh=far", "beds/far.toml", "restore --testbed beds/far.toml`"),
+        ("ssh=far", "beds/near.toml,beds/far.toml", "restore --testbed beds/far.toml`"),
+    ],
+)
+def test_what_could_not_be_undone_is_undone_where_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, transport: str, typed: str, told: str
+) -> None:
+    asked = configuration()
+    bed = asked.testbed.model_copy(
+        update={"name": "far", "agent": AgentConfig(transport=transport)}
+    )
+    named = asked.settings.model_copy(update={"testbed": typed})
+    bench = Bench(tmp_path, settings=replace(asked, testbed=bed, settings=named))
+    event: dict[str, object] = {"event": "restored", "scenario": "pvp_dpdk"}
+    event |= {"troubles": ["sysctl: still 1"], "differences": []}
+    bench.run._on_event(event)
+    assert f"could not be undone: sysctl: still 1; run `vnetperf {told}" in caplog.text
+    assert vars(bench.agent)["named"] == typed.rpartition(",")[2]
+    bench.run.close()
 
 
 def test_a_machine_that_is_as_before_is_recorded_as_that(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import subprocess
 import sys
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,12 @@ class _Heartbeat:
         self._over.set()
 
 
+def restore_command(transports: Iterable[str], named: str) -> str:
+    """What shows what is left on a testbed's hosts, and undoes it; `named` as a user names it."""
+    there = any(transport.startswith("ssh=") for transport in transports)
+    return f"vnetperf restore --testbed {shlex.quote(named)}" if there else "vnetperf restore"
+
+
 def duration(seconds: float) -> str:
     """A length of time in its largest unit: "365 days", "2 hours", "90 s"."""
     for unit, length in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
@@ -140,6 +147,7 @@ class AgentClient:
     One that only looks and plans need not be root: without root and sudo it is the user's own.
 
     Attributes:
+        named: The testbed as a user names it: its name, or the path of its file.
         given_up: True while calls are ended from another thread: no new agent is started.
         process: Pid and start time of the agent, of the last one when it is gone.
         clock: The host's clock against this machine's when the agent was greeted; None on this
@@ -152,6 +160,7 @@ class AgentClient:
         self, testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
     ) -> None:
         self.testbed = testbed
+        self.named = testbed.name
         self._read_only = read_only
         self.on_event = on_event or (lambda event: None)
         self.follow = False
@@ -174,6 +183,10 @@ class AgentClient:
     def _is_here(self) -> bool:
         """Whether the agent is on this machine, be it for a host within it."""
         return not self.testbed.agent.transport.startswith("ssh=")
+
+    @property
+    def _restore_command(self) -> str:
+        return restore_command([self.testbed.agent.transport], self.named)
 
     def _connect(self) -> Any:
         if self._channel is not None:
@@ -284,8 +297,8 @@ class AgentClient:
                 f"the agent was started, and {LATE}: it may still be undoing what an earlier run "
                 "left",
                 where=where,
-                cure=f"run `vnetperf restore`{'' if self._is_here else ' there'}, which tells what "
-                "is left and what keeps it; then start again",
+                cure=f"run `{self._restore_command}`, which tells what is left and what keeps it; "
+                "then start again",
             )
         found = ("", "") if self._is_here else self._why_no_python()
         return errors.HostError(
@@ -427,7 +440,7 @@ class AgentClient:
         return errors.HostError(
             f"the agent ended during {name} ({error}); {restored}",
             where=self.testbed.agent.transport,
-            cure="`vnetperf restore` shows whether anything is left; run the case again",
+            cure=f"`{self._restore_command}` shows whether anything is left; run the case again",
         )
 
     def hello(self) -> dict[str, Any]:

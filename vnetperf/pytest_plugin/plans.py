@@ -34,7 +34,7 @@ from vnetperf.pytest_plugin.session import BenchSession, configuration_of
 from vnetperf.pytest_plugin.terminal import duration_text
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
-from vnetperf.runner.scenarios import address_scenario, session_scenario
+from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_scenario
 from vnetperf.search.confirmation import confirming_trials
 
 #: What a test case measures with.
@@ -186,7 +186,7 @@ def _print_plans(
             terminal.line(f"would be skipped: {error}")
             continue
         except ConfigError as error:
-            if selected.variant:
+            if selected.variant or not can_be_loaded(selected.scenario):
                 terminal.line(f"would fail: {error}")
                 continue
             raise pytest.UsageError(str(error)) from None

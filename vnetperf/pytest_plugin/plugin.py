@@ -5,6 +5,7 @@ It is loaded by every pytest on a machine that has vnetperf installed, so it imp
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -433,12 +434,20 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if session.folder is not None and (line := verdict.captures_summary(session.folder)):
         terminalreporter.line(line)
     if exitstatus == pytest.ExitCode.INTERRUPTED:  # last: the tables may be many screens
-        workers = getattr(config.option, "numprocesses", None)
-        # Where one testbed is measured on, a run goes on without workers.
-        several = len(session.configuration.settings.testbeds) > 1
-        beside = f" -n {workers}" if workers and several else ""
         terminalreporter.write_line(
-            "vnetperf: the run was interrupted; to continue: "
-            f"pytest --resume {session.folder}{beside}",
-            yellow=True,
+            f"vnetperf: the run was interrupted; to continue: {_to_continue(config)}", yellow=True
         )
+
+
+def _to_continue(config: pytest.Config) -> str:
+    """The command that continues an interrupted run."""
+    session = config.stash[_SESSION]
+    command = ["pytest", "--resume", str(session.folder)]
+    workers = getattr(config.option, "numprocesses", None)
+    if resume := config.getoption("resume"):
+        # With --resume alone a run has the options that it began with; this session had these.
+        typed = (arg.removeprefix("--resume=") for arg in config.invocation_params.args)
+        command += [arg for arg in typed if arg not in ("--resume", resume)]
+    elif workers and len(session.configuration.settings.testbeds) > 1:
+        command += ["-n", str(workers)]  # on one testbed a run goes on without workers
+    return shlex.join(command)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -503,7 +503,10 @@ class BenchSession:
 
         self._refuse_rounds(None)
         if not self._name and (resume := self.config.getoption("resume")):
-            merge_worker_logs(Path(resume))  # of a session that was killed
+            try:
+                merge_worker_logs(Path(resume))  # of a session that was killed
+            except VnetperfError as error:  # one is damaged, or its session goes on
+                raise pytest.UsageError(str(error)) from None
             self._refuse_other_testbeds()
             if len(self.configuration.settings.testbeds) == 1:
                 raise pytest.UsageError(
@@ -544,13 +547,18 @@ class BenchSession:
             try:
                 run = self.run()
             except VnetperfError as error:
-                raise pytest.UsageError(str(error)) from None
+                self._refuse_resume(error)
             try:
                 run.facts()
             except ConfigError as error:  # the machine has changed
-                raise pytest.UsageError(str(error)) from None
+                self._refuse_resume(error)
             except VnetperfError:
                 pass  # the agent cannot be started: each case reports it
+
+    def _refuse_resume(self, error: VnetperfError) -> NoReturn:
+        """End the session, and leave the run that it names with the reports that it has."""
+        self.folder = None
+        raise pytest.UsageError(str(error)) from None
 
     def run(self, number: int | None = None) -> Run:
         """The run on a testbed, begun on first use; on this process's own without a number."""
@@ -599,6 +607,7 @@ class BenchSession:
     def _carried(self, selected: Selected) -> tuple[Run, Scenario]:
         """A scenario on this process's testbed, or on the next one that can carry it."""
         from vnetperf.pytest_plugin.cases import scenario_of
+        from vnetperf.runner.scenarios import can_be_loaded
 
         names = self.configuration.settings.testbeds
         lost: HostError | None = None
@@ -608,8 +617,10 @@ class BenchSession:
             run = self.run(number)
             if run.lost:
                 continue
-            if selected.round:
-                run.begin_round(selected.round, round_count(self.config, self.configuration))
+            if selected.round or max(run.resumed.rounds, default=1) > 1:
+                # Without rounds a run that had some goes on in its first, and not in its last.
+                planned = round_count(self.config, self.configuration) or 1
+                run.begin_round(selected.round or 1, planned)
             try:
                 scenario = scenario_of(run.configuration, selected, run.facts())
                 run.plan(scenario)
@@ -621,7 +632,7 @@ class BenchSession:
             except CapabilityError as error:
                 cannot[names[number]] = run, str(error).replace("\n", ";")
             except ConfigError as error:
-                if self.worker or selected.variant:
+                if self.worker or selected.variant or not can_be_loaded(selected.scenario):
                     raise
                 # As wrong for every other case: reported once.
                 pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)

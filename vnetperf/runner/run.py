@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vnetperf import __version__
-from vnetperf.agent.client import AgentClient
+from vnetperf.agent.client import AgentClient, restore_command
 from vnetperf.agent.hosts import HostsClient, connect
 from vnetperf.analysis.logged_tests import Case
 from vnetperf.config import Configuration
@@ -48,6 +48,7 @@ from vnetperf.results.records import (
     ComparisonRecord,
     EndRecord,
     EnvironmentRecord,
+    Record,
     RestoredRecord,
     RoundRecord,
     RunRecord,
@@ -217,6 +218,12 @@ def _git_commit() -> str:
     return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"
 
 
+def _named(configuration: Configuration) -> str:
+    """The testbed as it was named: by the path of its file, where that was typed."""
+    name, typed = configuration.testbed.name, configuration.settings.testbeds
+    return typed[0] if len(typed) == 1 else next((t for t in typed if Path(t).stem == name), name)
+
+
 def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) -> bool:
     """Whether a clean maximum has changed."""
     if then is None or now is None:
@@ -256,10 +263,17 @@ class Run:
         self.progress = progress or NoProgress()
         self.client = client or connect(configuration.testbed, self._on_event)
         self.client.follow = self.progress.follows
+        self._named = _named(configuration)
+        several = self.client.clients if isinstance(self.client, HostsClient) else {"": self.client}
+        for one in several.values():
+            one.named = self._named
         self.store = calibrations or CalibrationCache()
         self.resumed = ResumedRun(log_path)
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
+        #: What a resumed session writes once its machine is known to be the one that it was.
+        self._held: list[Record] = []
+        self._is_refused = False
         self._deployed: Scenario | None = None
         self._is_latest = False
         self._failed: dict[str, VnetperfError] = {}
@@ -292,7 +306,10 @@ class Run:
             if resumed:
                 self.resumed = ResumedRun.read(log_path, record)
                 self.max_loads.begin_round(self.resumed)
-            self.log.append(record)
+            if self.resumed.machine:
+                self._held.append(record)
+            else:
+                self.log.append(record)
             self.run_log = RunLog(run_log(log_path))
         except BaseException:
             self.log.close()
@@ -308,11 +325,26 @@ class Run:
             found = {key: value for key, value in event.items() if key != "event"}
             self._note_restored(RestoredRecord.model_validate(found))
 
+    def _note(self, record: Record) -> None:
+        """Write a record, or hold it back with what opens a resumed session."""
+        if self._held:
+            self._held.append(record)
+        else:
+            self.log.append(record)
+
+    def _write_held(self) -> None:
+        while self._held:
+            self.log.append(self._held[0])
+            del self._held[0]
+
     def _note_restored(self, found: RestoredRecord) -> None:
         """Log what became of the machine, and say what is not as it was."""
-        self.log.append(found)
+        self._note(found)
+        bed = self.configuration.testbed
+        transports = [host.transport for host in bed.hosts.values()] or [bed.agent.transport]
+        command = restore_command(transports, self._named)
         for trouble in found.troubles if found.scenario else ():
-            self._say(f"could not be undone: {trouble}; run `vnetperf restore`")
+            self._say(f"could not be undone: {trouble}; run `{command}`")
         for text in found.differences or ():
             self._say(f"not as before {found.scenario}, by this run or others: {text}")
 
@@ -326,7 +358,12 @@ class Run:
             found = self.client.inventory()
             machine = machine_identity(found)
             if self.resumed.machine:
-                require_same_machine(self.resumed.machine, machine, str(self.log.path))
+                try:
+                    require_same_machine(self.resumed.machine, machine, str(self.log.path))
+                except ConfigError:
+                    self._is_refused = True
+                    raise
+            self._write_held()
             self._facts = found
             self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
             for report in self.client.restored:
@@ -353,7 +390,7 @@ class Run:
     def note_comparisons(self, comparisons: Iterable[Comparison]) -> None:
         """Log which variants are to be compared with each other."""
         for comparison in comparisons:
-            self.log.append(ComparisonRecord(comparison=comparison))
+            self._note(ComparisonRecord(comparison=comparison))
 
     def begin_round(self, number: int, rounds: int) -> None:
         """Begin the cases again from the first, deployed anew: nothing measured counts for them."""
@@ -367,7 +404,7 @@ class Run:
         self._tried.clear()
         self.max_loads.begin_round(self.resumed)
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
-        self.log.append(RoundRecord(number=number, rounds=rounds))
+        self._note(RoundRecord(number=number, rounds=rounds))
 
     def takes_profiles(self, scenario: Scenario) -> bool:
         """Whether call stacks are wanted at a scenario's bounds: in one round, and if it can."""
@@ -523,5 +560,8 @@ class Run:
     def _log_end(self, exit_status: int, clocks: dict[str, ClockOffset], *, cut: bool) -> None:
         spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
         log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
+        if self._is_refused:  # the log is left as it was
+            return
+        self._write_held()
         end = EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent, lost=self.lost)
         self.log.append(end.model_copy(update={"clocks": clocks, "cut": cut}))

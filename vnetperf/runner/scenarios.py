@@ -31,6 +31,16 @@ def _deployments_of(vswitch: str) -> tuple[str, ...]:
         return OF_VSWITCHES
 
 
+def can_be_loaded(scenario_id: str) -> bool:
+    """Whether a scenario's own vSwitch or network can be: others are measured all the same."""
+    deployment, name = split_id(scenario_id)
+    try:
+        switch_class(make_deployment(deployment), name)
+    except VnetperfError:
+        return False
+    return True
+
+
 def _mobile_core() -> str:
     """The VNF of deployments that are for a mobile core."""
     names = [
