@@ -864,7 +864,8 @@ class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
     Attributes:
-        foreign: Frames without our signature, per tester port.
+        foreign: Frames without our signature, per tester port; of "all" where they are counted
+            together.
         corrupted: Frames of this trial with a stream or number that was never sent; None: not
             recorded. An older log has them among the foreign.
         verified: Frames whose payload was compared, the first of each receive call; the length is
