@@ -41,17 +41,24 @@ class Stage:
         self.console = directory / "console"
         self.starts: list[Callable[[], bool]] = []
         self.lives = False
-        self.destroyed = 0
+        self.destroyed = self.known = 0
 
     def learn(self, emulator: Path, accelerator: str) -> None:
         """Nothing is asked."""
 
     def call(self, name: str, **_: Any) -> Any:
         if name == "start":
+            assert not self.known, "domain 'g' already exists"
             self.lives = self.starts.pop(0)()
+            self.known = 0 if self.lives else 3  # libvirt sees the end of QEMU a moment later
         elif name == "destroy":
             self.destroyed += self.lives
             self.lives = False
+            if self.known:
+                raise HostError("domain is not running")
+        elif name == "known":
+            self.known = max(0, self.known - 1)
+            return self.known > 0
         elif name == "running":
             return self.lives
         elif not self.lives:

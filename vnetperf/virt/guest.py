@@ -24,7 +24,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
-from vnetperf.host.wait import patient, receive, wait_for
+from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.domain import Domain, NetdevBacking, VfBacking, domain_xml
 from vnetperf.virt.guest_agent import GuestAgent
@@ -176,6 +176,8 @@ CONSOLE_LINES, CONSOLE_BYTES, LOG_BYTES = 15, 16384, 1 << 24
 QUICK_S = 10.0
 PING_S = 2
 START_TRIES = 3
+#: Longest wait until libvirt has seen the end of one that aborted, seconds.
+FORGET_S = 5.0
 #: A kernel's last message.
 PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
 #: QEMU's messages in its log, without those at level info.
@@ -271,6 +273,14 @@ class Guest:
                 if not again or self._alive() or not aborted:
                     raise
                 log.warning("guest %s: QEMU aborted, it is started again", self.domain.name)
+                self._forget()
+
+    def _forget(self) -> None:
+        """See that libvirt has noticed its end: there is no other of its name until then."""
+        name = self.domain.name
+        with contextlib.suppress(HostError):  # it has just done so
+            self.session.call("destroy", domain=name)
+        wait_at_most(lambda: not self.session.call("known", domain=name), FORGET_S, f"{name}'s end")
 
     def _alive(self) -> bool:
         if self._process is not None:

@@ -258,6 +258,16 @@ class Libvirt:
             raise
         return bool(state == self._libvirt.VIR_DOMAIN_RUNNING)
 
+    def known(self, domain: str) -> bool:
+        """Whether there is a guest of that name, or its end has yet to be seen."""
+        try:
+            self._connection.lookupByName(domain)
+        except self._libvirt.libvirtError as error:
+            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                return False
+            raise
+        return True
+
     def pins(self, domain: str) -> dict[str, Any]:
         """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
         found = self._connection.lookupByName(domain)
