@@ -13,6 +13,7 @@ from tests.runner.support import Bench
 from vnetperf import cli
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.host import kernel
+from vnetperf.model.options import GuestOptions
 from vnetperf.model.result import RunResults
 from vnetperf.model.testbed import AgentConfig, Testbed
 from vnetperf.results import redaction
@@ -65,6 +66,8 @@ CANARIES = {
     "a disk of a user": "/vm/jqdoe/golden.qcow2",
     "an option in a guest": "acmekey",
     "another host": "qx9-node4",
+    "a password of a guest": "guestS3cret",
+    "a host of libvirt": "jumphost9q",
 }
 PARTS = ("acmecorp", "jqdoe", "labadmin", "AcmeSecret", "acmewidget", "golden", "tok3nABC", "nas01")
 C = CANARIES
@@ -154,7 +157,13 @@ def with_names(record: Record) -> Record:
         }
         plan = record.facts.plan | {"testbed": {"name": TESTBED, "description": COMPANY}}
         told = record.facts.model_copy(update={"facts": facts, "plan": plan})
-        return record.model_copy(update={"facts": told})
+        guest = GuestOptions(
+            image=C["a disk of a user"],
+            cmdline=f"net.pass={C['a password of a guest']}",
+            uri=f"qemu+ssh://{C['a host of libvirt']}/system",
+        )
+        scenario = record.scenario.model_copy(update={"guest": guest})
+        return record.model_copy(update={"facts": told, "scenario": scenario})
     if isinstance(record, TrialRecord) and record.number == 2:
         failure = f"{HOST}: no answer from {ADDRESS}, {C['an FQDN in a failure']}"
         result = record.result.model_copy(update={"failure": failure})

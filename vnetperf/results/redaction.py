@@ -283,8 +283,11 @@ class Pseudonyms:
         return match[0] if "paths" in self.kept else self.token("paths", match[0])
 
     def _url(self, match: re.Match[str]) -> str:
-        if _LOOPBACK_URL.match(match[0]) or "hosts" in self.kept:
+        if "hosts" in self.kept:
             return match[0]
+        if _LOOPBACK_URL.match(match[0]):
+            place, mark, _ = re.split(r"([?#]|$)", match[0], maxsplit=1)
+            return place + (mark and f"{mark}{_HIDDEN}")
         scheme = match[0].partition("://")[0]
         return f"{scheme}://{_HIDDEN}"
 
@@ -345,6 +348,8 @@ _SERIALS: Final = re.compile(r"serial|uuid|asset", re.IGNORECASE)
 _HASHES: Final = re.compile(
     r"\b(git|build|builds|hash|sha\d*|digest|checksum|identity|image)\b", re.I
 )
+#: Options whose values are given to others as they are, wherever they stand.
+_GIVEN_ON: Final = re.compile(r"^(cmdline|uri)=.*", re.DOTALL)
 _KERNEL_LINE: Final = ("cmdline", "command line", "kernel command line")
 _FREE: Final = re.compile(
     r"(^| )notes( value)?$|testbed (description|isolation|hosts .*isolation)$"
@@ -492,7 +497,7 @@ class Redactor:
         update = {
             name: self._value(getattr(model, name), above + name)
             for name in type(model).model_fields
-            if name not in OWN
+            if name not in OWN or not isinstance(getattr(model, name), str)
         }
         update |= {k: self._value(v, above + k) for k, v in (model.model_extra or {}).items()}
         if isinstance(model, Testbed):
@@ -525,6 +530,7 @@ class Redactor:
             return self._whole_fields[last](text)
         if key.startswith("settings ") and not key.endswith(" source"):
             text = self._setting(text)
+        text = _GIVEN_ON.sub(rf"\1={_HIDDEN}", text)
         if _FREE.search(key) and text and not self._is_public(text):
             return self.tokens.token("texts", text)
         if text.casefold() in self._words and _OF_SECTIONS.search(key):
@@ -595,8 +601,8 @@ class Redactor:
     def _setting(self, text: str) -> str:
         """A setting: values that are paths, or are given to others as they are, have a token."""
         name, equals, value = text.partition("=")
-        if equals and name in ("cmdline", "uri"):
-            return f"{name}={_HIDDEN}"
+        if _GIVEN_ON.match(text):
+            return text
         if "/" in text or text.endswith(".toml"):
             head, place = (f"{name}=", value) if equals else ("", text)
             return head + (
