@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.deployment.guests import share_at_once
 from vnetperf.model.outcomes import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.report import guests, transfers
@@ -123,3 +124,22 @@ def test_metrics_and_csv_have_work_ratio_and_misses() -> None:
     at = head.index("host_memory_octets_per_s")
     assert float(whole[at + 1]) == 2.0**31  # the scenario's name has a comma
     assert each[head.index("instance") + 1] == "1"
+
+
+def test_vnfs_that_did_not_run_at_once_reach_less_than_their_sum() -> None:
+    apart, together = (
+        did("GUEST_CPU", 900.0, 1000.0, vnfs=4).model_copy(update={"at_once": share})
+        for share in (0.4, 0.95)
+    )
+    assert "ran at once for 40 % of their runs" in markdown_report(results(apart))
+    assert "ran at once for 40 % of their runs" in " ".join(terminal_text(results(apart)).split())
+    assert "at once for" not in markdown_report(results(together))
+    marks = {m.label: m.marks for m in compared_metrics(results(apart))}
+    assert marks == {"GUEST_CPU": ("at most",), "GUEST_CPU of the host's": ("at most",)}
+    assert not any(m.marks for m in compared_metrics(results(together)))
+
+
+def test_the_share_in_which_all_ran_is_that_of_the_longest_run() -> None:
+    assert share_at_once([(0.0, 5.0)]) is None
+    assert share_at_once([(0.0, 10.0), (1.0, 11.0), (0.5, 10.5)]) == 0.9
+    assert share_at_once([(0.0, 1.0), (2.0, 3.0)]) == 0.0

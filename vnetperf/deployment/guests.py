@@ -76,13 +76,15 @@ class _Work:
     flows: tuple[Flow, ...]
     version: str
     elapsed_s: float
+    at_once: float | None
     spent: CpuTime | None
     events_why: str
 
     @property
     def figures(self) -> Figures:
         """All together."""
-        return sum_figures([flow.figures for flow in self.flows])
+        whole = sum_figures([flow.figures for flow in self.flows])
+        return whole.model_copy(update={"at_once": self.at_once})
 
 
 def measure_guests(
@@ -158,23 +160,27 @@ def _together(
     stolen = [_processor_times(seat.place) for seat in seats]
     programs: list[EndpointProgram] = []
     began = time.monotonic()
+    ran: list[list[float]] = []
     try:
         for seat in seats:
             programs.append(seat.place.start(tool.name, tool.client(_NOWHERE, spec)))
+            ran.append([time.monotonic()])
         _wait_for_threads(programs, spec.instances)
         pairs = tuple(zip(seats, programs, strict=True))
         collectors = CollectorSession(tuple(seat.pollers(one) for seat, one in pairs))
         collectors.start()
         limit_s = spec.duration_s + GRACE_S
-        running = list(pairs)
+        running = list(zip(seats, programs, ran, strict=True))
 
         def all_ended() -> bool:
             watch()
-            for seat, program in running:
+            for seat, program, times in tuple(running):
                 if code := program.ended():
                     text = f"it has ended with status {code} in {seat.what}"
                     raise GeneratorError(text, where=where, cure=tail_of(program))
-            running[:] = [(seat, one) for seat, one in running if one.ended() is None]
+                if code is not None:
+                    times.append(time.monotonic())
+                    running.remove((seat, program, times))
             return not running
 
         wait_for(
@@ -208,9 +214,19 @@ def _together(
         flows=tuple(flows),
         version=tool.version(ToolOutput("", "", versions[0])),
         elapsed_s=elapsed_s,
+        at_once=share_at_once([(first, last) for first, last in ran]),
         spent=sum_cpu_times([program.cpu() for program in programs]),
         events_why="" if misses else sampled["uncollected"].get("events", "not measured"),
     )
+
+
+def share_at_once(ran: Sequence[tuple[float, float]]) -> float | None:
+    """The share of the longest run in which all of them ran; None of a single one."""
+    if len(ran) < 2:
+        return None
+    together = min(last for _, last in ran) - max(first for first, _ in ran)
+    longest = max(last - first for first, last in ran)
+    return round(max(0.0, together) / longest, 3) if longest > 0 else 0.0
 
 
 def _wait_for_threads(programs: Sequence[EndpointProgram], count: int) -> None:

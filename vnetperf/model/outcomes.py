@@ -876,6 +876,8 @@ class Figures(Frozen):
             the work ran on, as the host counts them.
         steal: Of GUEST_: share of its processors' time that something under it took, 0..1, as it
             counts it itself.
+        at_once: Of GUEST_ in several VNFs: share of the longest run in which all of them ran, 0..1.
+            Each counts its own run, so that where it is less they reach less than the sum together.
     """
 
     bits_per_second: float | None = None
@@ -899,6 +901,7 @@ class Figures(Frozen):
     octets_per_second: float | None = None
     tlb_misses_per_second: float | None = None
     steal: float | None = None
+    at_once: float | None = None
 
 
 class Flow(Frozen):

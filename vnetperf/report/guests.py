@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from vnetperf.report.plot import Axis, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
 from vnetperf.report.text import known
 from vnetperf.report.transfers import HeldTransfer, but_for, interval_text, scale_of, values_of
+from vnetperf.results.metrics import known_apart
 
 GUESTS_TITLE = "Speed of guests"
 _NOTES = (
@@ -112,6 +113,7 @@ def guests_table(results: RunResults) -> Table:
     """Every kind of work, beside the host's."""
     rows = _rows(results)
     notes = [*_NOTES]
+    notes += _apart_notes(rows)
     notes += [f"Measured by {tool}." for tool in dict.fromkeys(r.transfer.version for r in rows)]
     notes += [
         f"TLB misses (of loads): {why}."
@@ -126,6 +128,17 @@ def guests_table(results: RunResults) -> Table:
     return Table.of(GUESTS_TITLE, _GUESTS, rows, notes)
 
 
+def _apart_notes(rows: Sequence[_Row]) -> list[str]:
+    """Which VNFs did not run at once."""
+    return [
+        f"{row.scenario}, {row.transfer.spec.kind}: all of them ran at once for "
+        f"{units.percent(row.transfer.at_once)} of their runs, and each counts its own: together "
+        "they reach less than this sum. Longer runs overlap more."
+        for row in rows
+        if row.transfer.at_once is not None and known_apart(row.transfer)
+    ]
+
+
 def guest_sentences(results: RunResults) -> list[str]:
     """The same for a terminal, with why something was not counted."""
     table = guests_table(results)
@@ -136,8 +149,9 @@ def guest_sentences(results: RunResults) -> list[str]:
         found.append(
             f"{scenario}: {work}, {vnfs}, threads in each: {threads}; {value}{beside}{steal}"
         )
-    whys = {row.transfer.events_why for row in _rows(results)}
-    return found + [f"TLB misses: {why}" for why in sorted(whys) if why]
+    rows = _rows(results)
+    whys = {row.transfer.events_why for row in rows}
+    return found + _apart_notes(rows) + [f"TLB misses: {why}" for why in sorted(whys) if why]
 
 
 def guest_plots(results: RunResults) -> Iterator[Plot]:

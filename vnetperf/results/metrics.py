@@ -941,6 +941,15 @@ def _of_stream(
                 yield make(f"{name} IP-layer capacity {way}", "bit/s", "more", capacity)
 
 
+#: Share of their runs in which all VNFs have to run, so that their sum counts as what they reach.
+AT_ONCE = 0.9
+
+
+def known_apart(figures: Figures) -> bool:
+    """Whether programs in several VNFs did not run at once."""
+    return figures.at_once is not None and figures.at_once < AT_ONCE
+
+
 def _of_guest(make: _Make, transfer: Transfer) -> Iterator[Metric]:
     """Of VNFs: what they did, and its ratio to the host's."""
     kind, host = transfer.spec.kind, transfer.on_host or Figures()
@@ -949,9 +958,11 @@ def _of_guest(make: _Make, transfer: Transfer) -> Iterator[Metric]:
     value, beside = (
         one.events_per_second if of_cpu else one.octets_per_second for one in (transfer, host)
     )
-    yield make(kind, unit, "more", value, main=True)
+    # Each counted its own run: the sum is more than they reach together.
+    apart = ("at most",) if known_apart(transfer) else ()
+    yield make(kind, unit, "more", value, main=True, qualifiers=apart)
     if value is not None and beside:
-        yield make(f"{kind} of the host's", "ratio", "more", value / beside)
+        yield make(f"{kind} of the host's", "ratio", "more", value / beside, qualifiers=apart)
     if transfer.tlb_misses_per_second is not None and value:
         work, per = ("event", 1) if of_cpu else ("MiB", 1 << 20)
         misses = transfer.tlb_misses_per_second / value * per
