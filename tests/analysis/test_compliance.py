@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf import config
-from vnetperf.analysis.compliance import ledger_of
+from vnetperf.analysis.compliance import ledger_of, rfc9693
+from vnetperf.analysis.compliance.clause import LoggedTrials
 from vnetperf.analysis.compliance.rfc2544 import TESTS
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
 from vnetperf.analysis.results_from_log import faults_of, result_of
@@ -29,6 +31,7 @@ from vnetperf.model.outcomes import (
     NatSessions,
     Recovery,
     Reset,
+    SessionsTried,
     Soak,
 )
 from vnetperf.model.parameters import LatencyTest
@@ -778,11 +781,40 @@ def test_a_case_that_ended_inconsistent_is_named_though_it_was_not_measured() ->
     assert " 64 octets" not in entry.value
     (alone,) = [e for e in ledger(preset, [lost], log) if e.clause == "RFC 2544 section 10"]
     assert alone.status == "not applicable"
-    assert "nothing was measured; frames that contradict the counts: pvp_x" in alone.value
+    assert "has a result; frames that contradict the counts: pvp_x" in alone.value
     assert failed.frame_size == 512
 
 
 CLEAN = FrameFaults(altered=0, verified=900)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_sessions_that_were_never_all_there_were_not_validated(made: bool) -> None:
+    tried = SessionsTried(
+        sessions=100, rate_per_s=10.0, made=made, came=100 * made, held=100 * made, trial=1
+    )
+    found = NatSessions(sessions=100 * made, rate_per_s=10.0, tried=(tried,))
+    looked = cast("Any", SimpleNamespace(result=SimpleNamespace(sessions=found)))
+    entries = {e.clause.split(" (")[0]: e for e in rfc9693.session_capacity(looked)}
+    validated = entries["RFC 9693 section 4.6"]
+    assert validated.status == ("met" if made else "deviated")
+    assert made or entries["RFC 9693 section 4.9"].reason == "not even one session was held"
+
+
+def test_a_test_is_held_against_what_its_own_round_was_given() -> None:
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    shown = log.measured("reset", 64)
+    log.measured("reset", 64)  # of the next round
+    resets = [test for test in log.tests if test.begin.test == "reset"]
+    for test, load in zip(resets, (1e6, 2e6), strict=True):
+        begin = cast("ProcedureRecord", test.begin)
+        given = {**begin.inputs, "throughput": {"load_fps": load}}
+        test.begin = begin.model_copy(update={"inputs": given})
+    logged = LoggedTrials(log.tests)
+    for test, load in zip(resets, (1e6, 2e6), strict=True):
+        result = shown.model_copy(update={"search": test.begin.search})
+        assert logged.inputs_of(result)["throughput"]["load_fps"] == load
 
 
 def test_each_kind_of_fault_is_counted_by_itself() -> None:

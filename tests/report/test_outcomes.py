@@ -8,7 +8,14 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from vnetperf.model.result import Deployments, Observation, Redaction, RepeatedNumber
-from vnetperf.report import html_report, junit_xml, markdown_report, outcomes, terminal_text
+from vnetperf.report import (
+    html_report,
+    junit_xml,
+    latency,
+    markdown_report,
+    outcomes,
+    terminal_text,
+)
 from vnetperf.report.csv_files import curves_csv, outcomes_csv
 from vnetperf.report.summary import groups
 from vnetperf.results.metrics import compared_metrics_of
@@ -371,6 +378,16 @@ def test_the_latency_curve_is_compared_by_percentiles_at_each_load(every):
     beyond = found["loss at 5000000 frames/s per interface"]
     assert (beyond.number, beyond.main) == (None, False)
     assert beyond.why.startswith("above the largest load")
+
+
+def test_a_latency_curve_without_a_clean_load_says_what_was_seen(every):
+    result = next(r for r in every.results if r.test == "latency_load" and r.latency_at)
+    beyond = [at for at in result.latency_at if not at.trials]
+    assert latency.headline(result, tuple(beyond)) == ("not measured", beyond[0].note)
+    lossy = next(at for at in result.latency_at if at.trials and at.latency)
+    lossy = lossy.model_copy(update={"loss_ratio": 1e-6})
+    (shown, why) = latency.headline(result, (lossy, *beyond))
+    assert (shown, why) == ("not measured", f"frames were lost at the smallest load, {lossy.of}")
 
 
 def test_scenarios_are_drawn_at_the_same_loads_in_one_plot(every):

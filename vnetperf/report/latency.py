@@ -250,8 +250,10 @@ def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
     """The latency at the largest load up to which none was lost, which is no throughput."""
     tried = sorted((at for at in loads if at.trials and at.latency), key=lambda at: at.load_fps)
     clean = list(takewhile(lambda at: at.loss_ratio <= 0, tried))
+    if not tried:
+        return "not measured", next((at.note for at in loads if at.note), "no load was offered")
     if not clean:
-        return "not measured", "no load was carried without loss"
+        return "not measured", f"frames were lost at the smallest load, {tried[0].of}"
     at = clean[-1]
     # Where trials at one load have the one or the other, one way is the answer.
     both_ways = all(map(RoundTrip.is_name, at.latency))

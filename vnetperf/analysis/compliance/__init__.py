@@ -58,8 +58,9 @@ def ledger_of(
     findings = inconsistent(results, tests)
     entries = [*setup(deployed, results, trials, run, findings), *rfc6815_isolation(run)]
     if not any(r.verdicts.get(Verdict.VALID) for r in measured):
-        nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
-        found = {"value": f"nothing was measured; {findings}"} if findings else {}
+        none = "no test with a tester's frames has a result"
+        nothing = {"status": "not applicable", "value": none, "reason": ""}
+        found = {"value": f"{none}; {findings}"} if findings else {}
         return [
             entry.model_copy(update=nothing | (found if entry.clause == rfc2544.VERIFIED else {}))
             for entry in entries

@@ -43,11 +43,14 @@ class LoggedTrials:
         return tuple(t for test in self._by_case.get(result.case, ()) for t in test.trials)
 
     def inputs_of(self, result: Result) -> Mapping[str, Any]:
-        """What the last test of a case was given; of a search nothing."""
-        for test in reversed(self._by_case.get(result.case, ())):
+        """What the test was given whose result is shown, else the case's last; of a search none."""
+        found: Mapping[str, Any] = {}
+        for test in self._by_case.get(result.case, ()):
             if isinstance(test.begin, ProcedureRecord):
-                return test.begin.inputs
-        return {}
+                found = test.begin.inputs
+                if test.begin.search == result.search:
+                    break
+        return found
 
     def why_no_throughput(self, result: Result) -> str:
         """Why what a test took its loads of is no throughput (RFC 2544 section 26.1); "" if it is.

@@ -301,7 +301,8 @@ def throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
         for g in goals
         if g.trials_at_lower_bound
     ]
-    yield from _duration(looked, min(map(longest_s, decisive), default=0.0))
+    # Where no load met a goal, those that show it.
+    yield from _duration(looked, min(map(longest_s, decisive or [trials]), default=0.0))
     whys = {g.name: why_no_throughput(g, trials) for g in goals}
     met = [g.name for g in goals if not whys[g.name]]
     strict = [g for g in goals if g.loss_ratio == 0 and g.exceed_ratio == 0] or goals
@@ -445,7 +446,13 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "; ".join(filter(None, whys)),
         ),
         ("drop", "then half of that load", abs(drop - 0.5) <= 1e-3, f"{drop:.1%}"),
-        ("repeats", "the average of several trials", n >= 2, f"{n} trials", found.why),
+        (
+            "repeats",
+            "the average of several trials",
+            n >= 2,
+            f"{n} trials",
+            found.why or looked.because,
+        ),
     )
 
 
