@@ -881,6 +881,33 @@ def test_a_forwarding_rate_of_shares_deviates_and_forward_pressure_is_not_done()
     assert met["RFC 2889 section 5.6, forward pressure"] == ("deviated", "not done")
 
 
+@pytest.mark.parametrize(
+    ("losses", "why"),
+    [
+        ((0.2, 0.1), "frames were lost down to the smallest load"),
+        ((0.0,), "no load was tried below the last, which lost nothing"),
+        ((0.1, 0.0), "no load was tried below the last, which lost nothing"),
+        ((0.0, 0.0), ""),
+    ],
+)
+def test_the_end_of_frame_loss_has_the_reason_that_its_loads_show(
+    losses: tuple[float, ...], why: str
+) -> None:
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    result = log.measured("frame_loss", 64)
+    steps = tuple(
+        result.loss_steps[n].model_copy(update={"loss_ratio": loss})
+        for n, loss in enumerate(losses)
+    )
+    found = {
+        e.clause: e for e in ledger(preset, [result.model_copy(update={"loss_steps": steps})], log)
+    }
+    assert found["RFC 2544 section 26.3, end"].reason == why
+    first = found["RFC 2544 section 26.3, first load"]
+    assert "the largest load of the test" in first.reason
+
+
 def test_a_burst_has_the_minimum_gap_of_a_medium_only() -> None:
     entries = ledger_of_tests(shipped("rfc9004"), ("back_to_back", 64))
     assert entries["RFC 9004, longest burst"].status == "met"

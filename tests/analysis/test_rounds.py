@@ -16,15 +16,28 @@ from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.errors import DutError
-from vnetperf.model.outcomes import ForwardingRate, NatSessions, Recovery
+from vnetperf.model.outcomes import (
+    ForwardingRate,
+    NatSessions,
+    Recovery,
+    Transfer,
+    Transfers,
+    TransferSpec,
+)
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result, RunIdentity, RunResults
 from vnetperf.model.trial import ThreadLoad, TrialResult
-from vnetperf.report import html_report, markdown_report, terminal_text
-from vnetperf.report.csv_files import outcomes_csv
+from vnetperf.report import html_report, markdown_report, results_json, terminal_text
+from vnetperf.report.csv_files import outcomes_csv, transfers_csv
 from vnetperf.results.log import read_log
-from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
-from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
+from vnetperf.results.metrics import (
+    Metric,
+    compared_metrics_of,
+    metrics_of,
+    metrics_over_deployments,
+    repeated_number,
+)
+from vnetperf.results.records import RoundRecord, RunRecord, TransfersRecord, TrialRecord
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
 
@@ -216,6 +229,41 @@ def test_a_round_that_failed_hides_no_other(tmp_path: Path) -> None:
         for metric in compared_metrics_of(result)
         if metric.main
     )
+
+
+def test_a_stream_has_its_baseline_of_its_own_round(tmp_path: Path) -> None:
+    """A transfer that fails in one round takes the place of no other."""
+    stream = TransferSpec(kind="TCP_STREAM", duration_s=5)
+    trips = TransferSpec(kind="TCP_RR", duration_s=5)
+    bench = Bench(tmp_path)
+    for number, mean_us in ((1, 30.0), (2, 300.0)):
+        bench.run.begin_round(number, 2)
+        run = [Transfer(spec=stream, tcp_round_trip_us={"mean": mean_us})]
+        if number == 1:
+            run.insert(0, Transfer(spec=trips, round_trip_us={"min": 20.0}))
+        for one in run:
+            held = Transfers(scenario="v2v_ovs,endpoints", transfers=(one,))
+            bench.run.log.append(TransfersRecord(result=held))
+    bench.run.close()
+    results = bench.derived()
+
+    def delays(of: RunResults) -> list[str]:
+        rows = csv.DictReader(io.StringIO(transfers_csv(of)))
+        return [r["tcp_buffer_delay"] for r in rows if r["kind"] == "TCP_STREAM"]
+
+    assert delays(results) == ["0.5", ""]
+    (numbers,) = (
+        {metric.label: metric for metric in found}
+        for _, transfer, found in metrics_over_deployments(results)
+        if transfer.spec.kind == "TCP_STREAM"
+    )
+    (delay,) = (metric for label, metric in numbers.items() if "buffer delay" in label)
+    assert delay.over is not None
+    assert [one.value for one in delay.over.observations] == [0.5]
+    # A file of results does not tell rounds, and can be read.
+    said = results_json(results)
+    assert '"round"' not in said.partition('"transfers"')[2].partition('"profiles"')[0]
+    assert delays(RunResults.model_validate_json(said)) == ["", "14.0"]
 
 
 def test_a_round_that_is_gone_on_with_is_one(tmp_path: Path) -> None:

@@ -72,6 +72,18 @@ def test_each_number_is_of_the_testbed_in_its_name(both: RunResults) -> None:
     assert "machine" in comparability(both, "pvp_dpdk,testbed=lab2")
 
 
+def test_only_testbeds_that_state_their_isolation_are_quoted(tmp_path: Path) -> None:
+    for stated, quoted in (("", ""), ("cables only", "lab2: cables only")):
+        folder = tmp_path / (stated or "none")
+        folder.mkdir()
+        for name in ("lab1", "lab2"):
+            loaded = at(name)
+            update = {"isolation": stated if name == "lab2" else ""}
+            object.__setattr__(loaded, "testbed", loaded.testbed.model_copy(update=update))
+            Bench(folder, FakeAgent(), loaded, log_path(folder, "", name).name).run.close()
+        assert derive(read_run(folder)).run.isolation == quoted
+
+
 @pytest.mark.parametrize("name", ["pvp_dpdk", "v2v_ovs,rx_queues=2", "", "a,b"])
 @pytest.mark.parametrize("how", ["", ",endpoints", ",mpi", ",new sessions"])
 def test_a_testbed_stands_before_what_is_put_to_a_scenario(name: str, how: str) -> None:
@@ -200,5 +212,5 @@ def test_a_run_has_ended_when_it_has_on_every_testbed(tmp_path: Path) -> None:
         measured(tmp_path, name, 200e3, "pvp_dpdk")
     assert derive(read_run(tmp_path)).run.ended
     again = Bench(tmp_path, FakeAgent(), at("lab1"), log_path(tmp_path, "", "lab1").name)
-    assert again.run.log
+    again.run.facts()  # the machine is the same: its session has begun
     assert derive(read_run(tmp_path)).run.ended == ""

@@ -108,6 +108,31 @@ def test_a_fact_that_is_taken_away_is_missed() -> None:
     assert (item.state, item.where) == ("unknown", "environment.cpu.microcode")
 
 
+def test_each_testbed_of_several_is_asked_for_its_own_facts() -> None:
+    facts: dict[str, Any] = {
+        "lab1": {"cpu": {"model": "x"}},
+        "lab2": {"cpu": {"model": "y"}},
+    }
+    several = empty(environment=facts, testbeds=("lab1", "lab2"))
+    found = by_name(several, 3)
+    assert (found["CPU model"].state, found["CPU model"].where) == (
+        *("recorded", "environment.lab1.cpu.model"),
+    )
+    facts["lab2"]["cpu"] = {"model": "unknown: no /proc"}
+    facts["lab1"]["nics"] = {"eth0": {"driver": "ice"}}
+    items = [
+        (item.where, item.state)
+        for item in checklist(several.model_copy(update={"environment": facts}))
+        if item.name in ("CPU model", "NIC driver")
+    ]
+    assert items == [
+        ("environment.lab1.cpu.model", "recorded"),
+        ("environment.lab2.cpu.model", "unknown"),
+        ("environment.lab1.nics.*.driver", "recorded"),
+        ("environment.lab2.nics.*.driver", "unknown"),
+    ]
+
+
 def test_a_branch_that_could_not_be_read_gives_its_reason() -> None:
     item = by_name(empty(environment={"cpu": "unknown: no /proc"}), 3)["turbo"]
     assert item.reason == "unknown: no /proc"

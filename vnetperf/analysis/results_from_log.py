@@ -7,7 +7,7 @@ results today or in ten years. A result is never stored by the run itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any, get_args
@@ -69,6 +69,7 @@ from vnetperf.results.records import (
     Record,
     RedactedRecord,
     RestoredRecord,
+    RoundRecord,
     RunRecord,
     ScenarioRecord,
     SearchRecord,
@@ -101,6 +102,18 @@ def version_warnings(otherwise: Sequence[LoggedTest], run: RunRecord) -> list[st
         f"{names}: {run.identity.tool} ({run.identity.git}) searched by other trials than this "
         "version would: bounds are those that the trials show by themselves"
     ]
+
+
+def _transfers_in_rounds(records: Iterable[Record]) -> Iterator[Transfers]:
+    """All transfers as they were run, each with its round: one that failed shifts no other."""
+    number = 1
+    for record in records:
+        if isinstance(record, RoundRecord):
+            number = record.number
+        elif isinstance(record, TransfersRecord):
+            result = record.result
+            placed = tuple(t.model_copy(update={"round": number}) for t in result.transfers)
+            yield result.model_copy(update={"transfers": placed})
 
 
 def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
@@ -819,7 +832,9 @@ def _together(
                     "started": min(one.run.started for one in every),
                     "ended": max(ends) if all(ends) else "",
                     "isolation": "; ".join(
-                        f"{name}: {one.run.isolation}" for name, one in found.items()
+                        f"{name}: {one.run.isolation}"
+                        for name, one in found.items()
+                        if one.run.isolation
                     ),
                 }
             ),
@@ -910,7 +925,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
     )
     merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
-    transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
+    transfers = merge_transfers(_transfers_in_rounds(records))
     ledger = [
         *ledger_of(run, [*deployed.values()], results, tests),
         *constant_load(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.trial import Latency, TrialGaps
@@ -956,6 +957,7 @@ class Transfer(Figures):
             a link; None: not recorded.
         on_host: Of GUEST_: the same programs at once on the host, on the same processors.
         events_why: Of GUEST_: why no TLB misses were counted; "" where they were.
+        round: Of a log: number of the round that it was run in, from 1; 0: not known. In no file.
     """
 
     spec: TransferSpec
@@ -970,6 +972,7 @@ class Transfer(Figures):
     fragments: int | None = None
     on_host: Figures | None = None
     events_why: str = ""
+    round: SkipJsonSchema[int] = Field(default=0, exclude=True)
 
 
 class Transfers(Frozen):
@@ -992,12 +995,18 @@ class Transfers(Frozen):
 
     @property
     def rounds(self) -> list[list[tuple[Transfer, tuple[Transfer, ...]]]]:
-        """Each of `transfers` in all rounds, with those that were run beside it, itself too."""
+        """Each of `transfers` in all rounds, with those of the same round, itself too.
+
+        Where rounds are not known (results.json does not tell them), counted from the last.
+        """
         every = [self.rounds_of(transfer) for transfer in self.transfers]
-        return [
-            [
-                (each[-back], tuple(other[-back] for other in every if len(other) >= back))
-                for back in range(len(each), 0, -1)
-            ]
+        known = all(one.round for each in every for one in each)
+        numbered = [
+            [(one.round if known else back, one) for back, one in enumerate(each, -len(each))]
             for each in every
         ]
+        beside: dict[int, list[Transfer]] = {}
+        for each in numbered:
+            for number, one in each:
+                beside.setdefault(number, []).append(one)
+        return [[(one, tuple(beside[number])) for number, one in each] for each in numbered]

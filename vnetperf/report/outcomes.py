@@ -169,7 +169,7 @@ def _loss_of(name: str) -> Callable[[Entry[LossStep]], str]:
 
 
 def whole_load_text(result: Result) -> str:
-    """What 100 % of an input rate is: mostly what the generator can offer, and not the medium."""
+    """What 100 % of an input rate is: mostly of what the generator can offer, not the medium."""
     whole = next((s.load_fps / s.input_ratio for s in result.loss_steps if s.input_ratio), 0.0)
     if not whole:
         return ""
@@ -177,7 +177,10 @@ def whole_load_text(result: Result) -> str:
     if medium and abs(whole / medium - 1) <= _WHOLE_MEDIUM:
         return f"100 % is {units.fps(whole)}, the maximum of the medium"
     share = f", {percent(whole / medium, 3)} of the medium's {units.fps(medium)}" if medium else ""
-    return f"100 % is {units.fps(whole)}, the largest load that the generator offers{share}"
+    # A test that begins at it may have rounded it down; a profile of loss may not have reached it.
+    tried = any(step.input_ratio == 1 for step in result.loss_steps)
+    whose = "of this test" if tried else "that the generator offers"
+    return f"100 % is {units.fps(whole)}, the largest load {whose}{share}"
 
 
 #: How far a load that is all of the medium may be off it, as a share: by rounding only.

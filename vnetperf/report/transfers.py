@@ -217,9 +217,10 @@ class _Row:
 def _rows(results: RunResults) -> list[_Row]:
     """Transfers between sockets; ranks of MPI, and the speed of VNFs, have parts of their own."""
     return [
-        _Row(one.scenario, transfer, one.transfers, one.rounds_of(transfer))
+        _Row(one.scenario, transfer, beside, tuple(held for held, _ in each))
         for one in results.transfers
-        for transfer in one.transfers
+        for each in one.rounds
+        for transfer, beside in each[-1:]
         if not (transfer.spec.is_mpi or transfer.spec.is_guest)
     ]
 

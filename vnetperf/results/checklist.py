@@ -5,8 +5,8 @@ Each recorded or with the reason why not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from vnetperf.model.result import RunResults
@@ -43,13 +43,17 @@ class RequiredField:
     test: str = ""  # Of results: only those of this test
 
 
+#: How places begin that a run on several testbeds has once for each, below its name.
+_ENVIRONMENT: Final = "environment|"
+
+
 def _host(name: str, *places: str) -> RequiredField:
-    return RequiredField(3, name, tuple(f"environment|{place}" for place in places))
+    return RequiredField(3, name, tuple(f"{_ENVIRONMENT}{place}" for place in places))
 
 
 def _nic(name: str, key: str) -> RequiredField:
     return RequiredField(
-        3, f"NIC {name}", (f"environment|nics|*|{key}",), why="no network device was found"
+        3, f"NIC {name}", (f"{_ENVIRONMENT}nics|*|{key}",), why="no network device was found"
     )
 
 
@@ -367,7 +371,7 @@ def checklist(results: RunResults) -> tuple[Item, ...]:
     tree = results.model_dump(mode="json", exclude={"trials"})
     tree["has trials"] = bool(results.trials)
     found: dict[tuple[int, str, str], Item] = {}
-    for field in FIELDS:
+    for field in (each for one in FIELDS for each in _on_testbeds(one, results.testbeds)):
         for item in _look(field, tree):
             found.setdefault((item.group, item.name, item.reason), item)
     return (*found.values(), *_redacted(results))
@@ -376,6 +380,21 @@ def checklist(results: RunResults) -> tuple[Item, ...]:
 def missing_items(results: RunResults) -> tuple[Item, ...]:
     """What a reader might look for and will not find."""
     return tuple(i for i in checklist(results) if i.state in (*_UNKNOWN, "removed"))
+
+
+def _on_testbeds(field: RequiredField, testbeds: Sequence[str]) -> list[RequiredField]:
+    """A field of the environment for each testbed of a run on several: each has its own."""
+    if not testbeds or not any(place.startswith(_ENVIRONMENT) for place in field.places):
+        return [field]
+    return [
+        replace(
+            field,
+            places=tuple(
+                place.replace(_ENVIRONMENT, f"{_ENVIRONMENT}{name}|", 1) for place in field.places
+            ),
+        )
+        for name in testbeds
+    ]
 
 
 def _look(field: RequiredField, tree: Mapping[str, Any]) -> Iterator[Item]:

@@ -171,8 +171,8 @@ def compared_metrics(results: RunResults) -> Iterator[Metric]:
     for result in results.results:
         yield from compared_metrics_of(result)
     for one in results.transfers:
-        for transfer in one.transfers:
-            yield from transfer_metrics(one.scenario, transfer, one.transfers)
+        for each in one.rounds:
+            yield from transfer_metrics(one.scenario, *each[-1])
     for of in results.scenarios:
         yield from pod_metrics(of)
 

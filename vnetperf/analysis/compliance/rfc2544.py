@@ -389,12 +389,14 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
     at_media = bool(media) and first >= media * (1 - _ROUNDING) and not looked.nominal
     why_less = "the generator cannot offer more"
     if looked.nominal:
-        why_less = "virtual wires have no rate of their own: the most that the generator can offer"
+        why_less = "virtual wires have no rate of their own: the largest load of the test"
     shares = [step.input_ratio for step in steps]
     widest = max((a - b for a, b in pairwise(shares)), default=None)
     small = widest is not None and widest <= 0.1 + _ROUNDING
     clean = [step.loss_ratio == 0 for step in steps[-2:]] == [True, True]
-    lossy = "frames were lost down to the smallest load"
+    why_on = "frames were lost down to the smallest load"
+    if steps and steps[-1].loss_ratio == 0:
+        why_on = "no load was tried below the last, which lost nothing"
     yield from looked.entries(
         "RFC 2544 section 26.3",
         (
@@ -411,7 +413,7 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
             small,
             "one load" if widest is None else f"{widest:.3%} at the most",
         ),
-        ("end", "until two successive trials lose nothing", clean, f"{len(steps)} loads", lossy),
+        ("end", "until two successive trials lose nothing", clean, f"{len(steps)} loads", why_on),
     )
 
 

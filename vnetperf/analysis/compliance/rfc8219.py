@@ -144,7 +144,7 @@ def _long(performance: ServiceStep | None) -> bool:
 
 def transport(transfers: Sequence[Transfers]) -> list[LedgerEntry]:
     """Hold streams against RFC 6349 and RFC 9097, whose texts were not at hand."""
-    streams = [(t, one.transfers) for one in transfers for t in one.transfers]
+    streams = [each[-1] for one in transfers for each in one.rounds]
     tcp = [tcp_quality(t, beside) for t, beside in streams if t.spec.kind == "TCP_STREAM"]
     udp = [
         ip_capacity(t, way)
