@@ -311,6 +311,7 @@ class MachineSampler:
         self._pollers = pollers
         self._root = root
         self._threads: list[int] = []
+        self._busy = 0
         self._before = _MachineCounters()
         self._mhz: float | None = None
         self._clock_source = ""
@@ -318,10 +319,9 @@ class MachineSampler:
 
     def start(self) -> None:
         """Take the first sample."""
-        self._threads = [
-            _last_processor(poller.pid, thread.tid)
-            for poller, thread in busy_threads(self._pollers)
-        ]
+        found = tuple(busy_threads(self._pollers))
+        self._threads = [_last_processor(poller.pid, thread.tid) for poller, thread in found]
+        self._busy = sum(not poller.sleeps for poller, _ in found)
         # Kernels before 5.19 sleep 10 ms over the frequency of each processor.
         self._mhz = self._frequency()
         self._clock_source = self._text(_CLOCK_SOURCE).strip()
@@ -347,7 +347,7 @@ class MachineSampler:
             quota_s=None if quota_us is None else quota_us / 1e6,
             frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
             load_average=os.getloadavg()[0],
-            busy_threads=len(self._threads),
+            busy_threads=self._busy,
             processors=len(now.times) or os.cpu_count() or 0,
             context_switches_per_s=None if switches is None else round(switches / wall, 1),
             clock_sources=tuple(

@@ -140,6 +140,11 @@ def test_what_short_trials_show_far_too_low_is_no_limit() -> None:
     assert found.ended_by == "loss"
 
 
+def test_a_loop_faster_than_the_flood_is_calibrated_too() -> None:
+    fast = find_clean_maximum(Loop(tester_fps=60e6, wire_fps=60e6, carried_fps=60e6), 64)
+    assert fast.middle == pytest.approx(60e6, rel=0.06)
+
+
 def test_a_loop_without_a_link_is_not_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([("tester port 1",), ("tester port 1",), ()])
     late: Any = SimpleNamespace(links_down=lambda: next(looks))

@@ -383,7 +383,10 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
     none: Any = SimpleNamespace(stop=lambda: {"uncollected": {}})
     dut = dict.fromkeys(("count", "start", "sent"), lambda *_: None)
     watch = SimpleNamespace(
-        **dut, collectors=none, counted=lambda: {"uncollected": {}}, began_anew=False
+        **dut,
+        collectors=none,
+        counted=lambda: {"uncollected": {}, "links_down": ("phy0",)},
+        began_anew=False,
     )
     monkeypatch.setattr(trial, "DutWatch", lambda *_, **__: watch)
     monkeypatch.setattr(trial, "learn", lambda *_: None)
@@ -391,7 +394,7 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
     generator = SimpleNamespace(
         check_alive=lambda: None,
         port_counters=tuple,
-        run=lambda *_: TrialResult(directions=(counts,)),
+        run=lambda *_: TrialResult(directions=(counts,), links_down=("tester port 1",)),
         # As generators have it on a wire of veth.
         refusal_is_loss=lambda spec: spec.event is not None,
     )
@@ -403,6 +406,7 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
     spec: Any = SimpleNamespace(event=event, new_sessions=False, profile=False, learning_wait_s=0)
     found = trial._send_and_count(deployed, spec, lambda: None, None)
     assert found.lost(counts) == (0 if event is None else 3)
+    assert found.links_down == ("tester port 1", "phy0")
 
 
 def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,8 @@ def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(tmp_pa
     [
         (1e9, [500e3], [500e3]),
         (200e3, [500e3, 160e3], [160e3]),  # and so at once before the next trial
-        (1e3, [500e3, 50e3], [50e3]),  # no slower than takes 20 s
+        (1e3, [500e3, 125e3, 125e3], [125e3] * 3),  # no slower than takes 8 s
+        (0.0, [500e3], [500e3]),  # no link: a path check will tell
     ],
 )
 def test_every_flow_has_been_seen_before_a_trial(
@@ -257,6 +258,23 @@ def test_every_flow_has_been_seen_before_a_trial(
     assert double.learnt == rates
     generator.learn(1_000_000)
     assert double.learnt[len(rates) :] == again
+
+
+def test_what_a_wire_took_of_few_frames_is_no_rate_for_many(tmp_path: Path) -> None:
+    generator, double = loadgen(tmp_path)
+    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+    generator.prepare(STREAMS, PROFILE, 64)
+    double.takes_fps = 5e3  # a path check before the wire is there
+    generator.learn(8)
+    assert double.learnt == [10e3] * 3
+    double.takes_fps = 1e9
+    generator.learn(1_000_000)
+    assert double.learnt[3:] == [500e3]
+    double.takes_fps = 400e3
+    generator.learn(1_000_000)
+    generator.prepare(STREAMS, PROFILE, 128)  # another size may be carried faster
+    generator.learn(1_000_000)
+    assert double.learnt[4:] == [500e3, 320e3, 500e3, 320e3]
 
 
 def test_what_a_trial_kept_is_there_after_a_path_check(tmp_path: Path) -> None:

@@ -147,6 +147,9 @@ def test_files_of_another_machine_are_its_agents_to_read(tmp_path: Path) -> None
     here = there.model_copy(update={"boot": boot_id()})
     assert guest_requirements.guest_problem(scenario, there, 0) == ""
     assert "cannot be read" in guest_requirements.guest_problem(scenario, here, 0)
+    twin = qcow2(tmp_path / "twin.qcow2", backing=104)
+    of_other = asked(f"image={twin}", vnf_mode="buildin")
+    assert guest_requirements.guest_problem(of_other, there, 0) == ""
     disk = qcow2(tmp_path / "own.qcow2")
     beside = GuestOptions(image=str(disk), kernel=tmp_path / "vmlinuz")
     with pytest.raises(HostError, match="cannot be read"):

@@ -99,6 +99,10 @@ def test_the_work_of_a_guest_is_its_own(
     vnf.guest = SimpleNamespace(pid=7, domain=made)
     assert [(one.role, one.pid) for one in vnf.pollers()] == [("vnf0", 7)] * len(names)
     assert [one.thread_prefix for one in vnf.pollers()] == names
+    # Who waits for frames is measured, and not preferred.
+    assert [one.thread_prefix for one in vnf.pollers() if not one.sleeps] == [
+        name for name in names if mode == "io" and name.startswith("CPU")
+    ]
     vnf.guest.pid = 0
     assert vnf.pollers() == ()
 

@@ -219,7 +219,7 @@ def _edge(
     low = high = 0.0
     ended: EndedBy = ""
     rate, step = start, FIRST_STEP
-    while not (low and high) and floor <= rate <= FLOOD_FPS:
+    while not (low and high) and floor <= rate <= max(FLOOD_FPS, 2 * start):
         if why := _why_unclean(run, rate):
             high, ended = rate, why
             rate *= 1 - step

@@ -58,7 +58,7 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
     Nothing is lasting: it ends with the processes.
     """
     taken = {}
-    for poller in pollers:
+    for poller in (one for one in pollers if not one.sleeps):
         nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
         # Apart from each other: who may not be preferred can still have short turns.
         preferred = threads.set_nice(poller.pid, nice)

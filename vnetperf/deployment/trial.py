@@ -658,7 +658,7 @@ def run_part(
         update = {
             "refusal_is_loss": generator.refusal_is_loss(spec),
             "tester": tuple(port for port in counted if port.port in own),
-            "links_down": tuple(links.down),
+            "links_down": tuple({**links.down, **dict.fromkeys(found.result.links_down)}),
         }
         return found.result.model_copy(update=update)
 
@@ -844,6 +844,8 @@ def _send_and_count(
         **collected,
         **counted,
         "uncollected": uncollected,
+        # A tester may have looked at its own.
+        "links_down": (*result.links_down, *counted.get("links_down", ())),
         "refusal_is_loss": generator.refusal_is_loss(spec),
         "tester": tester,
     }

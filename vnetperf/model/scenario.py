@@ -480,11 +480,17 @@ class RoleDemand(Frozen):
 
 
 class Pollers(Frozen):
-    """How to find a role's busy threads on the running machine: by the start of their names."""
+    """How to find a role's busy threads on the running machine: by the start of their names.
+
+    Attributes:
+        sleeps: True when they sleep while there is nothing to do, as the kernel's in a guest: what
+            they use is theirs, but nobody prefers them, and they make no load by themselves.
+    """
 
     role: str
     pid: int
     thread_prefix: str
+    sleeps: bool = False
 
 
 class Placement(Frozen):

@@ -10,9 +10,10 @@ rate is of those that were sent.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, floor, inf, sqrt
 from statistics import median
 
 from vnetperf.model.errors import NoResultError
@@ -75,15 +76,16 @@ def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
 
 def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
     """Find the largest number of sessions that are all held: doubled, then halved."""
-    test, of_all = inputs.parameters, _sessions(inputs)
+    test, wanted = inputs.parameters, _sessions(inputs)
     fps, tries = min(test.filling_fps, inputs.ceiling_fps), list[_Try]()
+    _require_outlived(inputs, min(wanted, FIRST), fps)
+    of_all = min(wanted, _most_outlived(inputs, fps))
     most, too_many, held = 0, of_all + 1, 0
     # As long as none was too many, nothing limits the table: then all are tried.
     while most < of_all and (
         (grows := too_many > of_all) or too_many - most > max(1.0, RESOLUTION * most)
     ):
         count = min(of_all, max(FIRST, 2 * most)) if grows else (most + too_many) // 2
-        _require_outlived(inputs, count, fps)
         one = yield from _try(inputs, count, fps)
         if not one.sent:
             raise NoResultError(
@@ -97,14 +99,19 @@ def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]
             most, held = count, max(held, one.row.sessions)
         else:
             too_many = count
-    capped = most == of_all
+    capped, note = most == of_all, "more sessions were not tried: --nat or --lb"
+    if of_all < wanted:
+        note = (
+            f"of more sessions, made {fps:.0f} a second, the first end by their timer before the "
+            "last is made: nat.filling_fps, or --set udp_timeout=..."
+        )
     return NatSessions(
         sessions=held,
         rate_per_s=fps,
         tried=tuple(one.row for one in tries),
         ended_per_s=_ended(tries, held),
         capped=capped,
-        note="more sessions were not tried: --nat or --lb" if capped else "",
+        note=note if capped else "",
     )
 
 
@@ -140,6 +147,13 @@ def _outlives_fps(inputs: ProcedureInputs[NatTest], count: int) -> float:
         return 0.0
     left_s = inputs.session_timeout_s - COUNTED_S
     return count / left_s if left_s > 0 else inf
+
+
+def _most_outlived(inputs: ProcedureInputs[NatTest], fps: float) -> int:
+    """The largest number of sessions of which the first is there when the last has been made."""
+    if inputs.session_timeout_s is None:
+        return sys.maxsize
+    return max(0, floor(fps * (inputs.session_timeout_s - COUNTED_S)))
 
 
 def _require_outlived(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> None:

@@ -78,8 +78,8 @@ LEARN_ATTEMPTS = 5
 #: Share of learning frames from which on all flows count as seen, and that of the rate at which
 #: they were taken at which they are sent again.
 ENOUGH_LEARNT, LEARN_TAKEN = 0.999, 0.8
-#: They are sent no slower than takes so long, seconds.
-LEARN_LONGEST_S = 20.0
+#: Times that they are sent, and no slower than takes so long, seconds.
+LEARN_TRIES, LEARN_LONGEST_S = 3, 8.0
 #: Wait for the last of them, seconds.
 LEARN_DRAIN_S = 0.1
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
@@ -533,6 +533,7 @@ class Loadgen(TrafficGenerator):
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = ENGINE.executable()
         self._neighbours, self._capture, self.bound = ((), {}), CaptureSpec(), None
+        self._taken_fps = inf
         self._engine = Engine.open(
             self.config,
             run_dir=self.directory,
@@ -603,7 +604,8 @@ class Loadgen(TrafficGenerator):
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
         self._requested = streams, profile, frame_size
-        self._pace = 1.0  # another NAT may be there, or the one that was has started again
+        # Another NAT may be there, or the one that was has started again.
+        self._pace, self._taken_fps = 1.0, inf
         self._hand_over(streams, profile, frame_size)
         self._meet_neighbours(streams, profile, frame_size)
 
@@ -669,19 +671,22 @@ class Loadgen(TrafficGenerator):
             return
         mine = [part for part in self._prepared.parts if part.stream.tx_port in self._ends]
         due, learnt = frames_per_stream * len(mine), 0
+        fastest = learning_rate(frames_per_stream)
         slowest = max(LEARN_FPS, frames_per_stream / LEARN_LONGEST_S)
-        for _ in range(LEARN_ATTEMPTS):
-            rate = min(learning_rate(frames_per_stream), self._taken_fps)
+        for _ in range(LEARN_TRIES):
+            rate = min(fastest, max(slowest, self._taken_fps))
             learnt = self._running().learn(
                 frames_per_stream, rate=rate, timeout_s=frames_per_stream / rate + GRACE_S
             )
             if learnt >= due * ENOUGH_LEARNT:
                 return
+            if not learnt:  # no link yet: a path check tries again
+                log.debug("none of %d learning frames was sent", due)
+                return
             # The wire, or what is behind it, takes no more: flows that it has not seen would be
             # set up in the trial.
-            self._taken_fps = max(slowest, LEARN_TAKEN * rate * learnt / due)
-            if rate <= slowest:
-                break
+            if fastest > slowest:
+                self._taken_fps = LEARN_TAKEN * rate * learnt / due
         log.warning("of %d learning frames %d were sent: the wire takes no more", due, learnt)
 
     def _set_up_sessions(self, frames: int) -> None:

@@ -374,6 +374,7 @@ class WorkerTrial:
             raise
         self._stop()
         ended = time.monotonic()
+        self._look_at_links()
         return {
             "ports": {
                 str(port): {
@@ -475,10 +476,13 @@ class WorkerTrial:
         while (left := until - time.monotonic()) > 0:
             self.look()
             if time.monotonic() >= self._links_next:
-                self.down.update(dict.fromkeys(self.session.links_down()))
-                self._links_next = time.monotonic() + LINKS_EVERY_S
+                self._look_at_links()
             time.sleep(min(left, SELDOM_S))
         self.look()
+
+    def _look_at_links(self) -> None:
+        self.down.update(dict.fromkeys(self.session.links_down()))
+        self._links_next = time.monotonic() + LINKS_EVERY_S
 
     def _latency(self) -> dict[str, Any]:
         probes = self.order["probes"]
@@ -496,7 +500,7 @@ class WorkerTrial:
 
 
 #: Changes with the orders and answers; both ends are of one version of this project.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Worker:

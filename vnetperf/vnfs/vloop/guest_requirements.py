@@ -148,7 +148,7 @@ def _disk_problems(scenario: Scenario, facts: MachineFacts) -> Iterator[str]:
     ):
         if file is not None and (why := _why_not_there(file, facts)):
             yield f"{key} {file} {why}; name a file that is there"
-    disk = options.disk
+    disk = options.disk if not facts.boot or facts.boot == boot_id() else None
     if disk is not None and (why := why_not_whole(disk, DISKS[disk.suffix])):
         yield f"image {disk} {why}"
     for key in ("kernel", "initrd", "cmdline"):

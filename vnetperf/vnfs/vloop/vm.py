@@ -359,12 +359,13 @@ class VmVloop(EndpointHost):
             return ()
         domain, by_testpmd = self.guest.domain, self.plan.scenario.vnf_mode in Vloop.modes
         workers = self._workers(self.plan.scenario) if by_testpmd else range(domain.vcpus)
-        names = [f"CPU {vcpu}/" for vcpu in workers]
+        found = {f"CPU {vcpu}/": not by_testpmd for vcpu in workers}
         backings = [nic.backing for nic in domain.nics]
         if any(isinstance(one, NetdevBacking) and not one.vhost for one in backings):
-            names.append(domain.emulator.name[: threads.COMM])
+            found[domain.emulator.name[: threads.COMM]] = True
         return tuple(
-            Pollers(role=self.role, pid=self.guest.pid, thread_prefix=name) for name in names
+            Pollers(role=self.role, pid=self.guest.pid, thread_prefix=name, sleeps=sleeps)
+            for name, sleeps in found.items()
         )
 
     def facts(self) -> dict[str, Any]:
