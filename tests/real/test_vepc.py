@@ -56,6 +56,11 @@ def inside(deployment: LiveDeployment, result: Any) -> dict[str, Any]:
     }
 
 
+def each_way(result: Any) -> list[int]:
+    """Frames that were sent each way: a tester that is late gives some up, one way or the other."""
+    return sorted(direction.sent for direction in result.directions)
+
+
 def test_fifty_sessions_carry_every_frame_both_ways(unchanged: Unchanged) -> None:
     core = (f"sessions={SESSIONS}", "ramp=500")
     with deployed("vepc_bridge", core=core) as deployment:
@@ -68,9 +73,9 @@ def test_fifty_sessions_carry_every_frame_both_ways(unchanged: Unchanged) -> Non
         assert set(facts["threads"].values()) == {f"processors {mine}"}
         for size in (64, 1518):
             result = forwards(deployment, size)
-            hops, sent = inside(deployment, result), result.directions[0].sent
-            assert (hops["vnf0.tun"].rx, hops["vnf0.tun"].tx) == (sent, sent)
-            assert (hops["vnf0.gtp-u"].rx, hops["vnf0.gtp-u"].tx) == (sent, sent)
+            hops, sent = inside(deployment, result), each_way(result)
+            assert sorted((hops["vnf0.tun"].rx, hops["vnf0.tun"].tx)) == sent
+            assert sorted((hops["vnf0.gtp-u"].rx, hops["vnf0.gtp-u"].tx)) == sent
             assert not any(hop.rx_dropped or hop.tx_dropped for hop in hops.values())
         deployment.restart_vswitch()
         deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
@@ -149,8 +154,8 @@ def test_a_core_in_a_guest_carries_every_frame_at_some_load(unchanged: Unchanged
                 break
         else:
             pytest.fail(f"frames are lost at every load: {result}")
-        hops, sent = inside(deployment, result), result.directions[0].sent
-        assert (hops["vnf0.tun"].rx, hops["vnf0.tun"].tx) == (sent, sent)
+        hops, sent = inside(deployment, result), each_way(result)
+        assert sorted((hops["vnf0.tun"].rx, hops["vnf0.tun"].tx)) == sent
         core: Any = deployment.vnfs[0]
         core.guest.agent.run(["kill", "-9", str(core.mobile_core.pids[0])])
         result = deployment.run_trial(SLOW)

@@ -89,7 +89,8 @@ def test_every_hop_counts_what_the_tester_sent(
             _is_confined(guest_of(deployment).pid)
         inside = [hop for hop in result.hops if "(inside)" in hop.port]
         assert len(inside) == 2 * len(deployment.vnfs)
-        assert {(hop.rx, hop.tx) for hop in inside} == {(result.directions[0].sent,) * 2}
+        sent = sorted(direction.sent for direction in result.directions)  # a late one gives up some
+        assert all(sorted((hop.rx, hop.tx)) == sent for hop in inside)
         for told in deployment.facts.facts["vnfs"]:
             placement = told["guest"]["placement"]
             assert sum(placement["memory, MiB"].values()) >= told["guest"]["memory, MiB"]
