@@ -57,9 +57,9 @@ def test_nat_stages(bench: Bench, frame_size: int) -> None:
 @pytest.mark.vary(
     "set",
     [
-        pytest.param(("mode=pipeline",), id="cores"),
-        pytest.param(("mode=pipeline", "placement=siblings"), id="siblings"),
-        pytest.param(("mode=pipeline", "placement=nodes"), id="nodes"),
+        pytest.param(("mode=pipeline",), id="pipeline,cores"),
+        pytest.param(("mode=pipeline", "placement=siblings"), id="pipeline,siblings"),
+        pytest.param(("mode=pipeline", "placement=nodes"), id="pipeline,nodes"),
     ],
 )
 def test_nat_cores(bench: Bench, frame_size: int) -> None:

@@ -33,7 +33,7 @@ def _nic(name: str, *options: str) -> object:
 
 
 @pytest.mark.deployments("vepc")
-@pytest.mark.vary("vnf", [pytest.param("vepc:vm", id="vm")])
+@pytest.mark.vary("vnf", [pytest.param("vepc:vm", id="core,vm")])
 @pytest.mark.vary(
     "guest",
     [

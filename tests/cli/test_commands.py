@@ -234,6 +234,7 @@ def test_a_folder_that_cannot_be_written_is_one_message(
         ("compare latest:pvp_dpdk latest:pvp_dpdk", "both sides are the same"),
         ("trend --runs 1", "pvp_dpdk, throughput"),
         ("publish --openmetrics -", "vnetperf_throughput_fps"),
+        ("publish latest --openmetrics -", "vnetperf_throughput_fps"),
     ],
 )
 def test_runs_are_looked_for_where_they_are_written_to(

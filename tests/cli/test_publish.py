@@ -87,7 +87,7 @@ def test_nothing_asked_for_and_a_run_that_is_not_there(
     assert cli.main(["publish", str(run)]) == 1
     assert "--openmetrics FILE" in capsys.readouterr().err
     assert cli.main(["publish", str(run / "none"), "--openmetrics", "-"]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+    assert "no such run" in capsys.readouterr().err
 
 
 def test_there_is_no_option_for_the_token_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from tests.plugin.conftest import ROOT, Site, without_numbers
 from tests.plugin.test_selection import collected
+from vnetperf.model.scenario import Variant
+from vnetperf.pytest_plugin.cases import variants_of
 from vnetperf.report import REPORTS
 
 QUEUES = """
@@ -333,3 +337,29 @@ def test_workers_are_placed_as_far_as_there_are_siblings_and_nodes(site: Site) -
     for where in ("siblings", "nodes"):
         if where not in [one["options"]["placement"] for one in deployed]:
             result.stdout.fnmatch_lines([f"*placement = {where}: *"])
+
+
+class Marked:
+    """A function of a test file, as far as its variants are concerned."""
+
+    def __init__(self, function: Any) -> None:
+        self.nodeid, self.marks = function.__name__, list(getattr(function, "pytestmark", ()))
+
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        return (mark for mark in self.marks if mark.name == name)
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next(self.iter_markers(name), None)
+
+
+def test_what_one_name_calls_is_one_variant_in_all_shipped_comparisons() -> None:
+    """The whole folder runs at once: a scenario's variants of different files meet there."""
+    meant: dict[str, set[Variant]] = {}
+    for file in sorted((ROOT / FOLDER / "comparisons").glob("test_*.py")):
+        module = import_module(f"vnetperf.testcases.comparisons.{file.stem}")
+        for name, function in vars(module).items():
+            if name.startswith("test_"):
+                for variant, _ in variants_of(Marked(function), {}):
+                    meant.setdefault(variant.id, set()).add(variant)
+    assert {one for one, variants in meant.items() if len(variants) > 1} == set()
+    assert len(meant) > 40

@@ -14,7 +14,7 @@ from vnetperf.cli import results_folder
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "run", nargs="?", help="a run's folder (default: latest in the folder of results)"
+        "run", nargs="?", default="latest", help="a run's folder, or its name (default: latest)"
     )
     parser.add_argument("--openmetrics", metavar="FILE", help="write OpenMetrics text; - prints it")
     parser.add_argument("--testapi", metavar="URL", help="post to this address, .../api/v1/results")
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Publish."""
     from vnetperf.analysis.results_from_log import derive
+    from vnetperf.analysis.runs import find_run
     from vnetperf.model.errors import ConfigError
     from vnetperf.report import write_atomically
     from vnetperf.report.publish import openmetrics
@@ -51,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "nothing was asked for", where="publish", accepted="--openmetrics FILE, --testapi URL"
         )
-    folder = results_folder() / "latest" if arguments.run is None else Path(arguments.run)
-    results = derive(read_run(folder))
+    found = find_run(arguments.run, results_folder())
+    results = derive(read_run(found.parent if found.is_file() else found))
     if arguments.openmetrics == "-":
         sys.stdout.write(openmetrics(results))
     elif arguments.openmetrics:
