@@ -241,6 +241,25 @@ def test_a_qemu_that_ends_with_our_word_unread_is_an_end() -> None:
             end.close()
 
 
+def test_a_command_is_known_to_run_before_its_output_is_shown() -> None:
+    pairs = {name: socket.socketpair() for name in ("in", "out", "err", "ctl")}
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    relay = Relay({name: ours for name, (ours, _) in pairs.items()}, out=write)
+    pairs["out"][1].sendall(b"running\n")
+    pairs["ctl"][1].sendall(b"ready\n")
+    words = relay.turn(1.0)
+    assert next(words) == ("ready", "")
+    with pytest.raises(BlockingIOError):
+        os.read(read, 100)
+    assert list(words) == []
+    assert os.read(read, 100) == b"running\n"
+    for end in (*(one for ends in pairs.values() for one in ends),):
+        end.close()
+    os.close(read)
+    os.close(write)
+
+
 def test_an_end_that_was_said_before_the_machine_went_off_is_the_end(tmp_path: Path) -> None:
     pairs = {name: socket.socketpair() for name in ("in", "out", "err", "ctl")}
     relay = Relay({name: ours for name, (ours, _) in pairs.items()})

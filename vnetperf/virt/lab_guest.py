@@ -47,8 +47,12 @@ class Relay:
             self._selector.register(ends[name], selectors.EVENT_READ, name)
 
     def turn(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """Carry what is there."""
-        for key, _ in self._selector.select(timeout_s):
+        """Carry what is there; what the guest says of itself comes first.
+
+        Who reads the command's output may send it a signal, for which it must be known to run.
+        """
+        there = [key for key, _ in self._selector.select(timeout_s)]
+        for key in sorted(there, key=lambda one: one.data != "ctl"):
             end = self._ends[key.data]
             try:
                 data = end.recv(CHUNK)
