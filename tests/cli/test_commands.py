@@ -61,6 +61,19 @@ def test_names_that_nobody_has_are_answered_with_the_nearest(
     assert f"did you mean {meant!r}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"), [("report --gaols ndr", "--goals"), ("trend --gaols ndr", "")]
+)
+def test_an_option_is_looked_for_among_those_of_its_command(
+    line: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    said = capsys.readouterr().err
+    assert f"vnetperf {line.split()[0]}: error: unrecognized arguments: --gaols" in said
+    assert said.partition("did you mean ")[2].rstrip("?\n") == (repr(meant) if meant else "")
+
+
 def test_show_config_tells_values_and_sources(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,8 +20,9 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
-from vnetperf.pytest_plugin.plans import describe
+from vnetperf.pytest_plugin.plans import Planner, describe
 from vnetperf.runner.calibration_cache import CalibrationCache
+from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import make_scenario, scenario_ids, session_scenario
 
 if TYPE_CHECKING:
@@ -220,6 +221,18 @@ def test_a_tester_that_cannot_be_on_two_hosts_is_refused(
 ) -> None:
     with pytest.raises(CapabilityError, match=says):
         plan_of("p2c2p_dpdk", **settings)
+
+
+@pytest.mark.parametrize("name", ["p2c2p_bridge", "pvp_bridge"])
+@pytest.mark.parametrize("test", ["reset", "recovery", "frame_loss"])
+def test_counts_over_time_need_both_ports_of_the_tester_on_one_host(name: str, test: str) -> None:
+    """It is refused before anything is deployed, and `--plan` shows it."""
+    planner, scenario = Planner(loaded(), machine()), make_scenario(name, loaded())
+    if test == "frame_loss" or name == "pvp_bridge":
+        require_generator(planner, scenario, test)
+        return
+    with pytest.raises(CapabilityError, match="on two hosts does not count frames over time"):
+        require_generator(planner, scenario, test)
 
 
 def test_sessions_of_a_nat_on_another_host_are_not_tested() -> None:

@@ -128,7 +128,7 @@ def test_a_million_sessions_are_listed() -> None:
     ("profile", "why"),
     [
         (TrafficProfile(headers=("ethernet", "ipv6", "udp")), "these frames of ethernet, ipv6"),
-        (TrafficProfile(flows=4, vary=("udp_dst",)), "are the sessions of --nat"),
+        (TrafficProfile(flows=4, vary=("udp_dst",)), "has others; --flows 1"),
         (TrafficProfile(values={"udp_dst": 53}), "are the sessions of --nat"),
         (TrafficProfile(learning_frames=0), "set up by learning frames"),
         (TrafficProfile(broadcast=0.1), "no broadcast"),

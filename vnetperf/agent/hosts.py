@@ -16,10 +16,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from vnetperf import registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
 from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.collectors import MachineSampler
+from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import (
@@ -39,7 +41,6 @@ from vnetperf.model.errors import (
     DutError,
     GeneratorError,
     HostError,
-    NoResultError,
     VnetperfError,
 )
 from vnetperf.model.outcomes import Transfer, TransferSpec
@@ -377,12 +378,9 @@ class HostsClient:
 
     def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """A trial of a tester whose ports are on two hosts: sent and received as one."""
-        if why := why_no_parts(spec):
-            raise NoResultError(
-                f"a tester with its ports on two hosts does not {why}",
-                where=plan.scenario.id,
-                cure="measure it with both ports on one host",
-            )
+        scenario = plan.scenario
+        generator = registry.load("traffic", scenario.generator)
+        require_trial(scenario.generator, generator, spec, scenario.id, apart=True)
         result = self._parts_in_time(plan, spec)
         silent = silent_directions(result)
         if silent and not result.failed:  # as of a tester on one host: at a low load too?
@@ -779,13 +777,6 @@ def _facts_of_all(
         for part in plan.hosts
     }
     return found
-
-
-def why_no_parts(spec: TrialSpec) -> str:
-    """What of a trial a tester does not do whose ports are on two hosts; "" for nothing."""
-    if spec.event is not None or spec.bin_s:
-        return "count frames over time, since the two do not begin at the same moment"
-    return ""
 
 
 def _without_stacks(result: TrialResult) -> TrialResult:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from vnetperf import __version__
 from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean, full_text
@@ -41,18 +41,19 @@ _UNKNOWN = re.compile(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)
 
 
 class _Parser(argparse.ArgumentParser):
-    """One that says which name was meant."""
+    """One that says which of its own names was meant."""
 
-    names: ClassVar[set[str]] = {*COMMANDS}
-
-    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
-        action = super().add_argument(*args, **kwargs)
-        self.names.update(action.option_strings, map(str, action.choices or ()))
-        return action
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse at the subcommand what it does not know: argparse leaves it to the whole."""
+        found, unknown = super().parse_known_args(*args, **kwargs)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
+        names = [n for a in self._actions for n in (*a.option_strings, *map(str, a.choices or ()))]
         wrong = _UNKNOWN.search(message)
-        super().error(message + (did_you_mean(wrong[1], self.names) if wrong else ""))
+        super().error(message + (did_you_mean(wrong[1], names) if wrong else ""))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -70,8 +70,20 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
     )
 
 
-def require_trial(name: str, generator: Any, trial: TrialSpec, where: str) -> None:
-    """Refuse a trial that a generator cannot do, whatever is deployed."""
+def require_trial(
+    name: str, generator: Any, trial: TrialSpec, where: str, *, apart: bool = False
+) -> None:
+    """Refuse a trial that a generator cannot do, whatever is deployed.
+
+    `apart`: its ports are on two hosts.
+    """
+    if apart and (trial.event is not None or trial.bin_s):
+        raise CapabilityError(
+            "a tester with its ports on two hosts does not count frames over time, since the two "
+            "do not begin at the same moment",
+            where=where,
+            cure="measure it with both ports on one host",
+        )
     if why := generator.lacks(trial):
         names = registry.names("traffic")
         able = [one for one in names if not registry.load("traffic", one).lacks(trial)]
@@ -176,7 +188,8 @@ def _nat_reasons(scenario: Scenario) -> Iterator[str]:
         own = ", ".join(profile.headers)
         yield f"sessions of {what} are of {stacks}, and these frames of {own}"
     if profile.flows > 1 or profile.values:
-        yield f"the flows through {what} are the sessions of {setting}, and the profile has others"
+        others = f"the flows through {what} are the sessions of {setting}, and the profile has others"
+        yield others if profile.values else f"{others}; --flows 1 leaves them out"
     if not profile.learning_frames:
         yield f"sessions of {what} are set up by learning frames, and the profile has none"
     if profile.broadcast:

@@ -380,7 +380,7 @@ def _frames(
         size = size_of(case, preset)
         if why := why_not_size(scenario, size, largest):
             left_out.setdefault(why, {})[size] = None
-        elif why := _why_not_test(case.test, scenario, preset):
+        elif why := _why_not_test(planner, case.test, scenario):
             skipped[case.test] = why
         elif size not in sizes_of.setdefault(case.test, []):
             sizes_of[case.test].append(size)
@@ -428,15 +428,16 @@ def size_of(case: PlannedCase, preset: Preset) -> int:
     return case.frame_size or min(preset.frame_sizes)
 
 
-def _why_not_test(test: str, scenario: Scenario, preset: Preset) -> str:
+def _why_not_test(planner: Planner, test: str, scenario: Scenario) -> str:
     """What keeps a test from a scenario that carries frames."""
+    preset = planner.configuration.preset
     try:
         if test in ("address_caching", "address_learning"):
             address_scenario(scenario, preset)
         elif test in ("connection_rate", "session_capacity"):
             session_scenario(scenario)
         if test != THROUGHPUT:
-            require_generator(scenario, test, preset)
+            require_generator(planner, scenario, test)
     except CapabilityError as error:
         return "; ".join(map(str.strip, str(error).splitlines()))
     return ""

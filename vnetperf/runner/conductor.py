@@ -38,7 +38,6 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Profile, Result, throughput_goal
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
@@ -57,6 +56,7 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 from vnetperf.runner.run import Measured, Run, utc_now
+from vnetperf.runner.transfers import Planning
 from vnetperf.runner.verdict import (
     OFFERED_MARGIN,
     is_finding,
@@ -76,9 +76,9 @@ _ANY_RATE_FPS = 1e6
 _ANY_THROUGHPUT = KnownThroughput(load_fps=_ANY_RATE_FPS / 2, search=0, goal="any")
 
 
-def require_generator(scenario: Scenario, test: str, preset: Preset) -> None:
+def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
     """Refuse a test whose trials the generator cannot do."""
-    kind = standard_test(test)
+    kind, preset = standard_test(test), run.configuration.preset
     procedure = kind.run(
         kind.inputs(
             parameters=kind.parameters(preset),
@@ -94,7 +94,8 @@ def require_generator(scenario: Scenario, test: str, preset: Preset) -> None:
         return  # it requests no trial
     trial = TrialSpec(frame_size=64, **request.model_dump())
     generator = registry.load("traffic", scenario.generator)
-    require_trial(scenario.generator, generator, trial, f"{scenario.id}, test {test}")
+    where, apart = f"{scenario.id}, test {test}", len(run.plan(scenario).testers) > 1
+    require_trial(scenario.generator, generator, trial, where, apart=apart)
 
 
 def reset_inputs(
@@ -368,7 +369,7 @@ class Conductor:
         known = None
         if test != THROUGHPUT:
             preset = self.run.configuration.preset
-            require_generator(self.scenario, test, preset)
+            require_generator(self.run, self.scenario, test)
             if standard_test(test).needs_throughput(preset):
                 known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
