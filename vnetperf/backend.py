@@ -244,6 +244,19 @@ class Backend(Requirements, ABC):
         del scenario
         return cls.missing_requirement(facts)
 
+    @classmethod
+    def sends_native_xdp(cls, scenario: Scenario) -> bool:
+        """Whether its frames leave by native XDP: a veth takes them only if it is told to.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            True when the other ends of its wires have to be told.
+        """
+        del scenario
+        return False
+
     def pollers(self) -> tuple[Pollers, ...]:
         """Where its busy threads are, for placement and processor accounting.
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import execnet
@@ -26,8 +27,12 @@ from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import ProcessId, is_stopped
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
+from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import HostError
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
 
 
 class Channel:
@@ -388,3 +393,35 @@ def test_a_hung_agent_that_cannot_be_ended_is_reported(
         (trouble,) = agent.call_hello([], {}, predecessor=[me.pid, me.start])["troubles"]
         assert f"is running (pid {me.pid}" in trouble
         journal.undo()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"vswitch": "xdp"}, True),
+        ({"vswitch": "xdp", "options": SwitchOptions(mode="generic")}, False),
+        ({"vswitch": "bridge"}, False),
+        ({"vswitch": "bridge", "generator": "xdpgen"}, True),
+    ],
+)
+def test_a_cable_is_laid_for_what_is_sent_through_it(
+    changes: dict[str, Any],
+    told: bool,
+    roots: HostRoots,
+    channel: Channel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid: list[bool] = []
+
+    class Notes:
+        def lay_cable(self, *_: Any, offloads: bool, native_xdp: bool) -> str:
+            assert not offloads
+            laid.append(native_xdp)
+            return "c0"
+
+    graph, traffic = make_deployment("phy2phy"), TrafficProfile()
+    plan = SimpleNamespace(scenario=Scenario(deployment=graph, traffic=traffic, **changes))
+    agent = Agent(Line(channel), roots)
+    monkeypatch.setattr(agent, "deployment", SimpleNamespace(machine=Notes(), plan=plan))
+    assert agent.call_lay_cables({"0": "/far"}) == {"0": "c0"}
+    assert laid == [told]

@@ -6,13 +6,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from tests.fakes.machine import facts
 from vnetperf.host import ethtool, links, xdp
 from vnetperf.host.journal import Journal
 from vnetperf.host.linux import run_in
+from vnetperf.host.machine import Machine
+from vnetperf.host.session import HostRun
 from vnetperf.host.wait import wait_for
 from vnetperf.host.xdp import BpfObject, compile_program
 from vnetperf.model.errors import HostError
@@ -123,6 +129,33 @@ def test_the_other_end_takes_native_frames_by_gro(pair: tuple[Path, str, str]) -
     assert run_in(space, lambda: xdp.let_peer_receive(netdev)) == peer
     assert run_in(space, lambda: ethtool.offloads(peer))["gro"] == 1
     assert run_in(space, lambda: xdp.let_peer_receive("lo")) == ""
+
+
+@pytest.mark.parametrize("native_xdp", [True, False])
+def test_both_ends_of_a_cable_take_native_frames(
+    native_xdp: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither host can reach the other's end, which takes none without GRO."""
+    there: list[Path] = []
+    on: list[tuple[Path, str, dict[str, int]]] = []
+
+    def enter(netns: Path, function: Callable[[], Any]) -> Any:
+        there.append(netns)
+        return function()
+
+    monkeypatch.setattr("vnetperf.host.machine.run_in", enter)
+    for called in ("create_netns", "create_veth"):
+        monkeypatch.setattr(links, called, lambda *_, **__: None)
+    monkeypatch.setattr(Machine, "load_module", lambda *_: None)
+    monkeypatch.setattr(
+        ethtool, "set_offloads", lambda name, values: on.append((there[-1], name, values))
+    )
+    monkeypatch.setattr(ethtool, "offloads", lambda _: {"gro": 1})
+    run = SimpleNamespace(journal=None, run_id="r-1", rundir=SimpleNamespace(path=tmp_path))
+    machine = Machine(cast("HostRun", run), facts())
+    name = machine.lay_cable(0, tmp_path / "far", native_xdp=native_xdp)
+    ends = [(end, name, {"gro": 1}) for end in (tmp_path / "netns", tmp_path / "far")]
+    assert on == (ends if native_xdp else [])
 
 
 @real

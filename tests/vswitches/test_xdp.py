@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from tests.fakes.machine import facts
+from vnetperf import registry
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host import xdp
 from vnetperf.host.links import LinkStatistics
@@ -98,13 +99,14 @@ class Notes:
         self.facts = facts()
         self.netns = tmp_path
         self.macs: dict[str, str] = {}
+        self.kind = "veth"
         self.table = {n: LinkStatistics(100, 90, 3, 4) for n in ("d0", "d1", "t0", "t1")}
 
     def in_netns(self, call: Callable[[], Any]) -> Any:
         return call()
 
     def link(self, name: str) -> Any:
-        return type("Link", (), {"index": 10 + int(name[-1])})
+        return type("Link", (), {"index": 10 + int(name[-1]), "kind": self.kind})
 
     def link_statistics(self) -> dict[str, LinkStatistics]:
         return self.table
@@ -196,8 +198,38 @@ def test_what_the_ring_of_a_nic_had_no_room_for_was_dropped_coming_in(
     machine: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(xdp, "let_peer_receive", lambda netdev: "")
+    machine.kind = ""
     hop = running(machine).counters()[0]
     assert (hop.rx_dropped, hop.tx_dropped) == (3, 0)
+
+
+def test_a_pair_whose_other_end_is_another_hosts_counts_no_drop_twice(
+    machine: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program drops is in the statistics of its veth end as well."""
+    monkeypatch.setattr(xdp, "let_peer_receive", lambda netdev: "")
+    switch = running(machine)
+    Kernel.counts = {struct.pack("=I", COUNTS.index("no route")): (2,)}
+    assert switch.counters()[0].rx_dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("vswitch", "mode", "native"),
+    [
+        ("xdp", "", True),
+        ("xdp", "generic", False),
+        ("cgnat", "xdp", True),
+        ("cgnat", "", False),
+        ("lb", "xdp", True),
+        ("lb", "tc", False),
+        ("bridge", "", False),
+    ],
+)
+def test_cables_between_hosts_are_told_of_native_frames(
+    vswitch: str, mode: str, native: bool
+) -> None:
+    of_mode = scenario(options=SwitchOptions(mode=mode))
+    assert registry.load("vswitches", vswitch).sends_native_xdp(of_mode) is native
 
 
 def test_a_program_that_is_gone_is_no_switch(machine: Notes) -> None:

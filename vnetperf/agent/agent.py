@@ -30,12 +30,14 @@ from pydantic import ValidationError
 from vnetperf import __version__, registry
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.agent.launcher import refuse_plan, refuse_plugins, refuse_scenario, refuse_testbed
+from vnetperf.backend import Backend
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
 from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.deployment.pods import switch_class
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
     DutWatch,
@@ -467,8 +469,15 @@ class Agent:
         machine = self._deployed("lay_cables").machine
         scenario = self._deployed("lay_cables").plan.scenario
         offloads = scenario.deployment.pods and scenario.options.offloads is not False
+        users: list[type[Backend]] = [switch_class(scenario.deployment, scenario.vswitch)]
+        if not scenario.apart:
+            users.append(registry.load("traffic", scenario.generator))
+        how = {
+            "offloads": offloads,
+            "native_xdp": any(user.sends_native_xdp(scenario) for user in users),
+        }
         return {
-            number: machine.lay_cable(int(number), Path(far), scenario.mtu, offloads=offloads)
+            number: machine.lay_cable(int(number), Path(far), scenario.mtu, **how)
             for number, far in cables.items()
         }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic
+from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic, xdp
 from vnetperf.host.journal import Change
 from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.nic import eswitch, netdev, vfs
@@ -127,15 +127,28 @@ class Machine:
         links.create_tap(self.journal, name, netns=self.netns, multi_queue=multi_queue)
         links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
 
-    def lay_cable(self, number: int, far: Path, mtu: int = 1500, *, offloads: bool = False) -> str:
+    def lay_cable(
+        self,
+        number: int,
+        far: Path,
+        mtu: int = 1500,
+        *,
+        offloads: bool = False,
+        native_xdp: bool = False,
+    ) -> str:
         """Make a veth pair from the run's network namespace to that of another run, up and quiet.
 
         It is this run's. It ends with either namespace too: the kernel deletes a pair with one end.
+        With `native_xdp` both ends take what a native program sends by the other: whoever plugs in
+        at one of them does not see the other.
         """
         self.load_module("veth")
         name = self.interface_name(f"c{number}")
         ends = (self.netns, far)
         links.create_veth(self.journal, (name, name), netns=ends, mtu=mtu, offloads=offloads)
+        if native_xdp:
+            for netns in ends:
+                run_in(netns, lambda: xdp.take_native_frames(name))
         return name
 
     def delete_link(self, name: str) -> None:

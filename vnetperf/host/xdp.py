@@ -554,11 +554,25 @@ def _program_of(message: Any) -> Attached | None:
     return Attached(_REPORTED.get(how, str(how)), state.get_attr("IFLA_XDP_PROG_ID") or 0)
 
 
-def let_peer_receive(netdev: str) -> str:
-    """Let the other end of a veth pair receive frames that a native program sends by this end.
+def take_native_frames(netdev: str) -> None:
+    """Let an end of a veth pair take frames that a native program sends by the other end.
 
-    The kernel hands such frames to the peer's NAPI, which it has with a program of its own or with
-    GRO. Where the peer is not in the calling thread's namespace any more it is as it was left.
+    The kernel hands such frames to the end's NAPI, which it has with a program of its own or with
+    GRO.
+    """
+    ethtool.set_offloads(netdev, {"gro": 1})
+    if ethtool.offloads(netdev).get("gro") != 1:
+        raise HostError(
+            "the other end of the pair takes no frames from native XDP: GRO stays off",
+            where=f"link {netdev}",
+            cure="see dmesg; --set mode=generic needs no GRO",
+        )
+
+
+def let_peer_receive(netdev: str) -> str:
+    """Let the other end of a veth pair take native frames, and tell its name.
+
+    Where the peer is not in the calling thread's namespace it is as it was left: "".
     """
     with netlink("find the other end of a pair", f"link {netdev}") as route:
         messages: list[Any] = list(route.get_links())
@@ -571,11 +585,5 @@ def let_peer_receive(netdev: str) -> str:
     peer = next((m.get_attr("IFLA_IFNAME") for m in messages if m["index"] == index), "")
     if not peer:
         return ""
-    ethtool.set_offloads(peer, {"gro": 1})
-    if ethtool.offloads(peer).get("gro") != 1:
-        raise HostError(
-            "the other end of the pair takes no frames from native XDP: GRO stays off",
-            where=f"link {peer}",
-            cure="see dmesg; --set mode=generic needs no GRO",
-        )
+    take_native_frames(peer)
     return str(peer)

@@ -383,6 +383,11 @@ class ModalSwitch(VSwitch):
         return mode.missing(facts, scenario)
 
     @classmethod
+    def sends_native_xdp(cls, scenario: Scenario) -> bool:
+        """Whether the mode is one of native XDP."""
+        return cls.mode_class(scenario).sends_native_xdp(scenario)
+
+    @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """What the NICs lack for the mode."""
         return cls.mode_class(scenario).nics_missing(nics, facts, scenario)

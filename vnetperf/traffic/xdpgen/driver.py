@@ -122,6 +122,12 @@ class Xdpgen(TrafficGenerator):
         return facts.missing_program(CLANG) or facts.bpf
 
     @classmethod
+    def sends_native_xdp(cls, scenario: Scenario) -> bool:
+        """Always."""
+        del scenario
+        return True
+
+    @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
         """One thread, in the kernel all the time of a trial."""
         return (RoleDemand(role="tester", threads=1, group="switch"),)

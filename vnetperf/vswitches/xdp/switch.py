@@ -61,11 +61,17 @@ class XdpOptions(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class PortProgram:
-    """A port's program in the kernel; `peer` is a veth pair's other end, whose GRO is on."""
+    """A port's program in the kernel.
+
+    Attributes:
+        pair: Whether the port is an end of a veth pair.
+        peer: Its other end, whose GRO is on; "" where that is another host's.
+    """
 
     netdev: str
     index: int
     code: BpfObject
+    pair: bool
     peer: str
 
 
@@ -138,6 +144,11 @@ class Xdp(KernelSwitch):
             f"XDP at {hop.src}": f"{program}, mode {mode}, to {hop.dst}, MTU {scenario.mtu}"
             for hop in scenario.deployment.hops
         }
+
+    @classmethod
+    def sends_native_xdp(cls, scenario: Scenario) -> bool:
+        """Whether programs are in drivers: elsewhere the kernel has made its buffer of a frame."""
+        return scenario.options.mode not in ("generic", "tc")
 
     @classmethod
     def source(cls, scenario: Scenario) -> Path:
@@ -213,16 +224,16 @@ class Xdp(KernelSwitch):
             self.machine.set_link(netdev, mac=dut_mac(port))
 
         def attach() -> PortProgram:
-            index = self.machine.link(netdev).index
+            link = self.machine.link(netdev)
             code = self.load(port)
             try:
-                self._outcomes().update_per_cpu(self._interface(index), bytes(24))
+                self._outcomes().update_per_cpu(self._interface(link.index), bytes(24))
                 peer = self._peer(port, netdev) if self.hook == "native" else ""
                 self.attach(code, netdev)
             except BaseException:
                 code.close()
                 raise
-            return PortProgram(netdev, index, code, peer)
+            return PortProgram(netdev, link.index, code, link.kind == "veth", peer)
 
         self.ports[port] = self.in_namespace(attach)
 
@@ -230,7 +241,8 @@ class Xdp(KernelSwitch):
         """The other end of a port's pair, which takes native frames from here on."""
         if peer := xdp.let_peer_receive(netdev):
             return peer
-        made = self.attachments.get(port)  # a VNF has it in its own namespace, as it was left
+        # In another namespace it is as it was left: a VNF's by itself, a cable's with GRO on.
+        made = self.attachments.get(port)
         return str(made.netdev) if made and made.kind == "veth" else ""
 
     def unplug(self, port: Port, netdev: str) -> None:
@@ -286,9 +298,10 @@ class Xdp(KernelSwitch):
             taken, *dropped = self.counts(program)
             sent, refused, failed = self._outcomes().sums(self._interface(program.index), 3)
             native = self.hook == "native"
-            # Before the program; the ring of a pair's end is its own, and the other counts drops.
+            # Before the program; the ring of a pair's end is its own, and the other counts drops:
+            # another host's where it has that. A pair's `rx_dropped` has what the program dropped.
             early = kernel.rx_dropped
-            if native and program.peer:
+            if native and program.pair:
                 early = table[program.peer].tx_dropped if program.peer in table else 0
             found.append(
                 HopCounters(
