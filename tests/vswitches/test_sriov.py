@@ -47,6 +47,11 @@ def scenario(deployment: str = "pvp", **changes: Any) -> Scenario:
     )
 
 
+def second_of(deployment: str) -> Scenario:
+    whole = scenario(deployment)
+    return whole.model_copy(update={"deployment": whole.deployment.site(1)})
+
+
 def plan(wanted: Scenario, machine: MachineFacts | None = None) -> Plan:
     testbed = Testbed(nics=CABLES, wires=("nic",))
     return make_plan(wanted, testbed, machine or with_nics(facts()))
@@ -148,6 +153,10 @@ def test_modules_of_filters_are_undone_after_the_functions_that_have_them(
         (scenario(traffic=TrafficProfile(flows=2, vary=("eth_dst",))), "than eth_dst"),
         (scenario(options=SwitchOptions(vlan=7)), "pvp has none"),
         (scenario("v2v", options=SwitchOptions(vlan=7)), ""),
+        (scenario("p2c2p"), "--set mode=switchdev takes every frame"),
+        (second_of("p2c2p"), "--set mode=switchdev takes every frame"),
+        (scenario("p2c2p", options=SwitchOptions(mode="switchdev")), ""),
+        (scenario("pvp2pvp"), ""),
         (scenario(vnf_mode="io"), ""),
         (scenario("pvpv", vnf_mode="macswap"), ""),
     ],

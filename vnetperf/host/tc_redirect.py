@@ -38,6 +38,12 @@ def joined_phy_ports(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], .
     )
 
 
+def joins_cable(deployment: Deployment) -> bool:
+    """Whether frames pass on to another host's vSwitch without a VNF that addresses them there."""
+    joined = {port for pair in joined_phy_ports(deployment) for port in pair}
+    return not joined.isdisjoint((*deployment.trunks, *dict(deployment.beyond)))
+
+
 def redirect_problem(facts: MachineFacts, deployment: Deployment) -> str:
     """What keeps this kernel from joining the physical ports of a deployment, if any are."""
     if not joined_phy_ports(deployment):

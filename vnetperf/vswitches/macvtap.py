@@ -50,21 +50,17 @@ def vnf_only_segments(deployment: Deployment) -> tuple[int, ...]:
     return tuple(n for n, s in segments if not any(isinstance(p, PhyPort) for p in s))
 
 
-def _joins_cable(deployment: Deployment) -> bool:
-    """Whether frames pass to another host's macvtaps without a VNF that addresses them there."""
-    joined = {port for pair in tc_redirect.joined_phy_ports(deployment) for port in pair}
-    return not joined.isdisjoint((*deployment.trunks, *dict(deployment.beyond)))
-
-
 def macvtap_mode(scenario: Scenario) -> str:
     """The mode of a scenario's macvtaps: "passthru" where none is addressed by anybody."""
-    return scenario.options.mode or ("passthru" if _joins_cable(scenario.deployment) else MODES[0])
+    return scenario.options.mode or (
+        "passthru" if tc_redirect.joins_cable(scenario.deployment) else MODES[0]
+    )
 
 
 def macvtap_problem(scenario: Scenario) -> str:
     """What the scenario's mode and traffic cannot do on macvtaps."""
     deployment, mode = scenario.deployment, macvtap_mode(scenario)
-    if mode != "passthru" and _joins_cable(deployment):
+    if mode != "passthru" and tc_redirect.joins_cable(deployment):
         return (
             f"macvtap in mode {mode} takes frames by their destination MAC, and nothing between "
             "the vSwitches of two hosts writes the next one's; choose the mode passthru, or none"

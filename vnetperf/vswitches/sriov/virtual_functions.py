@@ -76,6 +76,12 @@ def sriov_problem(scenario: Scenario) -> str:
             f"in a chain each VNF must address the next, and mode {scenario.vnf_mode} does not; "
             "choose --vnf-mode mac"
         )
+    if nic_mode(scenario) == LEGACY and tc_redirect.joins_cable(deployment):
+        return (
+            "a virtual function takes frames by their destination MAC, and nothing between the "
+            "vSwitches of two hosts writes the next one's; --set mode=switchdev takes every "
+            "frame, and in pvp2pvp VNFs write it"
+        )
     vlan = scenario.options.own(VfOptions).vlan
     if vlan is not None and not any(p.inner for p in vf_specs_of_graph(deployment)):
         return (
