@@ -195,8 +195,9 @@ class Nic(Wire):
         isolated = self.plan.testbed.isolated
         netdev = None
         if use.kernel:
-            # Whoever steers by addresses takes only its own; all others take every frame.
-            steers = use.side == "dut" and self.plan.scenario.addressing == "port"
+            # Whoever steers by addresses takes only its own; all others take every frame, be they
+            # addressed to a VNF (--vnf-mode mac) or to nobody here.
+            steers = use.side == "dut" and _steers(self.plan.scenario)
             netdev = self.machine.borrow_nic(
                 use.pci,
                 mtu=self.plan.scenario.mtu,
@@ -231,6 +232,14 @@ class Nic(Wire):
                 cure="see whether the cable joins these two ports, and fits both speeds",
             ),
         )
+
+
+def _steers(scenario: Scenario) -> bool:
+    """Whether what is deployed takes frames by its ports' addresses, as networks of pods do."""
+    if scenario.deployment.pods or not scenario.vswitch:
+        return scenario.addressing == "port"
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    return bool(vswitch.capabilities.addressing == "port")
 
 
 def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
+from vnetperf import config
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import WireEnd, make_deployment
@@ -16,6 +18,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import CableUse, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, NicConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.loadgen.driver import KERNEL_RX_RING, engine_port
 from vnetperf.traffic.loadgen.trials import PortRings
 from vnetperf.wires import Nic
@@ -75,7 +78,11 @@ class Borrower:
 
     ring: int | None = 512
 
-    def borrow_nic(self, address: str, **_: Any) -> str:
+    def __init__(self) -> None:
+        self.promiscuous: dict[str, bool] = {}
+
+    def borrow_nic(self, address: str, *, promiscuous: bool, **_: Any) -> str:
+        self.promiscuous[address] = promiscuous
         return f"of-{address}"
 
     def give_nic(self, address: str, driver: str, *, isolated: bool) -> None:
@@ -103,7 +110,7 @@ def test_the_tester_knows_the_ring_of_the_duts_nic(
     plan = Plan(
         scenario=Scenario(
             deployment=make_deployment("phy2phy"),
-            vswitch="fake",
+            vswitch="bridge",
             traffic=TrafficProfile(),
             options=SwitchOptions(rx_descriptors=wanted),
         ),
@@ -122,6 +129,33 @@ def test_the_tester_knows_the_ring_of_the_duts_nic(
     assert port.rings == PortRings(KERNEL_RX_RING, told)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "takes_all"),
+    [("pvp_xdp", True), ("phy2phy_xdp", True), ("pvp_macvtap", False), ("bmp2bmp_macvlan", False)],
+)
+def test_a_vswitch_that_does_not_steer_takes_every_frame(
+    scenario: str, takes_all: bool, tmp_path: Path
+) -> None:
+    """With --vnf-mode mac frames are addressed to a VNF, whose address no NIC knows."""
+    settings = config.load({"vnf_mode": "mac"}, environment={}, directory=tmp_path)
+    made = make_scenario(scenario, settings)
+    assert made.addressing == "port"
+    machine = Borrower()
+    plan = Plan(
+        scenario=made,
+        testbed=Testbed(nics=CABLES),
+        wire="nic",
+        placement=Placement(mode="dedicated", reason="", cores={"tester": (0,)}, housekeeping=(0,)),
+        memory=(),
+        nics=(
+            NicUse(wire=0, side="tester", pci=TESTER0, driver="ixgbe", kernel=True),
+            NicUse(wire=0, side="dut", pci=DUT0, driver="ixgbe", kernel=True),
+        ),
+    )
+    Nic(cast("Machine", machine), plan, 0).lay()
+    assert machine.promiscuous == {TESTER0: True, DUT0: takes_all}
+
+
 def test_the_end_of_a_cable_to_another_machine_is_plugged_alone() -> None:
     machine = Borrower()
     cables = (
@@ -130,7 +164,7 @@ def test_the_end_of_a_cable_to_another_machine_is_plugged_alone() -> None:
     )
     plan = Plan(
         scenario=Scenario(
-            deployment=make_deployment("phy2phy"), vswitch="fake", traffic=TrafficProfile()
+            deployment=make_deployment("phy2phy"), vswitch="bridge", traffic=TrafficProfile()
         ),
         testbed=Testbed(),
         wire="nic",
