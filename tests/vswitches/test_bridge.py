@@ -123,16 +123,21 @@ def test_two_ports_need_no_entries() -> None:
         assert bridge.fdb_entries(asked) == ()
 
 
+LEARNED: dict[str, Any] = {"rules": "learning", "vnf_mode": "mac", "addressing": "port"}
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
         ({"vnf_mode": "macswap"}, "choose --vnf-mode io or mac"),
         (
-            {"rules": "learning", "traffic": TrafficProfile(bidirectional=False)},
+            LEARNED | {"traffic": TrafficProfile(bidirectional=False)},
             "send both ways, or choose --rules port",
         ),
         ({"traffic": TrafficProfile(flows=4, vary=("eth_dst",))}, "another field than eth_dst"),
-        ({"rules": "learning"}, ""),
+        ({"rules": "learning"}, "leave --vnf-mode out, or choose --rules port"),
+        ({"rules": "learning", "vnf_mode": "bridge"}, "a loop to a bridge that learns"),
+        (LEARNED, ""),
         ({"traffic": TrafficProfile(flows=4, vary=("eth_src",))}, ""),
     ],
 )

@@ -149,6 +149,33 @@ def _named_attributes(data: Any, wanted: Mapping[str, str]) -> dict[str, Any]:
     return {} if data is None else {name: data.get_attr(key) for key, name in wanted.items()}
 
 
+def _chains_problem(scenario: Scenario) -> str:
+    """What keeps bridges from telling parallel chains apart."""
+    if scenario.rules == "learning" and not scenario.vnf_addresses:
+        # What is sent to an address that nobody sends from is flooded for ever.
+        return (
+            "parallel chains are a loop to a bridge that learns, unless VNFs write their own "
+            f"addresses, which mode {scenario.vnf_mode} does not; leave --vnf-mode out, or "
+            "choose --rules port"
+        )
+    if scenario.vnf_swaps:
+        return (
+            "parallel chains are told apart by destination MAC, and a VNF that swaps addresses "
+            "sends frames back where they come from; choose --vnf-mode io or mac"
+        )
+    if scenario.rules == "learning" and len(scenario.traffic.directions) < 2:
+        return (
+            "a bridge learns a VNF's address from what the VNF sends back, and this traffic "
+            "has one direction only; send both ways, or choose --rules port"
+        )
+    if "eth_dst" in scenario.traffic.vary:
+        return (
+            "parallel chains are told apart by destination MAC, which this traffic varies; "
+            "vary another field than eth_dst"
+        )
+    return ""
+
+
 BRIDGE_MODULE = KernelModule(name="bridge", purpose="a Linux bridge", symbol="br_handle_frame")
 
 
@@ -183,24 +210,7 @@ class LinuxBridge(KernelSwitch):
         troubles = [facts.missing_module(module) for module in tunnel_modules(scenario)]
         if trouble := super().missing(facts, scenario) or next(filter(None, troubles), ""):
             return trouble
-        if scenario.deployment.chains == 1:
-            return ""
-        if scenario.vnf_swaps:
-            return (
-                "parallel chains are told apart by destination MAC, and a VNF that swaps addresses "
-                "sends frames back where they come from; choose --vnf-mode io or mac"
-            )
-        if scenario.rules == "learning" and len(scenario.traffic.directions) < 2:
-            return (
-                "a bridge learns a VNF's address from what the VNF sends back, and this traffic "
-                "has one direction only; send both ways, or choose --rules port"
-            )
-        if "eth_dst" in scenario.traffic.vary:
-            return (
-                "parallel chains are told apart by destination MAC, which this traffic varies; "
-                "vary another field than eth_dst"
-            )
-        return ""
+        return _chains_problem(scenario) if scenario.deployment.chains > 1 else ""
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
