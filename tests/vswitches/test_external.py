@@ -61,6 +61,20 @@ def test_frames_are_addressed_as_the_testbed_file_has_it(tmp_path: Any) -> None:
     assert [s.eth_dst for s in plain.streams] == [s.eth_src for s in reversed(plain.streams)]
 
 
+@pytest.mark.parametrize("traffic", ["vlan", "vlan-many", "qinq"])
+def test_tags_that_are_not_the_ports_are_refused(traffic: str, tmp_path: Any) -> None:
+    loaded = configured(tmp_path, "vlan = 7", "vlan = 7", traffic=traffic)
+    with pytest.raises(CapabilityError, match="tags of their own, which are not that of VLAN 7"):
+        make_scenario("phy2phy_external", loaded)
+    untagged = configured(tmp_path, traffic=traffic)
+    assert make_scenario("phy2phy_external", untagged).traffic == untagged.traffic
+
+
+def test_a_profile_that_has_the_ports_tag_is_sent_as_it_is(tmp_path: Any) -> None:
+    loaded = configured(tmp_path, "vlan = 100", "vlan = 100", traffic="vlan")
+    assert make_scenario("phy2phy_external", loaded).traffic == loaded.traffic
+
+
 def test_what_is_missing_is_named_with_its_cure(tmp_path: Any) -> None:
     bare = config.load({}, environment={}, directory=tmp_path)
     with pytest.raises(CapabilityError, match="describes no external DUT; add "):

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.frames import MAX_FRAME_SIZE
+from vnetperf.model.frames import DEFAULTS, MAX_FRAME_SIZE, index_of
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
@@ -171,8 +171,19 @@ class External(VSwitch):
 
 def _tagged(profile: TrafficProfile, vlan: int, where: str) -> TrafficProfile:
     """The profile with a VLAN tag in its frames."""
-    if "vlan" in profile.headers:
-        return profile
+    cure = "choose another profile with --traffic, or ports without a tag"
+    if {"vlan", "qinq"} & {*profile.headers}:
+        own = profile.value("vlan_id", 0)
+        # The first header's successor: a tag in a tunnel is none of the port's.
+        outermost = index_of("vlan_id", profile.headers) == 1 and "vlan_id" not in profile.vary
+        if outermost and (DEFAULTS["vlan_id"] if own is None else own) == vlan:
+            return profile
+        raise CapabilityError(
+            f"frames of traffic profile {profile.name} have tags of their own, which are not that "
+            f"of VLAN {vlan} alone",
+            where=where,
+            cure=cure,
+        )
     ethernet, *rest = profile.headers
     change = {"headers": (ethernet, "vlan", *rest), "values": {**profile.values, "vlan_id": vlan}}
     try:
@@ -182,5 +193,5 @@ def _tagged(profile: TrafficProfile, vlan: int, where: str) -> TrafficProfile:
             f"frames of traffic profile {profile.name} cannot carry the tag of VLAN {vlan}: "
             + "; ".join(one["msg"] for one in error.errors()),
             where=where,
-            cure="choose another profile with --traffic, or ports without a tag",
+            cure=cure,
         ) from error
