@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.machine import facts
+from tests.fakes.machine import cpus, facts
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import dpdk
 from vnetperf.model.deployment import PHY_PORTS, Attachment, Port, VnfPort, WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.traffic.loadgen.driver import engine_port
 from vnetperf.vswitches import testpmd as cabling
@@ -235,6 +235,24 @@ def test_the_main_thread_is_where_its_memory_is(
 ) -> None:
     node_of = {0: 0, 1: 0, 2: 1, 3: 1}
     assert dpdk.main_lcore_cpu(node, node_of, housekeeping, workers) == main
+
+
+@pytest.mark.parametrize(
+    ("housekeeping", "allowed", "main"),
+    [((0,), (0, 1, 4, 5, 6, 7), 6), ((), (0, 1, 4, 5), 5), ((7,), (), 7)],
+    ids=["kept free on the other node", "full: it is the worker's", "kept free on it"],
+)
+def test_the_switchs_main_thread_is_where_its_memory_is(
+    housekeeping: tuple[int, ...], allowed: tuple[int, ...], main: int
+) -> None:
+    cores = CoresConfig(housekeeping=housekeeping, allowed=allowed)
+    there = facts(nodes=2).model_copy(update={"cpus": cpus(8, nodes=2, isolated=(4, 5))})
+    made = make_plan(scenario("phy2phy"), Testbed(cores=cores), there)
+    assert (made.placement.node, made.placement.pollers) == (1, (4, 5))
+    assert f"@{main} " in made.commands["dpdk-testpmd"].partition(",")[0] + " "
+    switch = TestpmdSwitch(MagicMock(facts=there), made)
+    switch.numbers = dict(zip(PHY_PORTS, (0, 1), strict=True))
+    assert switch._command({}).main == main
 
 
 @pytest.mark.parametrize(("others", "main"), [((0,), 1), ((0, 1), 4), ((1, 5), 0)])

@@ -12,8 +12,8 @@ from typing import Any
 
 from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
-from vnetperf.model.scenario import Pollers
-from vnetperf.model.testbed import Program
+from vnetperf.model.scenario import Plan, Pollers
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 
 #: Room of a buffer: for frames of an MTU up to STANDARD_MTU, and for jumbo frames. The larger one
@@ -339,6 +339,19 @@ def main_lcore_cpu(
     here += [cpu for cpu, its in node_of.items() if its == node and cpu not in taken]
     here += [cpu for cpu in workers if node_of.get(cpu) == node]
     return here[0] if here else housekeeping[0]
+
+
+def main_cpu_of_plan(
+    plan: Plan, facts: MachineFacts | None, node: int, workers: Sequence[int]
+) -> int:
+    """The same by a plan: off pollers' processors, and off those that the testbed keeps back.
+
+    Without a machine's facts every processor is taken to be of the node.
+    """
+    node_of = {cpu.cpu: cpu.node for cpu in facts.cpus} if facts is not None else {}
+    back = {*node_of} - {*(plan.testbed.cores.allowed or node_of)}
+    others = back.union(*plan.placement.cores.values())
+    return main_lcore_cpu(node, node_of, plan.placement.housekeeping, workers, others)
 
 
 def mbuf_count(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING_SIZE) -> int:

@@ -229,11 +229,10 @@ class TestpmdSwitch(VSwitch):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The pairs and the threads that `--plan` can show."""
-        del facts
         check_rings(plan)
         pairs = ", ".join(f"{a} - {b}" for a, b in port_pairs(plan.scenario.deployment))
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
-        threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan.placement)))
+        threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan, facts)))
         return {"dpdk-testpmd": f"{threads} --forward-mode={mode} --port-topology=paired; {pairs}"}
 
     def start(self) -> None:
@@ -303,7 +302,7 @@ class TestpmdSwitch(VSwitch):
         scenario, placement = self.plan.scenario, self.plan.placement
         options = scenario.options
         peers = {self.numbers[port]: port_mac(self.deployment, port, 0) for port in devices}
-        main, workers = _main_and_workers(placement)
+        main, workers = _main_and_workers(self.plan, self.machine.facts)
         return dpdk.TestpmdCommand(
             program=self.machine.facts.programs[dpdk.TESTPMD],
             name=FILE_PREFIX,
@@ -460,7 +459,7 @@ class TestpmdSwitch(VSwitch):
             "pairs": [f"{a} - {b}" for a, b in port_pairs(self.deployment)],
             "ports": ports,
             "mtu": self.plan.scenario.mtu,
-            "workers": len(_main_and_workers(self.plan.placement)[1]),
+            "workers": len(self.plan.placement.cores["pmd"]),
             "rx queues": next((a for a in self.argv if a.startswith("--rxq=")), "one of each port"),
             "rx/tx descriptors of NICs": f"{_descriptors(options.rx_descriptors)}/"
             f"{_descriptors(options.tx_descriptors)}; rings of af_packet have {self._frames} "
@@ -484,6 +483,7 @@ def _descriptors(option: int | None) -> int:
     return option or dpdk.RING_SIZE
 
 
-def _main_and_workers(placement: Placement) -> tuple[int, tuple[int, ...]]:
+def _main_and_workers(plan: Plan, facts: MachineFacts | None) -> tuple[int, tuple[int, ...]]:
     """Processors of the main thread and of the workers."""
-    return placement.housekeeping[0], placement.cores["pmd"]
+    workers = plan.placement.cores["pmd"]
+    return dpdk.main_cpu_of_plan(plan, facts, plan.placement.node, workers), workers

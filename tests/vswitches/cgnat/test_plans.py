@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from tests.fakes.machine import facts
+from tests.fakes.machine import cpus, facts
 from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import counter_difference
 from vnetperf.model.deployment import PHY_PORTS, WireEnd, dut_mac, make_deployment, port_mac
@@ -17,7 +18,7 @@ from vnetperf.model.errors import CapabilityError
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat, nat_arguments
@@ -53,6 +54,24 @@ def test_modes_on_dpdk_take_memif_and_the_kernels_do_not() -> None:
     for mode in ("nft", "iptables", "xdp", ""):
         with pytest.raises(CapabilityError):
             planned(mode=mode, wire="memif")
+
+
+@pytest.mark.parametrize("mode", ["rtc", "pipeline"])
+def test_the_main_thread_is_where_its_memory_is(mode: str) -> None:
+    """It makes buffers and tables, on its own node."""
+    there = facts(16, nodes=2)
+    there = there.model_copy(update={"cpus": cpus(16, nodes=2, isolated=range(8, 15))})
+    bed = Testbed(cores=CoresConfig(housekeeping=(0,)))
+    plan = make_plan(scenario(mode=mode), bed, there)
+    assert plan.placement.node == 1
+    line = plan.commands["cgnat"]
+    main = re.search(r"--main-lcore=(\d+)", line)
+    assert main is not None
+    assert there.cpus[int(main[1])].node == 1
+    assert int(main[1]) not in plan.placement.pollers
+    of_stages = re.search(r"--lcores-of-stages=(\S+)", line)
+    assert of_stages is not None
+    assert {*map(int, of_stages[1].split(","))} < {*plan.placement.pollers}
 
 
 def test_run_to_completion_is_one_thread() -> None:

@@ -201,24 +201,16 @@ class Vloop(Vnf):
         known = (cpu.cpu for cpu in self.machine.facts.cpus)
         return set(self.plan.testbed.cores.allowed or known)
 
-    def _others(self) -> set[int]:
-        """Processors that its sleeping thread keeps off: other pollers', and those not allowed."""
-        known = {cpu.cpu for cpu in self.machine.facts.cpus}
-        return (known - self._allowed()).union(*self.plan.placement.cores.values())
-
     def _command(self, attachments: tuple[Attachment, Attachment]) -> dpdk.TestpmdCommand:
         scenario, placement = self.plan.scenario, self.plan.placement
         queues = max(attachment.queues for attachment in attachments)
-        node_of = {cpu.cpu: cpu.node for cpu in self.machine.facts.cpus}
         home, workers = placement.home_of_vnfs, self._worker()
         return dpdk.TestpmdCommand(
             program=self.machine.facts.programs[dpdk.TESTPMD],
             name=self.role,
             devices=tuple(port.argument for port in self.devices),
             forwarding=tuple(range(PORTS)),
-            main=dpdk.main_lcore_cpu(
-                home, node_of, placement.housekeeping, workers, self._others()
-            ),
+            main=dpdk.main_cpu_of_plan(self.plan, self.machine.facts, home, workers),
             workers=workers,
             anywhere=placement.unpinned.get(self.role, ()),
             node=home,

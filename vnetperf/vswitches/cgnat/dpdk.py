@@ -165,9 +165,8 @@ class DpdkNat(NatSwitch):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """Its threads and its own options, for `--plan`."""
-        del facts
-        threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan)))
-        return {"cgnat": " ".join([threads, "--", *nat_arguments(plan)])}
+        threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan, facts)))
+        return {"cgnat": " ".join([threads, "--", *nat_arguments(plan, facts)])}
 
     def start(self) -> None:
         """Begin anew; the engine starts with its last wire, since it must know its ports."""
@@ -196,13 +195,13 @@ class DpdkNat(NatSwitch):
         dynamic = self.options.blocks == "dynamic"
         self.argv = [
             str(ENGINE.executable(default_variant())),
-            *dpdk.lcore_arguments(*_main_and_workers(self.plan)),
+            *dpdk.lcore_arguments(*_main_and_workers(self.plan, self.machine.facts)),
             f"--file-prefix={FILE_PREFIX}",
             "--no-pci",
             *("--in-memory", "--single-file-segments", "--socket-mem", memory),
             *devices,
             "--",
-            *nat_arguments(self.plan),
+            *nat_arguments(self.plan, self.machine.facts),
             *([f"--log={self.log}"] if dynamic else []),
         ]
         self.process = self.machine.spawn(
@@ -378,7 +377,7 @@ def groups_of(scenario: Scenario) -> tuple[str, ...]:
     return tuple((scenario.options.own(DpdkNatOptions).stages or PIPELINE).split("/"))
 
 
-def nat_arguments(plan: Plan) -> list[str]:
+def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
     """The engine's own options."""
     scenario = plan.scenario
     options, nat = scenario.options.own(DpdkNatOptions), scenario.nat or Nat()
@@ -407,7 +406,7 @@ def nat_arguments(plan: Plan) -> list[str]:
         "own": ",".join(dut_mac(port) for port in (INSIDE, OUTSIDE)),
         "next-hop": ",".join(port_mac(graph, port, 0) for port in (INSIDE, OUTSIDE)),
         "stages": "/".join(groups_of(scenario)),
-        "lcores-of-stages": ",".join(_lcores_of_groups(plan)),
+        "lcores-of-stages": ",".join(_lcores_of_groups(plan, facts)),
         "rx-desc": dpdk.RING_SIZE,
         "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
@@ -428,15 +427,15 @@ def _places(records: int) -> int:
     return places + places // 8 + 2
 
 
-def _main_and_workers(plan: Plan) -> tuple[int, tuple[int, ...]]:
-    """Processors of the main thread and of each group's."""
-    placement = plan.placement
+def _main_and_workers(plan: Plan, facts: MachineFacts | None) -> tuple[int, tuple[int, ...]]:
+    """Processors of the main thread, which makes all tables and buffers, and of each group's."""
     roles = (demand.role for demand in DpdkNat.roles(plan.scenario))
-    return placement.housekeeping[0], tuple(placement.cores[role][0] for role in roles)
+    workers = tuple(plan.placement.cores[role][0] for role in roles)
+    return dpdk.main_cpu_of_plan(plan, facts, plan.placement.node, workers), workers
 
 
-def _lcores_of_groups(plan: Plan) -> tuple[str, ...]:
+def _lcores_of_groups(plan: Plan, facts: MachineFacts | None) -> tuple[str, ...]:
     """Number of the lcore of each group, as EAL is told them."""
-    lcores, _ = dpdk.lcore_arguments(*_main_and_workers(plan))
+    lcores, _ = dpdk.lcore_arguments(*_main_and_workers(plan, facts))
     _, *polling = lcores.removeprefix("--lcores=").split(",")
     return tuple(pair.partition("@")[0] for pair in polling)
