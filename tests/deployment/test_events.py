@@ -64,6 +64,16 @@ def test_links_that_have_an_interface_of_the_kernel_go_down() -> None:
         assert said in why_not("link phy0", made.model_copy(update={"nics": uses}))
 
 
+def test_an_uplink_outside_of_the_runs_namespace_does_not_go_down() -> None:
+    made = plan(scenario()).model_copy(update={"wire": "nic"})
+    uses = (NicUse(wire=0, side="dut", pci="01:00.0", node=0, driver="mlx5_core", kernel=True),)
+    for mode, said in (("legacy", ""), ("switchdev", "--set mode=legacy")):
+        options = made.scenario.options.model_copy(update={"mode": mode})
+        one = made.scenario.model_copy(update={"vswitch": "sriov", "options": options})
+        why = why_not("link phy0", made.model_copy(update={"nics": uses, "scenario": one}))
+        assert (said in why) if said else not why
+
+
 def test_sessions_of_a_core_end_with_it() -> None:
     made = plan(scenario())
     vepc = made.model_copy(update={"scenario": made.scenario.model_copy(update={"vnf": "vepc"})})

@@ -16,6 +16,7 @@ from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.pods import switch_class
 from vnetperf.host.clock import read_sync, wider
+from vnetperf.host.nic.switchdev import SWITCHDEV, nic_mode
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.deployment import PhyPort
@@ -403,6 +404,11 @@ def _why_no_link(plan: Plan, port: str) -> str:
     graph = plan.scenario.deployment
     if port not in map(str, graph.phy_ports):
         return f"{graph.name} has no physical port {port}; it has {_parts(graph)}"
+    if nic_mode(plan.scenario) == SWITCHDEV:
+        return (
+            "in mode switchdev a physical port's interface is back in the machine's own namespace, "
+            "maybe by another name, and is not taken down there; --set mode=legacy"
+        )
     dut = [n for n in plan.nics if n.side == "dut" and f"phy{n.wire}" == port]
     if plan.wire == "veth" or (dut and all(nic.kernel for nic in dut)):
         return ""
