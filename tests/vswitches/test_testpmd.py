@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import cpus, facts
 from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.deployment.trial import DutWatch
 from vnetperf.host import dpdk
 from vnetperf.model.deployment import PHY_PORTS, Attachment, Port, VnfPort, WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
@@ -125,6 +126,25 @@ def test_polls_of_a_minute_are_unknown_and_those_after_it_are_not(
     assert (late.polls, late.empty_polls) == (None, None)
     (before,), (after,) = switch.datapath_work(), switch.datapath_work()
     assert after.since(before).polls
+
+
+def test_a_trial_has_polls_however_long_ago_the_last_one_was(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = MagicMock(vswitch=shown_switch(tmp_path))
+    monkeypatch.setattr("vnetperf.deployment.trial.CollectorSession", MagicMock())
+    for _ in range(2):  # the first one after the deployment, one after a pause
+        watch = DutWatch(deployment)
+        watch.start()
+        clock[0] += 2
+        (work,), why = watch._work_since()
+        assert (work.packets, work.polls, work.empty_polls, why) == (320, 1005, 995, "")
+        clock[0] += 60
+    watch = DutWatch(deployment)
+    watch.start()
+    clock[0] += 60
+    (work,), _ = watch._work_since()
+    assert work.polls is None  # the trial itself was too long
 
 
 @pytest.mark.usefixtures("clock")

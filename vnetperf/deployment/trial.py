@@ -714,6 +714,10 @@ class DutWatch:
         """Begin to look at threads; traffic follows."""
         if self._deployment.plan.has_dut:
             self._work, self._why_no_work = _datapath_work(self._deployment)
+            if any(w.polls is None and w.idle_cycles is None for w in self._work.values()):
+                # Polls of too long a time are unknown, as testpmd's since the last trial, and so
+                # would be those of this one: they are counted from a second look on.
+                self._work, self._why_no_work = _datapath_work(self._deployment)
         self.collectors.start()
 
     def sent(self) -> None:
