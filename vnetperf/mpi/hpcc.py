@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isqrt
+from math import isfinite, isqrt
 from typing import ClassVar
 
 from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
@@ -103,7 +103,17 @@ class Hpcc(MpiProgram):
             rate = float(found["AvgPingPongBandwidth_GBytes"]) * _GIGABYTE_BITS
         except (KeyError, ValueError) as error:
             raise MpiOutputError(f"its summary lacks {error}") from error
-        return Figures(flops=flops, operation_us=times, bits_per_second=rate, contents_checked=True)
+        if flops <= 0 or not all(map(isfinite, (flops, rate, *times.values()))):
+            raise MpiOutputError(
+                f"figures that cannot be: {flops:g} flop/s, {rate:g} bit/s, us {times}"
+            )
+        return Figures(
+            flops=flops,
+            # Below 0 is hpcc's "not run": a single rank has no other for the ping-pong.
+            operation_us={name: value for name, value in times.items() if value >= 0},
+            bits_per_second=rate if rate >= 0 else None,
+            contents_checked=True,
+        )
 
     def version(self, output: str) -> str:
         """The numbers of its summary."""
