@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -73,6 +74,11 @@ def test_columns_of_pairs_are_read_in_their_units() -> None:
     assert read_columns(BARRIER, spec("MPI_BARRIER", None)).operation_us["mean"] == 29.54
 
 
+def test_a_warning_between_the_columns_is_no_row() -> None:
+    warned = LATENCY.replace("64 ", "  Local host:           pod0\n64 ")
+    assert read_columns(warned, spec("MPI_LATENCY", 64)).operation_us == {"mean": 1.62}
+
+
 def test_contents_that_were_checked_are_said_to_be() -> None:
     text = "# Size    Bandwidth (MB/s)    Iterations    Validation\n64      2.00    7    Pass\n"
     assert read_columns(text, spec("MPI_PUT", 64)).contents_checked is True
@@ -102,9 +108,22 @@ def test_hpcc_reports_hpl_and_ping_pong() -> None:
     assert found.operation_us == {"min": 9.5, "mean": 11.4, "max": 14.25}
     assert found.bits_per_second == 4e9
     assert program("hpcc").version(HPCC) == "hpcc 1.5.0"
-    for spoilt in (HPCC.replace("Success=1", "Success=0"), HPCC.replace("HPL_Tflops", "HPL")):
+    for spoilt in (
+        HPCC.replace("Success=1", "Success=0"),
+        HPCC.replace("HPL_Tflops", "HPL"),
+        HPCC.replace("0.00345678", "-1"),
+        HPCC.replace("0.00345678", "nan"),
+        HPCC.replace("11.4", "inf"),
+    ):
         with pytest.raises(MpiOutputError):
             program("hpcc").read(spoilt, spec("MPI_HPL", None))
+
+
+def test_a_single_rank_has_no_ping_pong() -> None:
+    alone = re.sub(r"(PingPong\w+)=.*", r"\1=-1", HPCC)
+    found = program("hpcc").read(alone, spec("MPI_HPL", None))
+    assert found.flops == pytest.approx(3.45678e9)
+    assert (found.operation_us, found.bits_per_second) == ({}, None)
 
 
 @pytest.mark.parametrize(
