@@ -368,11 +368,13 @@ class Network(Datapath):
     Attributes:
         capabilities: What it can do.
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.
+        starts_s: Longest that a deployment may wait for its pods to start, seconds.
     """
 
     programs: ClassVar[tuple[Program, ...]] = POD_PROGRAMS
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
+    starts_s: ClassVar[float] = 0.0
 
     @property
     def place(self) -> PodHosts:

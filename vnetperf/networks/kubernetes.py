@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from vnetperf.host import links
 from vnetperf.host.cluster import (
     CONTAINER,
+    GONE_S,
     LOOK_S,
     RUN_LABEL,
     Cluster,
@@ -288,6 +289,8 @@ class KubernetesNetwork(Network):
         port="cluster", frames=(), modes=("pod", "host")
     )
     path: ClassVar[str] = "the cluster's own, not known here"
+    #: The second pod is started twice, and each that was may have to be deleted.
+    starts_s: ClassVar[float] = 3 * (START_S + GONE_S)
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
