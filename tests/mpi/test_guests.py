@@ -132,6 +132,7 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
         ("bmp2vmp_vxlan", {}, ""),
         ("bmp2vmp_vxlan", {"mpi_program": "hpcc"}, "libraries that guests do not have"),
         ("vmp2vmp_vxlan", {}, "on its host; choose bmp2vmp"),
+        ("bmp2vmp_vxlan", {"pods": 1}, "no rank would be in the VM, which is pod 1; choose --pods"),
     ],
 )
 def test_ranks_in_guests_are_planned_with_their_image(
@@ -142,7 +143,7 @@ def test_ranks_in_guests_are_planned_with_their_image(
     machine = facts().model_copy(update={"programs": {**facts().programs, **programs}})
     run.facts.return_value = machine
     scenario = make_scenario(name, run.configuration)
-    kind: Any = "MPI_HPL" if wishes else "MPI_ALLTOALL"
+    kind: Any = "MPI_HPL" if "mpi_program" in wishes else "MPI_ALLTOALL"
     found = why_no_mpi(run, scenario, kind, 64)
     assert why in found
     assert bool(found) == bool(why)

@@ -367,6 +367,9 @@ def why_no_mpi(
         why = (
             f"no ranks of MPI are launched in pods of a cluster; choose another than {network.name}"
         )
+    elif scenario.pods <= max(scenario.deployment.guests, default=-1):
+        last = max(scenario.deployment.guests)
+        why = f"no rank would be in the VM, which is pod {last}; choose --pods {last + 1}"
     else:
         try:
             mpi_spec(run, scenario, kind, message_size, configuration=configuration)
