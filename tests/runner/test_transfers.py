@@ -178,6 +178,14 @@ def test_endpoints_of_two_hosts_are_in_guests_with_the_tools(name: str) -> None:
     run.configuration = asked
     assert transfers.endpoint_spec(run, deployed, "TCP_RR", 64).tool == "sockperf"
     assert transfers.endpoint_spec(run, at_wires, "TCP_RR", 64).tool == "netperf"
+    # No program runs on a machine whose guests have both ends.
+    run.facts.return_value = MachineFacts.model_construct(programs={}, program_troubles={})
+    assert transfers.endpoint_spec(run, deployed, "TCP_RR", 64).tool == "sockperf"
+    with pytest.raises(CapabilityError, match="install the package netperf"):
+        transfers.endpoint_spec(run, at_wires, "TCP_RR", 64)
+    of_guests = TransferSpec(kind="GUEST_CPU", duration_s=1)
+    with pytest.raises(CapabilityError, match="install the package sysbench"):
+        transfers.choose_tool(of_guests, "auto", run.facts(), deployed)
 
 
 def test_endpoints_take_no_tester_that_is_on_two_hosts() -> None:
@@ -319,3 +327,48 @@ def test_a_host_without_an_endpoint_needs_no_tool() -> None:
     assert transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64) == ""
     apart = make_scenario("p2c2p_bridge", loaded)
     assert "iperf3" in transfers.why_no_endpoint_traffic(run, apart, "TCP_STREAM", 64)
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "chosen"),
+    [
+        (("netperf", "netserver", "sockperf"), ("sockperf",), "sockperf"),
+        (("iperf3", "sockperf"), ("netperf", "netserver", "sockperf"), "sockperf"),
+        (("netperf", "netserver"), ("sockperf",), ""),
+    ],
+)
+def test_a_tool_is_the_first_that_both_hosts_have(
+    east: tuple[str, ...], west: tuple[str, ...], chosen: str
+) -> None:
+    loaded = config.load({"testbed": "two-hosts"}, environment={})
+    whole = machine()
+    facts = whole.model_copy(
+        update={
+            "hosts": {
+                host: machine(programs=whole.programs | dict.fromkeys(names, "/usr/bin/it"))
+                for host, names in (("east", east), ("west", west))
+            }
+        }
+    )
+    apart = make_scenario("p2c2p_bridge", loaded)
+    run = run_of(apart)
+    run.configuration, run.facts = loaded, lambda: facts
+    run.plan = lambda deployed: make_plan(deployed, loaded.testbed, facts)
+    deployed = transfers.endpoint_scenario(loaded, apart)
+    if chosen:
+        assert transfers.endpoint_spec(run, deployed, "TCP_RR", 64).tool == chosen
+        return
+    with pytest.raises(CapabilityError, match=r"on all hosts .*: they have netperf or sockperf"):
+        transfers.endpoint_spec(run, deployed, "TCP_RR", 64)
+
+
+def test_without_a_cluster_no_tool_is_asked_for() -> None:
+    loaded = config.load({}, environment={})
+    facts = machine()
+    plain = make_scenario("bmp2bmp_kubernetes", loaded)
+    run = run_of(plain)
+    run.configuration, run.facts = loaded, lambda: facts
+    run.plan = lambda deployed: make_plan(deployed, loaded.testbed, facts)
+    why = transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64)
+    assert "no cluster is named; write kubeconfig" in why
+    assert "tools" not in why

@@ -143,8 +143,9 @@ def why_no_endpoint_traffic(
     why = why_no_endpoints(deployed) or _no_inside(run, asked, deployed)
     if not why:
         try:
-            endpoint_spec(run, deployed, kind, message_size, clients=clients, configuration=asked)
+            # First what keeps it from being deployed: without a cluster no tool is of use.
             plan = run.plan(deployed)
+            endpoint_spec(run, deployed, kind, message_size, clients=clients, configuration=asked)
             if len(plan.testers) > 1:
                 why = (
                     f"endpoints of {deployed.deployment.name} are at the tester's ports, which are "
@@ -225,17 +226,20 @@ def endpoint_spec(
     # Of several hosts those with an endpoint: where the tester would be, or one of two apart.
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}
-    tools = {
-        choose_tool(spec, settings.endpoint_tool, there, inside, of_image)
-        for there in [facts.hosts[host] for host in sorted(having)] or (facts,)
-    }
-    if len(tools) > 1:
+    places = [facts.hosts[host] for host in sorted(having)] or [facts]
+    wanted = settings.endpoint_tool
+    firsts = [choose_tool(spec, wanted, there, inside, of_image) for there in places]
+
+    def all_have(name: str) -> bool:
+        return not any(_why_no_tool(spec, name, there, inside, of_image) for there in places)
+
+    tool = next(filter(all_have, _tool_names(spec, wanted)), "")
+    if not tool:
         raise CapabilityError(
-            f"no tool is on all hosts with an endpoint: they have {' or '.join(sorted(tools))}",
+            f"no tool is on all hosts with an endpoint: they have {' or '.join(sorted(firsts))}",
             where=f"endpoint tool for {kind}",
             cure="install the same on all, or name one with --endpoint-tool",
         )
-    (tool,) = tools
     return spec.model_copy(update={"tool": tool})
 
 
@@ -248,21 +252,42 @@ def choose_tool(
 ) -> str:
     """The tool for a transfer; `of_image` has those of pods that are not on a machine."""
     reasons = []
-    for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
-        tool = registry.load("endpoints", name)()
-        if wanted == AUTO and tool.alone is not spec.is_guest:
-            continue
-        why = tool.cannot(spec) or (tool.missing(facts) if of_image is None else "")
-        if of_image is not None and name not in of_image:
-            why = why or f"{name} is not among the tools of the pods' image"
-        if not why and inside is not None:
-            names = [program.name for program in tool.programs]
-            vnf: type[Vnf] = registry.load_vnf(inside.vnf)
-            why = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
+    for name in _tool_names(spec, wanted):
+        why = _why_no_tool(spec, name, facts, inside, of_image)
         if not why:
             return name
         reasons.append(why)
     raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
+
+
+def _tool_names(spec: TransferSpec, wanted: str) -> Sequence[str]:
+    """Tools to choose among, in their order: those that are made for such a transfer."""
+    if wanted != AUTO:
+        return (wanted,)
+    names = registry.names("endpoints")
+    return [n for n in names if registry.load("endpoints", n).alone is spec.is_guest]
+
+
+def _why_no_tool(
+    spec: TransferSpec,
+    name: str,
+    facts: MachineFacts,
+    inside: Scenario | None,
+    of_image: Sequence[str] | None,
+) -> str:
+    """What keeps a tool from a transfer on a machine, or where its programs are; "" for nothing."""
+    tool = registry.load("endpoints", name)()
+    # Where both ends are in guests, no program runs on the machine.
+    in_guests = inside is not None and not spec.is_guest and len(inside.ends_in_guests) == 2
+    here = of_image is None and not in_guests
+    why: str = tool.cannot(spec) or (tool.missing(facts) if here else "")
+    if of_image is not None and name not in of_image:
+        why = why or f"{name} is not among the tools of the pods' image"
+    if not why and inside is not None:
+        names = [program.name for program in tool.programs]
+        vnf: type[Vnf] = registry.load_vnf(inside.vnf)
+        why = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
+    return why
 
 
 def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
