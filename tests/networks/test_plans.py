@@ -24,6 +24,7 @@ from vnetperf.deployment.pods import (
 )
 from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
+from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
 from vnetperf.networks.base import FarHost, Pod, PodHost
 from vnetperf.results.environment import comparability
@@ -31,6 +32,7 @@ from vnetperf.runner.scenarios import make_scenario, scenario_ids
 from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
 
 FIRST, SECOND = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
+TUNNELLED = ("ethernet", "ipv4", "gre", "ethernet", "ipv4", "udp")
 
 
 def configured(**wishes: Any) -> config.Configuration:
@@ -200,9 +202,48 @@ def test_packets_that_pass_no_interface_are_not_looked_for(
     assert [call.args[0] for call in looked.call_args_list] == ([SECOND] if seen else [])
 
 
-def test_ipvlan_carries_packets_of_pods_own_addresses_only() -> None:
-    with pytest.raises(CapabilityError, match="varies no addresses"):
-        planned("ipvlan", traffic="rfc2544")
+@pytest.mark.parametrize(
+    ("mode", "changes", "says"),
+    [
+        ("l2", {"flows": 9, "vary": ("ipv4_dst_net",)}, "varies no addresses"),
+        ("l2", {"values": {"ipv4_dst": "198.18.9.9"}}, "sets and varies no addresses"),
+        ("l2", {"headers": ("ethernet", "ipv6", "udp")}, "none in frames of ethernet, ipv6, udp"),
+        ("l2", {"headers": ("ethernet", "mpls", "ipv4", "udp")}, "has IPv4 after Ethernet"),
+        ("l2", {"headers": ("ethernet", "raw"), "raw": "00"}, "has IPv4 after Ethernet"),
+        ("l2", {"headers": ("ethernet", "qinq", "vlan", "ipv4")}, "has IPv4 after Ethernet"),
+        ("l2", {"headers": ("ethernet", "vlan", "ipv4", "udp")}, ""),
+        (
+            "l3",
+            {"headers": ("ethernet", "vlan", "ipv4", "udp")},
+            "mode l3 finds pods by",
+        ),
+        ("l2", {"headers": TUNNELLED, "flows": 9, "vary": ("outer_ipv4_dst",)}, "no addresses"),
+        ("l2", {"headers": TUNNELLED, "flows": 9, "vary": ("ipv4_dst",)}, ""),
+    ],
+)
+def test_ipvlan_carries_packets_of_pods_own_addresses_only(
+    mode: str, changes: dict[str, Any], says: str
+) -> None:
+    wishes = configured(set=(f"mode={mode}",))
+    plain = scenario("ipvlan", set=(f"mode={mode}",))
+    asked = plain.model_copy(update={"traffic": TrafficProfile(**changes)})
+    sockets = endpoint_scenario(wishes, asked)  # they have the pods' addresses in any case
+    assert make_plan(sockets, wishes.testbed, facts()).scenario.sockets
+    if not says:
+        assert make_plan(asked, wishes.testbed, facts())
+        return
+    with pytest.raises(CapabilityError, match=says):
+        make_plan(asked, wishes.testbed, facts())
+
+
+@pytest.mark.parametrize("traffic", ["vlan", "qinq"])
+def test_ports_in_a_vlan_take_no_frames_with_a_tag(traffic: str) -> None:
+    with pytest.raises(CapabilityError, match=r"in VLAN 10, where OVS drops .* or network ovs_fl"):
+        planned("ovs_vlan", traffic=traffic)
+    assert planned("ovs_flat", traffic=traffic)
+    wishes = configured(traffic=traffic)
+    sockets = endpoint_scenario(wishes, scenario("ovs_vlan", traffic=traffic))
+    assert make_plan(sockets, wishes.testbed, facts()).scenario.sockets
 
 
 def test_a_probe_is_a_packet_that_a_router_takes() -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from vnetperf.host import links
 from vnetperf.model.deployment import VnfPort, vnf_mac
+from vnetperf.model.frames import index_of, plain_name
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort, add_address
@@ -30,14 +31,35 @@ class IpvlanNetwork(Network):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps ipvlans from joining the pods."""
-        fields = scenario.traffic.vary if scenario.traffic.flows > 1 else ()
-        if any(name.startswith(("ipv4_src", "ipv4_dst")) for name in fields):
+        why = ""
+        if not scenario.sockets:
+            why = cls._why_no_pod_found(scenario) or cls._why_no_frames(scenario)
+        return why or cls.missing_requirement(facts)
+
+    @classmethod
+    def _why_no_pod_found(cls, scenario: Scenario) -> str:
+        """What of a tester's frames leads to no pod: ipvlan looks at their first IPv4 header."""
+        profile, mode = scenario.traffic, scenario.options.mode or MODES[0]
+        headers, first = profile.headers, 1
+        # A tag is off before ipvlan has what arrives; modes that route send no frame with one.
+        if mode == "l2" and headers[first] in ("qinq", "vlan"):
+            first += 1
+        if headers[first] != "ipv4":
+            return (
+                f"ipvlan in mode {mode} finds pods by their IPv4 addresses, and none in frames of "
+                f"{', '.join(headers)}; choose a --traffic that has IPv4 after Ethernet"
+            )
+        fields = (*profile.values, *(profile.vary if profile.flows > 1 else ()))
+        if any(
+            plain_name(name).startswith(("ipv4_src", "ipv4_dst"))
+            and index_of(name, headers) == first
+            for name in fields
+        ):
             return (
                 "ipvlan hands packets to pods by the addresses that they have, one each; choose a "
-                "profile with --traffic that varies no addresses"
+                "profile with --traffic that sets and varies no addresses"
             )
-        why = "" if scenario.sockets else cls._why_no_frames(scenario)
-        return why or cls.missing_requirement(facts)
+        return ""
 
     @classmethod
     def _why_no_frames(cls, scenario: Scenario) -> str:

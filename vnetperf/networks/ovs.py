@@ -202,6 +202,16 @@ class OvsVlanNetwork(OvsFlatNetwork):
     )
     path: ClassVar[str] = "veth, OVS, VLAN on the hosts' link, OVS, veth"
 
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the daemons, or the traffic, from it: a pod's port is no trunk."""
+        if not scenario.sockets and scenario.traffic.headers[1] in ("qinq", "vlan"):
+            return (
+                f"pods' ports are in VLAN {VLAN_ID}, where OVS drops frames that have a tag "
+                "already; choose a profile with --traffic without one, or network ovs_flat"
+            )
+        return super().missing(facts, scenario)
+
 
 class OvsVxlanNetwork(OvsFlatNetwork):
     """A VXLAN tunnel is a port of the pods' bridges."""
