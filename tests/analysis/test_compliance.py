@@ -14,8 +14,8 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf import config
 from vnetperf.analysis.compliance import ledger_of, rfc9693
-from vnetperf.analysis.compliance.clause import LoggedTrials
-from vnetperf.analysis.compliance.rfc2544 import TESTS
+from vnetperf.analysis.compliance.clause import ClauseContext, LoggedTrials
+from vnetperf.analysis.compliance.rfc2544 import TESTS, _overload_doubts
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
 from vnetperf.analysis.results_from_log import faults_of, result_of
 from vnetperf.model.deployment import make_deployment
@@ -51,6 +51,7 @@ from vnetperf.model.trial import (
     DirectionCounts,
     Latency,
     LoadStep,
+    Timeline,
     TrialRequest,
     TrialResult,
     TrialSpec,
@@ -938,3 +939,27 @@ def test_a_burst_near_the_longest_that_was_tried_is_no_result(
     ]
     assert entry.status == ("deviated" if why else "met")
     assert why in entry.reason
+
+
+@pytest.mark.parametrize(("own", "doubted"), [(0.99, False), (0.97, True)])
+def test_frames_to_everybody_are_part_of_an_overload(own: float, doubted: bool) -> None:
+    """Of 1000 frames/s one in a hundred goes to everybody, and is in no timeline."""
+    steps = (LoadStep(load_fps=1000, duration_s=1), LoadStep(load_fps=500, duration_s=1))
+    line = Timeline(
+        direction=0,
+        bin_s=0.5,
+        sent=(round(500 * own),) * 2 + (round(250 * own),) * 2,
+        received=(0,) * 4,
+        arrived=(0,) * 4,
+    )
+    due = DirectionCounts(
+        direction=0, intended=1485, sent=1485, refused=0, unsent=0, received=1485, broadcast_sent=15
+    )
+    trial = SimpleNamespace(
+        number=7,
+        spec=SimpleNamespace(steps=steps),
+        result=SimpleNamespace(timelines=(line,), directions=(due,)),
+    )
+    looked = ClauseContext(preset="x", result=Result(scenario="x", test="recovery", frame_size=64))
+    found = [*_overload_doubts(looked, [cast("Any", trial)], 1.0)]
+    assert found == ["less than the overload was offered in trial 7"] * doubted

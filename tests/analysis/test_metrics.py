@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
+from typing import Any
 
 import pytest
 
 from tests.report import sample, sample_outcomes
 from vnetperf.analysis.comparison import _observation
-from vnetperf.model.outcomes import NatSessions, Transfer, Transfers, TransferSpec
+from vnetperf.model.outcomes import (
+    MAXIMUM_OFFERED,
+    MOST_FORWARDED,
+    ForwardingRate,
+    NatSessions,
+    Transfer,
+    Transfers,
+    TransferSpec,
+)
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
 from vnetperf.results.metrics import (
@@ -18,7 +27,9 @@ from vnetperf.results.metrics import (
     compared_metrics_of,
     metrics_of,
     repeated_number,
+    transfer_metrics,
 )
+from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
 
 
@@ -99,6 +110,84 @@ def test_transfers_are_numbers_too(results: RunResults) -> None:
         ("TCP_RR forth", "1/s", 5e3),
         ("TCP_RR forth round trip p50", "ns", 90e3),
     ]
+
+
+def test_numbers_of_clients_and_rates_have_names_of_their_own() -> None:
+    """Else the last would stand for all of them where runs are compared."""
+    specs = [
+        TransferSpec(kind="UDP_STREAM", way="forth", duration_s=5, instances=n, rate_bps=rate)
+        for n in (1, 8)
+        for rate in (0.0, 1e9)
+    ]
+    found = [
+        next(transfer_metrics("x", Transfer(spec=spec, bits_per_second=1e9), ())) for spec in specs
+    ]
+    assert [one.label for one in found] == ["UDP_STREAM forth"] * 4
+    assert [one.title for one in found] == [
+        "UDP_STREAM forth",
+        "UDP_STREAM forth, at 1.000 Gbit/s",
+        "UDP_STREAM forth, 8 instances",
+        "UDP_STREAM forth, 8 instances, at 1.000 Gbit/s",
+    ]
+    assert len({one.key for one in found}) == 4
+
+
+@pytest.mark.parametrize(
+    ("why", "changes"),
+    [
+        ("the tester stood still in trial 3", {"stalled_trials": (3,)}),
+        ("of the load was offered", {"intended": 10**12}),
+    ],
+)
+def test_a_loss_that_is_not_judged_is_not_compared(
+    results: RunResults, why: str, changes: dict[str, Any]
+) -> None:
+    soak = next(r for r in results.results if r.test == "soak" and r.soak is not None)
+    assert soak.soak is not None
+    own = next(m for m in compared_metrics_of(soak) if m.main)
+    assert own.measured is not None
+    changed = soak.model_copy(update={"soak": soak.soak.model_copy(update=changes)})
+    main, *others = compared_metrics_of(changed)
+    assert (main.label, main.main, main.measured) == (own.label, True, None)
+    assert why in main.why
+    assert not any("loss" in other.label for other in others)
+    assert any(m.name == "loss_ratio" and m.measured is not None for m in metrics_of(changed))
+
+
+def test_a_service_that_is_not_judged_is_not_compared(results: RunResults) -> None:
+    service = next(r for r in results.results if r.test == "service" and r.service is not None)
+    assert service.service is not None
+    steps = tuple(
+        s.model_copy(update={"met": None, "why": "the tester stood still"})
+        for s in service.service.steps
+    )
+    held = service.service.model_copy(update={"steps": steps, "performance": None})
+    found = [*compared_metrics_of(service.model_copy(update={"service": held}))]
+    assert found
+    assert {(m.measured, m.why) for m in found if "loss" in m.label or "delay" in m.label} == {
+        (None, "not compared: the tester stood still")
+    }
+
+
+def test_the_largest_forwarding_rate_is_at_no_given_load() -> None:
+    """Another deployment finds it at another load, and is compared all the same."""
+    rates = [
+        ForwardingRate(
+            load_fps=load,
+            of=of,
+            duration_s=1,
+            forwarded_fps=spread([1e6]),
+            loss_ratio=spread([0.1]),
+        )
+        for of, load in ((MAXIMUM_OFFERED, 2e6), (MOST_FORWARDED, 1.3e6))
+    ]
+    result = Result(scenario="x", test="forwarding_rate", frame_size=64, rates=tuple(rates))
+    assert {m.label: (m.load_fps, m.offered_fps) for m in compared_metrics_of(result)} == {
+        f"forwarded at {MAXIMUM_OFFERED}": (2e6, 2e6),
+        f"loss at {MAXIMUM_OFFERED}": (2e6, 2e6),
+        f"forwarded at {MOST_FORWARDED}": (1.3e6, None),
+        f"loss at {MOST_FORWARDED}": (1.3e6, 1.3e6),
+    }
 
 
 def test_a_search_that_ended_before_it_found_too_much_has_a_limit(results: RunResults) -> None:

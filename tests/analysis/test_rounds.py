@@ -14,7 +14,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
-from vnetperf.analysis.thresholds import mean_of_repeats
+from vnetperf.analysis.thresholds import Expectation, judge_metric, mean_of_repeats
 from vnetperf.model.errors import DutError
 from vnetperf.model.outcomes import (
     ForwardingRate,
@@ -412,6 +412,38 @@ def test_a_number_that_a_deployment_did_not_give_is_marked() -> None:
     (merged,) = merge_rounds(found)
     main = next(metric for metric in compared_metrics_of(merged) if metric.main)
     assert "measured in 3 of 5 deployments" in main.marks
+
+
+def test_what_never_recovered_is_in_no_mean_of_those_that_did() -> None:
+    found = {
+        n: [
+            Result(
+                scenario="pvp_dpdk",
+                test="recovery",
+                frame_size=64,
+                recovery=Recovery(
+                    throughput_fps=1e6,
+                    overload_fps=1.1e6,
+                    relaxed_fps=5e5,
+                    overload_s=60,
+                    seconds=None if at_least else spread([0.1 * n]),
+                    at_least_s=at_least,
+                    why="frames were still lost" if at_least else "",
+                ),
+            )
+        ]
+        for n, at_least in {1: None, 2: 10.0, 3: None, 4: 10.0, 5: None}.items()
+    }
+    (merged,) = merge_rounds(found)
+    assert merged.deployments is not None
+    (number,) = merged.deployments.numbers
+    assert (number.spread, number.censored) == (None, {"at least": 2})
+    assert merged.deployments.shown == 5  # between the shorter ones and those that are open
+    main = next(metric for metric in compared_metrics_of(merged) if metric.main)
+    limit = Expectation(scenario="*", test="recovery", at_most=5.0)
+    judged = judge_metric(limit, main, "f")
+    assert judged.met is False
+    assert "above the allowed" in judged.text
 
 
 def test_an_unstable_deployment_leaves_no_mean() -> None:

@@ -141,6 +141,18 @@ def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
     assert met(found, at_least=103.0, certain=True) is False
 
 
+def test_a_round_that_was_cut_off_leaves_open_what_it_did() -> None:
+    each = tuple(
+        Observation(round=n, value=1e6, low=1e6, high=1.9e6 if n == 3 else 1.005e6)
+        for n in range(1, 5)
+    )
+    over = RepeatedNumber(label="ndr", unit="fps", observations=each, spread=spread([1e6] * 4))
+    found = number(1e6, 1e6, 1.005e6, over=over, resolution=5e3)
+    assert met(found, at_most=1.2e6)
+    assert met(found, at_most=1.2e6, certain=True) is False
+    assert met(found, at_most=1.91e6, certain=True)
+
+
 def test_nothing_is_certain_where_a_deployment_gave_no_result() -> None:
     found = number(100.0, 100.0, 102.0, partial="measured in 3 of 5 deployments")
     assert met(found, at_least=90.0)

@@ -70,7 +70,7 @@ def test_an_option_is_looked_for_among_those_of_its_command(
     with pytest.raises(SystemExit, match="2"):
         main(line.split())
     said = capsys.readouterr().err
-    assert f"vnetperf {line.split()[0]}: error: unrecognized arguments: --gaols" in said
+    assert f"vnetperf {line.split(maxsplit=1)[0]}: error: unrecognized arguments: --gaols" in said
     assert said.partition("did you mean ")[2].rstrip("?\n") == (repr(meant) if meant else "")
 
 

@@ -42,6 +42,7 @@ class OverTime(Dut):
         event: Number of a trial -> when its event happened.
         verdict: Of every trial.
         stood_still: Number of a trial -> seconds that the tester neither polled nor sent.
+        unsent: Number of a trial -> stretches in which nothing was offered.
     """
 
     lossy: Callable[[int, int], list[tuple[float, float, float]]] = lambda n, d: []
@@ -49,6 +50,7 @@ class OverTime(Dut):
     event: Callable[[int], EventTimes | None] = lambda n: None
     verdict: Verdict = Verdict.VALID
     stood_still: Callable[[int], tuple[float, float]] = lambda n: (0.0, 0.0)
+    unsent: Callable[[int], list[tuple[float, float]]] = lambda n: []
     seen: list[TrialOutcome] = field(default_factory=list)
 
     def run(self, ask: TrialRequest) -> TrialOutcome:
@@ -71,7 +73,8 @@ class OverTime(Dut):
         sent, received = [], []
         for n in range(bins):
             begin, end = n * ask.bin_s, (n + 1) * ask.bin_s
-            frames = round(_load(ask, begin) * ask.bin_s)
+            still = any(a <= begin < b for a, b in self.unsent(number))
+            frames = 0 if still else round(_load(ask, begin) * ask.bin_s)
             share = sum(
                 max(0.0, min(end, b) - max(begin, a)) / ask.bin_s * s for a, b, s in stretches
             )
@@ -211,11 +214,12 @@ def test_an_overload_that_leaves_nothing_behind_takes_no_time() -> None:
 
 def test_loss_to_the_end_is_at_least_and_in_no_mean() -> None:
     found = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)]))
-    assert (found.seconds, found.censored) == (None, (1, 2))
+    assert (found.seconds, found.censored, found.at_least_s) == (None, (1, 2), 3.0)
     assert "at least 3 s, frames were still lost when trials 1, 2 ended" in found.why
     mixed = OverTime(lossy=lambda n, d: [(0.5, 5.0 if n == 1 else 2.5, 0.2)])
     one = recovered(mixed)
     assert (one.seconds, one.censored) == (None, (1,))
+    assert one.at_least_s == pytest.approx((3.0 + 0.5) / 2)
     assert "when trial 1 ended; the others took 500.0 ms; raise relaxed_s" in one.why
 
 
@@ -474,6 +478,22 @@ def test_loss_to_the_end_has_no_number() -> None:
     dut = OverTime(lossy=lambda n, d: [(2.0, 5.0, 1.0)], event=lambda n: event(2.0, 2.5))
     (one,) = resets(dut)
     assert "frames were still lost 3 s after the reset, when the trial ended" in one.why
+    assert one.at_least_s == pytest.approx(3.0, abs=0.01)
+
+
+def test_a_stall_before_the_reset_hides_no_outage() -> None:
+    """Where nothing was offered, nothing shows what is lost usually."""
+    stalled = [(1.7, 1.9)]
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 3.0, 1.0)],
+        silent=lambda n, d: (2.0, 3.0),
+        event=lambda n: event(2.0, 2.5),
+        unsent=lambda n: stalled if n == 2 else [],
+    )
+    (one,) = resets(dut)
+    assert one.why == ""
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.minimum == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize("ready", [4.95, 5.5])

@@ -107,7 +107,7 @@ def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
 
 
 def _why_not_same_load(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
-    loads = [[q.load_fps for q in side if q.measured is not None] for side in (ours, theirs)]
+    loads = [[q.offered_fps for q in side if q.measured is not None] for side in (ours, theirs)]
     known = [load for side in loads for load in side if load is not None]
     if not known:
         return ""

@@ -223,13 +223,21 @@ def _shown_round(
     if order and (middle := order[(len(order) - 1) // 2]) in measured:
         return middle
     numbers = {n: _main_metric(result) for n, result in measured.items()}
-    order = sorted(numbers, key=lambda n: (one.mean or 0.0) if (one := numbers[n]) else 0.0)
+    order = sorted(numbers, key=lambda n: _place_of(numbers[n]))
     return order[(len(order) - 1) // 2]
 
 
 def _main_metric(result: Result) -> Metric | None:
     found = [*compared_metrics_of(result)]
     return next((metric for metric in found if metric.main), found[0] if found else None)
+
+
+def _place_of(metric: Metric | None) -> float:
+    """Where a number is among those of other rounds; one that no value has, where it begins."""
+    measured = metric.measured if metric is not None else None
+    if measured is None:
+        return 0.0
+    return measured.low if measured.value is None else measured.value
 
 
 def _place_of_bound(goal: GoalResult) -> tuple[float, bool]:

@@ -151,8 +151,10 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     # Of few repeats there is no interval, and what was seen is the least that can be expected.
     low = found.minimum if found.low is None else max(found.low, 0.0)  # none of them is below 0
     high = found.maximum if found.high is None else found.high
-    if metric.over is not None and any(one.high is None for one in metric.over.observations):
-        high = inf
+    if metric.over is not None and not isinstance(metric.value, Spread):
+        # A round that was cut off leaves more open than the one that is shown.
+        ends = [inf if one.high is None else one.high for one in metric.over.observations]
+        high = max(high, *(end - open_ for end in ends))
     if len(found.modes) > 1:
         most = inf if high == inf else found.maximum + open_
         return Measurand(None, found.minimum, most), found.n
@@ -231,7 +233,7 @@ def _value_text(value: float, unit: Unit) -> str:
 
 def _metric_text(metric: Metric) -> str:
     size = f"{metric.size} octets" if metric.size.isdecimal() else metric.size
-    parts = (metric.scenario, metric.test, size, metric.label)
+    parts = (metric.scenario, metric.test, size, metric.title)
     return ", ".join(part for part in parts if part)
 
 

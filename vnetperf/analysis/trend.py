@@ -99,7 +99,7 @@ class TrendPoint:
     @property
     def load_fps(self) -> float | None:
         """Load that it was measured at, median of the rounds; None where it is a load itself."""
-        loads = [one.metric.load_fps for one in self.rounds if one.metric.load_fps is not None]
+        loads = [fps for one in self.rounds if (fps := one.metric.offered_fps) is not None]
         return median(loads) if loads else None
 
     @property
@@ -157,8 +157,8 @@ class Trend:
 
     @property
     def name(self) -> str:
-        """Its label, "ndr"."""
-        return self.metric.label
+        """Its title, "ndr"."""
+        return self.metric.title
 
     @property
     def title(self) -> str:

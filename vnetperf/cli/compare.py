@@ -152,7 +152,7 @@ def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None
 
 def _what(row: ComparisonRow) -> str:
     q = row.metric
-    return f"{row.scenario}, {q.test}, {q.size}, {q.label}"
+    return f"{row.scenario}, {q.test}, {q.size}, {q.title}"
 
 
 def _cells(row: ComparisonRow) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _cells(row: ComparisonRow) -> tuple[str, ...]:
     n = f"{found.n[0]}" if found.n[0] == found.n[1] else f"{found.n[0]}, {found.n[1]}"
     mark = " *" if row.marks else ""
     return (
-        f"{q.test} {q.size} {q.label}",
+        f"{q.test} {q.size} {q.title}",
         number(_mean(row.a), q.unit) + mark,
         number(_mean(row.b), q.unit),
         _delta(row, 0),
@@ -272,7 +272,7 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
     def row(one: ComparisonRow) -> dict[str, Any]:
         q = one.metric
         return {
-            **{"scenario": one.scenario, "test": q.test, "size": q.size, "number": q.label},
+            **{"scenario": one.scenario, "test": q.test, "size": q.size, "number": q.title},
             **{"unit": unit_name(q.unit), "better": q.better, "main": q.main},
             "a": [asdict(m) for m in one.a],
             "b": [asdict(m) for m in one.b],

@@ -93,7 +93,7 @@ def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     out.line()
     one = trend.metric
     size = f", {one.size} octets" if one.size.isdecimal() else f", {one.size}"
-    out.line(f"{one.scenario}, {one.test}{size}, {one.label}", "bold")
+    out.line(f"{one.scenario}, {one.test}{size}, {one.name}", "bold")
     if trend.apart:
         out.line(f"  {trend.apart}")
     out.table(("", "run", ">number", ">of level", ">n", "tool", "marks"), _rows(trend))

@@ -188,8 +188,9 @@ def _nat_reasons(scenario: Scenario) -> Iterator[str]:
         own = ", ".join(profile.headers)
         yield f"sessions of {what} are of {stacks}, and these frames of {own}"
     if profile.flows > 1 or profile.values:
-        others = f"the flows through {what} are the sessions of {setting}, and the profile has others"
-        yield others if profile.values else f"{others}; --flows 1 leaves them out"
+        own = f"the flows through {what} are the sessions of {setting}"
+        cure = "" if profile.values else "; --flows 1 leaves them out"
+        yield f"{own}, and the profile has others{cure}"
     if not profile.learning_frames:
         yield f"sessions of {what} are set up by learning frames, and the profile has none"
     if profile.broadcast:

@@ -9,6 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.trial import Latency, TrialGaps
+from vnetperf.model.units import percent
 
 
 class Spread(Frozen):
@@ -320,6 +321,8 @@ class Recovery(Frozen):
         overload_s: Seconds of overload.
         seconds: Time from the drop of the load to the last lost frame, seconds, of the trials that
             were overloaded until then; None where none was, or where one did not recover.
+        at_least_s: Where one did not recover: the mean if all of these had at their end, which it
+            is not below; None otherwise.
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
@@ -334,6 +337,7 @@ class Recovery(Frozen):
     relaxed_fps: float
     overload_s: float
     seconds: Spread | None = None
+    at_least_s: float | None = None
     why: str = ""
     not_overloaded: tuple[int, ...] = ()
     disturbed: tuple[int, ...] = ()
@@ -352,6 +356,8 @@ class Reset(Frozen):
         by_loss_s: Frame-loss method: frames lost over the load, seconds.
         by_time_s: Time-stamp method: last frame before to first frame after, seconds.
         event_s: How long the event itself took, seconds.
+        at_least_s: Where frames were still lost when the last trial ended: what those lost until
+            then make of the mean by loss, which it is not below; None otherwise.
         why: Why there is no number; "".
         disturbed: Numbers of the trials in which the tester stood still too long; they are in no
             number.
@@ -365,10 +371,15 @@ class Reset(Frozen):
     by_loss_s: Spread | None = None
     by_time_s: Spread | None = None
     event_s: Spread | None = None
+    at_least_s: float | None = None
     why: str = ""
     disturbed: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
+
+
+#: Loads of which a forwarding rate is.
+MAXIMUM_OFFERED, MOST_FORWARDED = "maximum offered load", "load with the largest forwarding rate"
 
 
 class ForwardingRate(Frozen):
@@ -376,7 +387,7 @@ class ForwardingRate(Frozen):
 
     Attributes:
         load_fps: Intended load, aggregate frames/s.
-        of: What the load is: "maximum offered load", "load with the largest forwarding rate".
+        of: What the load is: `MAXIMUM_OFFERED`, `MOST_FORWARDED`.
         duration_s: Seconds of each trial.
         forwarded_fps: Aggregate forwarding rate of each trial, frames/s.
         loss_ratio: Loss ratio of the worse direction of each trial.
@@ -392,6 +403,10 @@ class ForwardingRate(Frozen):
     loss_ratio: Spread
     searched: bool = False
     trials: tuple[int, ...] = ()
+
+
+#: Share of a soak's intended frames that must have been offered.
+SOAK_OFFERED = 0.999
 
 
 class Soak(Frozen):
@@ -440,6 +455,19 @@ class Soak(Frozen):
     curve: Curve | None = None
     trials: tuple[int, ...] = ()
     note: str = ""
+
+    @property
+    def not_judged(self) -> str:
+        """Why its loss is not held against anything; ""."""
+        if self.intended is None:
+            return "the intended frames are not recorded"
+        if self.offered < SOAK_OFFERED * self.intended:
+            return f"{percent(self.offered / self.intended, 4)} of the load was offered"
+        if self.stalled_trials:
+            numbers = ", ".join(map(str, self.stalled_trials))
+            plural = "s" if len(self.stalled_trials) > 1 else ""
+            return f"the tester stood still in trial{plural} {numbers}"
+        return ""
 
 
 class RoleCost(Frozen):

@@ -11,7 +11,7 @@ from math import ceil, floor, log2, log10
 from statistics import fmean
 from typing import Any
 
-from vnetperf.model.outcomes import ForwardingRate, LossStep
+from vnetperf.model.outcomes import MAXIMUM_OFFERED, MOST_FORWARDED, ForwardingRate, LossStep
 from vnetperf.model.parameters import FrameLossTest, LossProfileTest, MrrTest, Rfc2889Test
 from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, WhenLimited
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
@@ -135,7 +135,6 @@ def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...
     return (rate_at(inputs, "maximum offered load", trials),)
 
 
-MAXIMUM_OFFERED, MOST_FORWARDED = "maximum offered load", "load with the largest forwarding rate"
 #: Where the search for the largest forwarding rate ends: distance of its loads, relative.
 FORWARDING_RESOLUTION = 0.02
 

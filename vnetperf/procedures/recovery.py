@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import Recovery
@@ -83,6 +84,7 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
         relaxed_fps=test.relaxed * over * inputs.in_sum,
         overload_s=test.overload_s,
         seconds=spread(times) if times and not censored else None,
+        at_least_s=fmean([*times, *[test.relaxed_s] * len(censored)]) if censored else None,
         why=_why(test, found, censored),
         not_overloaded=tuple(one.number for one in found if not one.overloaded),
         disturbed=tuple(one.number for one in found if one.overloaded and one.disturbed),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from statistics import median
+from statistics import fmean, median
 
 from pydantic import Field
 
@@ -130,7 +130,9 @@ def _interruption(timeline: Timeline, event: EventTimes, duration_s: float) -> _
         offered = sum(sent[begin : begin + quiet])
         return sum(lost[begin : begin + quiet]) / offered if offered else 1.0
 
-    usual = max((loss(begin) for begin in range(first - quiet + 1)), default=0.0)
+    # Where the tester stood still nothing was offered, and nothing shows what is usual.
+    before = [b for b in range(first - quiet + 1) if any(sent[b : b + quiet])]
+    usual = max(map(loss, before), default=0.0)
     places = range(max(first, ready), len(sent) - quiet + 1)
     until = next((begin for begin in places if loss(begin) <= usual), None)
     offered, counted = sum(sent[first:until]), sum(lost[first:until])
@@ -190,6 +192,11 @@ def _disturbed(trials: Sequence[TrialOutcome]) -> tuple[int, ...]:
     return tuple(one.number for one in trials if _own_s(one) > limit_s)
 
 
+def _still_lost(found: Sequence[_Interruption]) -> bool:
+    """Whether frames were lost until a trial's end."""
+    return any(one.until_s is None and not one.too_late for one in found)
+
+
 def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     """Why a trial has no reset time; "" when it has one."""
     event, timelines = outcome.result.event, outcome.result.timelines
@@ -204,7 +211,7 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
             "too late in the trial to tell whether frames were still lost; raise after_s, "
             f"{test.after_s:g} s"
         )
-    if any(one.until_s is None for one in found):
+    if _still_lost(found):
         return (
             f"frames were still lost {outcome.duration_s - event.began_s:.3g} s after the reset, "
             f"when the trial ended; raise after_s, {test.after_s:g} s"
@@ -241,11 +248,23 @@ def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why
         by_loss_s=spread(by_loss) if by_loss else None,
         by_time_s=spread(by_time) if by_time and len(by_time) == len(found) else None,
         event_s=spread([e.ended_s - e.began_s for e in events]) if events else None,
+        at_least_s=_at_least_s(kept) if why else None,
         why=why,
         disturbed=disturbed,
         note="; ".join(notes),
         curves=tuple(curve for curve in curves if curve is not None),
     )
+
+
+def _at_least_s(trials: Sequence[TrialOutcome]) -> float | None:
+    """What the mean by loss is not below, where the last trial lost frames until its end."""
+    last = trials[-1] if trials else None
+    if last is None or last.result.event is None or last.result.event.failure:
+        return None
+    if not _still_lost(_interruptions(last)):
+        return None
+    least = [max(d.seconds for d in _interruptions(one)) - _own_s(one) for one in trials]
+    return max(0.0, fmean(least)) or None
 
 
 def _marks(event: EventTimes | None) -> dict[str, float]:

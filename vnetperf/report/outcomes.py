@@ -471,21 +471,10 @@ def _rate_headline(_: Result, rates: tuple[ForwardingRate, ...]) -> tuple[str, s
 # Soak.
 
 
-#: Share of the intended frames that must have been offered for a verdict.
-_OFFERED = 0.999
-
-
 def soak_verdict(found: Soak) -> str:
     """Whether the limit of the loss ratio was met, as far as the interval shows."""
-    if found.intended is None:
-        return "not judged: the intended frames are not recorded"
-    if found.offered < _OFFERED * found.intended:
-        share = percent(found.offered / found.intended, 4)
-        return f"not judged: {share} of the load was offered"
-    if found.stalled_trials:
-        numbers = ", ".join(map(str, found.stalled_trials))
-        plural = "s" if len(found.stalled_trials) > 1 else ""
-        return f"not judged: the tester stood still in trial{plural} {numbers}"
+    if found.not_judged:
+        return f"not judged: {found.not_judged}"
     if found.loss_high is None:
         return _verdict_without_loss(found.goal_holds_to)
     if found.loss_low <= found.goal < found.loss_high:

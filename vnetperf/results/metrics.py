@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
 from vnetperf.model.outcomes import (
+    MOST_FORWARDED,
     MPI_PAIRS,
     POD_ATTACHED,
     POD_FIRST_PACKET,
@@ -33,7 +34,7 @@ from vnetperf.model.result import (
     ScenarioFacts,
 )
 from vnetperf.model.trial import Latency, TrialGaps
-from vnetperf.model.units import Unit, fps, percent
+from vnetperf.model.units import Unit, fps, percent, value_text
 from vnetperf.results.transport import cpu_per_gigabit, ip_capacity, tcp_quality
 from vnetperf.statistics import clopper_pearson, spread
 from vnetperf.statistics.difference import Measurand
@@ -56,6 +57,7 @@ class Metric:
     #: Its name where runs are compared: "mean at 90 % of throughput phy0->phy1"; "" where it is not
     #: compared.
     label: str = ""
+    of: str = ""  # What a run may have several of with one label: "8 instances"
     unit: Unit  # What `value` is in
     #: The number, or the spread whose mean it is; None: not measured.
     value: float | bool | Spread | None
@@ -65,6 +67,7 @@ class Metric:
     #: Load that it was measured at, aggregate frames/s (of transfers bit/s); None where it is a
     #: load itself. Numbers at different loads are not comparable.
     load_fps: float | None = None
+    finds_load: bool = False  # True where the load is an outcome as the number is
     #: What other deployments of the run gave for it; None for a single one.
     over: RepeatedNumber | None = None
     #: Whether more or less of it is better; "" where neither is.
@@ -80,7 +83,17 @@ class Metric:
     @property
     def key(self) -> Key:
         """Its key among the metrics of its scenario."""
-        return self.test, self.size, self.label
+        return self.test, self.size, self.title
+
+    @property
+    def title(self) -> str:
+        """Its label, with what tells numbers of one label apart."""
+        return f"{self.label}, {self.of}" if self.of else self.label
+
+    @property
+    def offered_fps(self) -> float | None:
+        """The load as far as it is a condition: only numbers at the same one are comparable."""
+        return None if self.finds_load else self.load_fps
 
     @property
     def spread(self) -> Spread | None:
@@ -216,6 +229,9 @@ def transfer_metrics(
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
+    several = [f"{spec.instances} instances"] * (spec.instances > 1)
+    if spec.rate_bps and not spec.rate_of_tcp:
+        several.append(f"at {value_text(spec.rate_bps, 'bit/s')}")
 
     def make(
         label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
@@ -225,6 +241,7 @@ def transfer_metrics(
             test=TRANSFERS_TEST,
             size="" if spec.message_size is None else str(spec.message_size),
             label=label,
+            of=", ".join(several),
             unit=unit,
             better=better,
             value=value,
@@ -749,10 +766,15 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
     recovery = result.recovery
     if recovery is not None:
         note = recovery.why or recovery.note
-        about: dict[str, Any] = {"note": note, "why": recovery.why, "main": True}
-        about["qualifiers"] = (note,) if note else ()
-        about["load_fps"] = recovery.overload_fps
-        yield make("recovery_time", "s", recovery.seconds, less="recovery", **about)
+        about: dict[str, Any] = {"note": note, "load_fps": recovery.overload_fps}
+        compared: dict[str, Any] = {"less": "recovery", "main": True, **about}
+        marks = (note,) if note else ()
+        if recovery.at_least_s is None:
+            about |= {**compared, "qualifiers": marks}
+        else:  # no number, but it is long: the mean of other deployments alone would be too short
+            marks = ("at least", *marks)
+            yield make("", "s", recovery.at_least_s, qualifiers=marks, **compared)
+        yield make("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
         for name, trials in (
             ("trials_not_overloaded", recovery.not_overloaded),
             ("trials_disturbed", recovery.disturbed),
@@ -764,16 +786,20 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
         yield make("load_after", "fps", recovery.relaxed_fps)
         yield make("overload_duration", "s", recovery.overload_s)
     for reset in result.resets:
-        methods = (("loss", reset.by_loss_s), ("time", reset.by_time_s))
-        for method, took in methods:
+        methods = (
+            ("loss", reset.by_loss_s, reset.at_least_s),
+            ("time", reset.by_time_s, None),
+        )
+        for method, took, least in methods:
             label = f"{reset.what} ({reset.type}) by {_RESET_METHODS[method]}"
-            about = {
-                "note": reset.why or reset.note,
-                "why": reset.why or ("" if took else reset.note),
-                "main": method == "loss",
-                "load_fps": reset.load_fps,
-            }
-            yield make(f"reset_time_by_{method}", "s", took, reset.what, less=label, **about)
+            about = {"note": reset.why or reset.note, "load_fps": reset.load_fps}
+            compared = {"less": label, "main": method == "loss", **about}
+            if least is None:
+                about = compared
+            else:
+                yield make("", "s", least, reset.what, qualifiers=("at least",), **compared)
+            why = reset.why or ("" if took else reset.note)
+            yield make(f"reset_time_by_{method}", "s", took, reset.what, why=why, **about)
         yield make("trials_disturbed", "", float(len(reset.disturbed)), reset.what)
         yield make("event_took", "s", reset.event_s, reset.what)
         yield make("load", "fps", reset.load_fps, reset.what)
@@ -783,7 +809,9 @@ def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
     for rate in result.rates:
         label = f"forwarded at {rate.of}"
         yield make("load", "fps", rate.load_fps, rate.of)
+        # The load that most is forwarded at is found, too, by chance one of several on a plateau.
         about = {"more": label, "main": True, "load_fps": rate.load_fps}
+        about["finds_load"] = rate.of == MOST_FORWARDED
         yield make("forwarding_rate", "fps", rate.forwarded_fps, rate.of, **about)
         about = {"less": f"loss at {rate.of}", "load_fps": rate.load_fps}
         yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, **about)
@@ -800,9 +828,13 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("lost", "frames", float(soak.lost), soak.of)
     # Without an event nothing shows how many frames one takes: there is no upper end.
     high = inf if soak.loss_high is None else soak.loss_high
-    label, ends = f"loss at {soak.of}", (soak.loss_low, high)
-    about = {"bounds": ends, "main": True, "note": soak.note, "load_fps": soak.load_fps}
-    yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, less=label, **about)
+    about: dict[str, Any] = {"bounds": (soak.loss_low, high), "note": soak.note}
+    compared = {"less": f"loss at {soak.of}", "main": True, "load_fps": soak.load_fps}
+    if soak.not_judged:  # here neither: it may be the tester's
+        yield make("", "ratio", None, soak.of, why=f"not compared: {soak.not_judged}", **compared)
+    else:
+        about |= compared
+    yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, **about)
     yield make("loss_ratio_low", "ratio", soak.loss_low, soak.of)
     yield make("loss_ratio_high", "ratio", soak.loss_high, soak.of)
     yield make("loss_ratio_goal", "ratio", soak.goal, soak.of)
@@ -813,7 +845,7 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
             "ratio",
             soak.lossy_trials / count,
             soak.of,
-            less=f"trials with loss at {soak.of}",
+            less="" if soak.not_judged else f"trials with loss at {soak.of}",
             bounds=clopper_pearson(soak.lossy_trials, count),
             given={"trial, s": soak.seconds / count},
         )
@@ -841,14 +873,16 @@ def _of_service(make: _Make, result: Result) -> Iterator[Metric]:
             at = {"item": step.of, "direction": flow.direction, "load_fps": step.load_fps}
             about = f"at {step.of} {flow.direction}"
             yield make("information_rate", "bit/s", flow.rate_bps, **at)
-            main = {"main": True, "less": f"frame loss ratio {about}"}
+            main: dict[str, Any] = {"main": True, "less": f"frame loss ratio {about}"}
+            less = [f"mean frame transfer delay {about}", f"frame delay variation {about}"]
+            if step.met is None:  # not judged there, nor here: it may be the tester's
+                yield make("", "ratio", None, **at, **main, why=f"not compared: {step.why}")
+                main, less = {}, ["", ""]
             yield make("frame_loss_ratio", "ratio", flow.loss_ratio, **at, **main)
-            less = f"mean frame transfer delay {about}"
-            yield make("frame_delay_mean", "ns", flow.delay_mean_ns, **at, less=less)
+            yield make("frame_delay_mean", "ns", flow.delay_mean_ns, **at, less=less[0])
             yield make("frame_delay_min", "ns", flow.delay_min_ns, **at)
             yield make("frame_delay_max", "ns", flow.delay_max_ns, **at)
-            less = f"frame delay variation {about}"
-            yield make("frame_delay_variation", "ns", flow.variation_ns, **at, less=less)
+            yield make("frame_delay_variation", "ns", flow.variation_ns, **at, less=less[1])
 
 
 def _of_cpu_load(make: _Make, result: Result) -> Iterator[Metric]:

@@ -469,10 +469,17 @@ def _overload_doubts(
     loads = looked.inputs.get("loads") or (1.0, 1.0)
     short = []
     for trial in trials:
-        wanted = sum(step.load_fps * step.duration_s for step in trial.spec.steps[:1])
+        wanted, every = (
+            sum(step.load_fps * step.duration_s for step in steps)
+            for steps in (trial.spec.steps[:1], trial.spec.steps)
+        )
+        # Frames to everybody are part of the load, and in no timeline.
+        due = {d.direction: d.intended for d in trial.result.directions}
         for line in trial.result.timelines:
             offered = sum(line.sent[: ceil(seconds / line.bin_s - 1e-9)])
-            if offered < _OFFERED * wanted * loads[line.direction]:
+            full = every * loads[line.direction]
+            own = min(1.0, due[line.direction] / full) if full and line.direction in due else 1.0
+            if offered < _OFFERED * own * wanted * loads[line.direction]:
                 short.append(str(trial.number))
                 break
     if short:
