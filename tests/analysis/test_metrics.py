@@ -21,14 +21,8 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.results.metrics import (
-    Metric,
-    compared_metrics,
-    compared_metrics_of,
-    metrics_of,
-    repeated_number,
-    transfer_metrics,
-)
+from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
+from vnetperf.results.run_metrics import compared_metrics, transfer_metrics
 from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
 

@@ -30,14 +30,9 @@ from vnetperf.model.trial import ThreadLoad, TrialResult
 from vnetperf.report import html_report, markdown_report, results_json, terminal_text
 from vnetperf.report.csv_files import outcomes_csv, transfers_csv
 from vnetperf.results.log import read_log
-from vnetperf.results.metrics import (
-    Metric,
-    compared_metrics_of,
-    metrics_of,
-    metrics_over_deployments,
-    repeated_number,
-)
+from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
 from vnetperf.results.records import RoundRecord, RunRecord, TransfersRecord, TrialRecord
+from vnetperf.results.run_metrics import metrics_over_deployments
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
 

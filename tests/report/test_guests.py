@@ -14,7 +14,7 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.table import NONE
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import compared_metrics
+from vnetperf.results.run_metrics import compared_metrics
 
 EMULATED = {"launcher": "VM", "acceleration": "none: /dev/kvm does not work"}
 WHY = "not measured: nobody counts them"

@@ -12,7 +12,8 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.table import NONE
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import Metric, compared_metrics
+from vnetperf.results.metrics import Metric
+from vnetperf.results.run_metrics import compared_metrics
 
 
 def ran(kind: Kind, pods: int = 2, ranks: int = 2, **figures: Any) -> Transfer:

@@ -27,7 +27,8 @@ from vnetperf.report.comparison import comparisons_of, variant_transfers
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import PODS_TEST, compared_metrics
+from vnetperf.results.metrics import PODS_TEST
+from vnetperf.results.run_metrics import compared_metrics
 from vnetperf.results.transport import cpu_per_gigabit
 
 BUSY = EndFacts(place="namespace", address="198.18.0.1", cpus="1", user_s=0.5, system_s=1.0)

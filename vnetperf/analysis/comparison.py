@@ -22,7 +22,8 @@ from vnetperf.results.environment import (
     environment_differences,
     scenario_differences,
 )
-from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric, compared_metrics
+from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric
+from vnetperf.results.run_metrics import compared_metrics
 from vnetperf.statistics.difference import (
     FEW,
     FEWEST_TO_GATE,

@@ -23,15 +23,8 @@ from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import is_called, on_testbed, without_testbed
 from vnetperf.model.units import Unit, value_text
 from vnetperf.results.environment import ABSENT, comparability
-from vnetperf.results.metrics import (
-    PODS_TEST,
-    TRANSFERS_TEST,
-    Key,
-    Metric,
-    compared_metrics,
-    compared_metrics_of,
-    metrics_over_deployments,
-)
+from vnetperf.results.metrics import PODS_TEST, TRANSFERS_TEST, Key, Metric, compared_metrics_of
+from vnetperf.results.run_metrics import compared_metrics, metrics_over_deployments
 from vnetperf.statistics.difference import Measurand
 
 

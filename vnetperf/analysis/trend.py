@@ -28,7 +28,8 @@ from vnetperf.results.environment import (
 )
 from vnetperf.results.folder import testbed_logs
 from vnetperf.results.log import LOG_NAME
-from vnetperf.results.metrics import Metric, compared_metrics, partial_mark
+from vnetperf.results.metrics import Metric, partial_mark
+from vnetperf.results.run_metrics import compared_metrics
 from vnetperf.statistics.changes import Level, levels
 from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,

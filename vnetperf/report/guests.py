@@ -14,7 +14,7 @@ from vnetperf.report.plot import Axis, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
 from vnetperf.report.text import known
 from vnetperf.report.transfers import HeldTransfer, but_for, interval_text, scale_of, values_of
-from vnetperf.results.metrics import known_apart
+from vnetperf.results.run_metrics import known_apart
 
 GUESTS_TITLE = "Speed of guests"
 _NOTES = (

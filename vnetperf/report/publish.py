@@ -25,13 +25,8 @@ from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.report import summary
-from vnetperf.results.metrics import (
-    Metric,
-    OtherCase,
-    goal_metrics_of,
-    named_metrics_of,
-    other_cases,
-)
+from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
+from vnetperf.results.run_metrics import OtherCase, other_cases
 
 #: Ends every text, so that a cut one is known.
 OPENMETRICS_END: Final = "# EOF\n"

@@ -23,7 +23,7 @@ from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table, group_sentences
 from vnetperf.report.text import known, mean_with_n
-from vnetperf.results.metrics import POD_TIMES, pod_metrics
+from vnetperf.results.run_metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
     MOST_LOST,
     IpCapacity,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite
@@ -12,15 +11,10 @@ from typing import Any, Literal, TypeAlias, get_args
 from vnetperf.model.outcomes import (
     MOST_FORWARDED,
     MPI_PAIRS,
-    POD_ATTACHED,
-    POD_FIRST_PACKET,
-    POD_REMOVED,
-    Figures,
     Kind,
     LatencyAt,
     OverTrials,
     Spread,
-    Transfer,
 )
 from vnetperf.model.parameters import ADDRESSES_RESOLUTION, LEARNING_RESOLUTION
 from vnetperf.model.result import (
@@ -30,12 +24,9 @@ from vnetperf.model.result import (
     Observation,
     RepeatedNumber,
     Result,
-    RunResults,
-    ScenarioFacts,
 )
 from vnetperf.model.trial import Latency, TrialGaps
-from vnetperf.model.units import Unit, fps, percent, value_text
-from vnetperf.results.transport import cpu_per_gigabit, ip_capacity, tcp_quality
+from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics import clopper_pearson, spread
 from vnetperf.statistics.difference import Measurand
 
@@ -166,109 +157,11 @@ class Metric:
 #: Makes a metric of one result.
 _Make: TypeAlias = Callable[..., Metric]
 #: Percentiles of latency that are compared; others move with single frames.
-_PERCENTILES = ("50", "99")
+COMPARED_PERCENTILES = ("50", "99")
 #: Those of the latency curve, whose loads are the same in every run; the second is what it is for.
-_CURVE_PERCENTILES, _CURVE_MAIN = ("50", "99", "99.9"), "99"
+CURVE_PERCENTILES, _CURVE_MAIN = ("50", "99", "99.9"), "99"
 _RESET_METHODS = {"loss": "loss", "time": "time stamps"}
 TRANSFERS_TEST, PODS_TEST = "transfers", "pods"
-#: What a pod's life is timed by: fact, and name of the metric.
-POD_TIMES = {
-    POD_ATTACHED: "pod start",
-    POD_FIRST_PACKET: "first packet",
-    POD_REMOVED: "pod removal",
-}
-
-
-def compared_metrics(results: RunResults) -> Iterator[Metric]:
-    """What of a run, or of a round of it, is compared with others."""
-    for result in results.results:
-        yield from compared_metrics_of(result)
-    for one in results.transfers:
-        for each in one.rounds:
-            yield from transfer_metrics(one.scenario, *each[-1])
-    for of in results.scenarios:
-        yield from pod_metrics(of)
-
-
-def pod_metrics(of: ScenarioFacts) -> Iterator[Metric]:
-    """How long it took to start and to remove the pod that was attached last, seconds."""
-    network = of.facts.get("vswitch")
-    pods = network.get("pods") if isinstance(network, dict) else None
-    whole = [one for one in pods.values() if POD_REMOVED in one] if isinstance(pods, dict) else []
-    for pod in whole[-1:]:
-        for fact, name in POD_TIMES.items():
-            value = pod.get(fact)
-            if value is not None:
-                yield Metric(
-                    scenario=of.scenario,
-                    test=PODS_TEST,
-                    size="",
-                    label=name,
-                    unit="s",
-                    value=value,
-                    better="less",
-                )
-
-
-def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]]:
-    """Label and unit of the number that a transfer is for, and whether more of it is better."""
-    if kind.startswith("GUEST_"):
-        return kind, "1/s" if kind == "GUEST_CPU" else "octet/s", "more"
-    if kind == "MPI_HPL":
-        return "MPI_HPL flop/s", "1/s", "more"
-    if kind.startswith("MPI_"):
-        is_rate = kind in MPI_PAIRS and kind != "MPI_LATENCY"
-        return (kind, "bit/s", "more") if is_rate else (f"{kind} time", "ns", "less")
-    return f"{kind} {way}", "bit/s" if kind.endswith("_STREAM") else "1/s", "more"
-
-
-def transfer_metrics(
-    scenario: str, transfer: Transfer, beside: Sequence[Transfer]
-) -> Iterator[Metric]:
-    """What of a transfer is compared; `beside` are those of its deployment, itself too."""
-    spec = transfer.spec
-    name = f"{spec.kind} {spec.way}"
-    _, main_unit, _ = main_number(spec.kind, spec.way)
-    several = [f"{spec.instances} instances"] * (spec.instances > 1)
-    if spec.rate_bps and not spec.rate_of_tcp:
-        several.append(f"at {value_text(spec.rate_bps, 'bit/s')}")
-
-    def make(
-        label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
-    ) -> Metric:
-        return Metric(
-            scenario=scenario,
-            test=TRANSFERS_TEST,
-            size="" if spec.message_size is None else str(spec.message_size),
-            label=label,
-            of=", ".join(several),
-            unit=unit,
-            better=better,
-            value=value,
-            why="the tool does not report it",
-            load_fps=spec.rate_bps or None,
-            conditions={
-                "seconds": spec.duration_s,
-                "instances": spec.instances,
-                "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
-                **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
-            },
-            **more,
-        )
-
-    if spec.is_mpi or spec.is_guest:
-        yield from (_of_mpi if spec.is_mpi else _of_guest)(make, transfer)
-        return
-    rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
-    yield make(name, main_unit, "more", rate, main=True)
-    for percentile in _CURVE_PERCENTILES if spec.kind.endswith("_LOAD") else _PERCENTILES:
-        microseconds = transfer.round_trip_us.get(percentile)
-        if microseconds is not None:
-            yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)
-    if transfer.loss_ratio is not None:
-        yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
-    if spec.is_stream:
-        yield from _of_stream(make, name, transfer, beside)
 
 
 def repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
@@ -297,90 +190,21 @@ def _observation(number: int, metric: Metric) -> Observation:
     )
 
 
-def metrics_over_deployments(
-    results: RunResults,
-) -> Iterator[tuple[str, Transfer, list[Metric]]]:
-    """Scenario, transfer and its metrics: of several deployments what all of them gave."""
-    failed = {
-        (one.scenario, one.test, one.frame_size): one.deployments
-        for one in results.results
-        if one.deployments is not None
-    }
-    for one in results.transfers:
-        for each in one.rounds:
-            last, _ = each[-1]
-            spec = last.spec
-            case = (one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
-            attempted = len(each)
-            if (held := failed.get(case)) and attempted + len(held.failures) <= held.planned:
-                attempted += len(held.failures)  # else another transfer of that name has failed
-            numbers: dict[str, list[Metric]] = {}
-            for transfer, beside in each:
-                for metric in transfer_metrics(one.scenario, transfer, beside):
-                    numbers.setdefault(metric.label, []).append(metric)
-            found = [_over_deployments(of, attempted) for of in numbers.values()]
-            yield one.scenario, last, found
-
-
-def _over_deployments(rounds: Sequence[Metric], attempted: int) -> Metric:
-    last = rounds[-1]
-    each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
-    if attempted < 2 or not each:
-        return last
-    over, partial = repeated_number(last.label, each), partial_mark(len(each), attempted)
-    return replace(last, over=over, partial=partial)
-
-
 def partial_mark(measured: int, attempted: int) -> str:
     """The mark of a number that not every deployment gave; "" of one that each did."""
     return "" if measured == attempted else f"measured in {measured} of {attempted} deployments"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherCase:
-    """What was measured without frames of the tester, as files for programs have it."""
-
-    scenario: str
-    test: str  # "TCP_STREAM forth" ..., or "pods"
-    size: str = "-"  # Octets of a message; "-" where it has none
-    seconds: float  # How long it took
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    #: Each has a name, and of several deployments their spread as its value.
-    metrics: tuple[Metric, ...]
-
-
-def other_cases(results: RunResults) -> Iterator[OtherCase]:
-    """Transfers between sockets, ranks of MPI, guests, and the lives of pods."""
-    for scenario, transfer, metrics in metrics_over_deployments(results):
-        spec = transfer.spec
-        offered = {
-            "rate_bps": None if spec.rate_of_tcp else spec.rate_bps or None,
-            "message_rate": spec.message_rate if spec.kind.endswith("_LOAD") else None,
-        }
-        named = [_named(metric, (f"{spec.kind} {spec.way}", spec.kind)) for metric in metrics]
-        yield OtherCase(
-            scenario=scenario,
-            test=f"{spec.kind} {spec.way}",
-            size=str(spec.message_size or "-"),
-            seconds=transfer.elapsed_s or float(spec.length_s),
-            conditions={**metrics[0].conditions, **offered},
-            metrics=tuple(named),
-        )
-    for of in results.scenarios:
-        lives = [_named(metric) for metric in pod_metrics(of)]
-        if lives:
-            seconds = sum(float(one.number or 0.0) for one in lives)
-            yield OtherCase(
-                scenario=of.scenario, test=PODS_TEST, seconds=seconds, metrics=tuple(lives)
-            )
-
-
-def _named(metric: Metric, kinds: Sequence[str] = ()) -> Metric:
-    """With a name made of its label: "TCP_STREAM forth round trip p99" -> "round_trip_p99"."""
-    rest = next((metric.label.removeprefix(k) for k in kinds if metric.label.startswith(k)), None)
-    words = re.findall("[a-z0-9.]+", (metric.label if rest is None else rest).lower())
-    held = metric.over and metric.over.spread
-    return replace(metric, name="_".join(words) or "rate", value=held or metric.value)
+def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]]:
+    """Label and unit of the number that a transfer is for, and whether more of it is better."""
+    if kind.startswith("GUEST_"):
+        return kind, "1/s" if kind == "GUEST_CPU" else "octet/s", "more"
+    if kind == "MPI_HPL":
+        return "MPI_HPL flop/s", "1/s", "more"
+    if kind.startswith("MPI_"):
+        is_rate = kind in MPI_PAIRS and kind != "MPI_LATENCY"
+        return (kind, "bit/s", "more") if is_rate else (f"{kind} time", "ns", "less")
+    return f"{kind} {way}", "bit/s" if kind.endswith("_STREAM") else "1/s", "more"
 
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
@@ -566,7 +390,7 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
         given=conditions,
     )
     for direction, latency in goal.latency.items():
-        for percentile in _PERCENTILES:
+        for percentile in COMPARED_PERCENTILES:
             value = latency.percentiles.get(percentile)
             label = f"{goal.name} latency p{percentile} {direction}"
             about = {"given": conditions, "load_fps": low}
@@ -673,7 +497,7 @@ def _of_direction(
         yield make("latency_mean", "ns", mean, *of, less=label, main=not curve, **about)
     if found is None:
         return
-    compared = _CURVE_PERCENTILES if curve else _PERCENTILES
+    compared = CURVE_PERCENTILES if curve else COMPARED_PERCENTILES
     bound = at.gaps.bounds(found, direction) if curve and at.gaps is not None else ()
     yield make("latency_min", "ns", found.min_ns, *of)
     for level, value in found.percentiles.items():
@@ -951,71 +775,3 @@ def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
     why, label = "no time of ending sessions was recorded", "connection tear-down rate"
     yield make("tear_down_rate", "1/s", found.ended_per_s, more=label, why=why)
     yield make("capped", "", found.capped)
-
-
-def _of_stream(
-    make: _Make, name: str, transfer: Transfer, beside: Sequence[Transfer]
-) -> Iterator[Metric]:
-    spec, cost = transfer.spec, cpu_per_gigabit(transfer)
-    for what, seconds in (("tools", cost.tools_s), ("machine", cost.machine_s)):
-        if seconds is not None:
-            yield make(f"{name} CPU per Gbit, {what}", "s", "less", seconds)
-    if spec.kind == "TCP_STREAM":
-        tcp = tcp_quality(transfer, beside)
-        if tcp.efficiency is not None:  # RFC 6349 section 4.2
-            yield make(f"{name} TCP efficiency", "ratio", "more", tcp.efficiency)
-        if tcp.buffer_delay is not None:  # section 4.3
-            yield make(f"{name} TCP buffer delay", "ratio", "less", tcp.buffer_delay)
-        if tcp.time_ratio is not None:  # section 4.1
-            yield make(f"{name} TCP transfer time ratio", "ratio", "less", tcp.time_ratio)
-    if spec.kind == "UDP_STREAM":
-        for way in spec.ways:
-            capacity = ip_capacity(transfer, way).bits_per_second  # RFC 9097 section 5
-            if capacity is not None:
-                yield make(f"{name} IP-layer capacity {way}", "bit/s", "more", capacity)
-
-
-#: Share of their runs in which all VNFs have to run, so that their sum counts as what they reach.
-AT_ONCE = 0.9
-
-
-def known_apart(figures: Figures) -> bool:
-    """Whether programs in several VNFs did not run at once."""
-    return figures.at_once is not None and figures.at_once < AT_ONCE
-
-
-def _of_guest(make: _Make, transfer: Transfer) -> Iterator[Metric]:
-    """Of VNFs: what they did, and its ratio to the host's."""
-    kind, host = transfer.spec.kind, transfer.on_host or Figures()
-    of_cpu = kind == "GUEST_CPU"
-    unit: Unit = "1/s" if of_cpu else "octet/s"
-    value, beside = (
-        one.events_per_second if of_cpu else one.octets_per_second for one in (transfer, host)
-    )
-    # Each counted its own run: the sum is more than they reach together.
-    apart = ("at most",) if known_apart(transfer) else ()
-    yield make(kind, unit, "more", value, main=True, qualifiers=apart)
-    if value is not None and beside:
-        yield make(f"{kind} of the host's", "ratio", "more", value / beside, qualifiers=apart)
-    if transfer.tlb_misses_per_second is not None and value:
-        work, per = ("event", 1) if of_cpu else ("MiB", 1 << 20)
-        misses = transfer.tlb_misses_per_second / value * per
-        yield make(f"{kind} TLB misses per {work}", "", "less", misses)
-
-
-def _of_mpi(make: _Make, transfer: Transfer) -> Iterator[Metric]:
-    """Of ranks of MPI: HPL's rate, or that of messages in windows, or the time of an operation."""
-    kind, times = transfer.spec.kind, transfer.operation_us
-    if kind == "MPI_HPL":
-        yield make("MPI_HPL flop/s", "1/s", "more", transfer.flops, main=True)
-    elif kind in MPI_PAIRS and kind != "MPI_LATENCY":
-        yield make(kind, "bit/s", "more", transfer.bits_per_second, main=True)
-        return
-    mean = times.get("mean")
-    label = "MPI_HPL ping-pong" if kind == "MPI_HPL" else kind
-    yield make(
-        f"{label} time", "ns", "less", None if mean is None else mean * 1e3, main=label == kind
-    )
-    for percentile in _PERCENTILES:
-        if percentile in times:
-            yield make(f"{label} time p{percentile}", "ns", "less", times[percentile] * 1e3)
