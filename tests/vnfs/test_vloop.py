@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from unittest.mock import MagicMock, patch
 
@@ -9,15 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.machine import facts
+from tests.deployment.test_placement import demands
+from tests.fakes.machine import cpus, facts
+from vnetperf.deployment.placement import place_with_vnfs
 from vnetperf.host import dpdk
 from vnetperf.model.deployment import Attachment, VnfPort, make_deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.scenario import Placement, Plan, Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.scenario import Placement, Plan, Scenario, VnfPlacement
+from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vnfs.vloop import Vloop
+from vnetperf.vnfs.vloop.container import ContainerVloop
 from vnetperf.vnfs.vloop.process import KINDS, RING, device_for
 
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
@@ -111,6 +115,45 @@ def test_lcores_have_the_numbers_of_their_processors_where_they_can(
     line = command(main=main, worker=worker)
     assert f"--lcores={lcores}" in line
     assert f"--main-lcore={main_lcore}" in line
+
+
+@pytest.mark.parametrize(
+    ("machine", "housekeeping", "near", "where", "pmds"),
+    [
+        (facts(cpus=cpus(16, nodes=2)), (), None, "remote", 1),
+        (facts(cpus=cpus(16, nodes=2)), (), None, "unpinned", 1),
+        (facts(cpus=cpus(16, nodes=2)), (8,), 0, "auto", 1),
+        (facts(cpus=cpus(16, nodes=2)), (0, 8), 1, "auto", 1),
+        (facts(cpus=cpus(8, smt=2, nodes=2)), (), None, "auto", 2),
+        (facts(4), (), None, "auto", 1),
+    ],
+)
+def test_a_container_has_the_processors_of_all_threads_of_testpmd(
+    machine: MachineFacts,
+    housekeeping: tuple[int, ...],
+    near: int | None,
+    where: VnfPlacement,
+    pmds: int,
+) -> None:
+    cores = CoresConfig(housekeeping=housekeeping)
+    plan = Plan(
+        scenario=Scenario(
+            deployment=make_deployment("pvp"),
+            vswitch="any",
+            traffic=TrafficProfile(),
+            vnf_placement=where,
+        ),
+        testbed=Testbed(cores=cores),
+        wire="memif",
+        placement=place_with_vnfs(demands(1, pmds), cores, machine, near, where),
+        memory=(),
+    )
+    vnf = ContainerVloop(MagicMock(facts=machine), plan, 0)
+    with patch.multiple(vnf.container, create=MagicMock(), spawn=MagicMock()):
+        vnf.launch((attachment(0, "memif"), attachment(1, "memif")))
+    lcores = next(word for word in vnf.argv if word.startswith("--lcores="))
+    used = {int(number) for number in re.findall(r"\d+(?!\d*@)", lcores)}
+    assert {*vnf.plan.placement.cores.get("vnf0", ())} <= used <= {*vnf.container.cpus}
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,10 @@ class ContainerVloop(Vloop, EndpointHost):
         placement = plan.placement
         mine = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
         cpus = (*mine, *placement.housekeeping[:1])
-        self.container = Container(machine, f"ct{number}", cpus)
         self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
+        if self.form is None and mine:
+            cpus = (*cpus, self._main())  # EAL does not start without it
+        self.container = Container(machine, f"ct{number}", cpus)
         self.forwarder: KernelForwarder | None = None
         self.threads = NapiThreads(machine, plan, self.role)
 

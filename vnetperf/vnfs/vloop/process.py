@@ -196,6 +196,11 @@ class Vloop(Vnf):
         here = sorted((c.cpu for c in cpus), key=lambda cpu: cpu not in allowed)
         return placement.cores.get(self.role, tuple(here))[:1]
 
+    def _main(self) -> int:
+        """Processor of its main thread, which sleeps."""
+        home = self.plan.placement.home_of_vnfs
+        return dpdk.main_cpu_of_plan(self.plan, self.machine.facts, home, self._worker())
+
     def _allowed(self) -> set[int]:
         """Processors that the testbed lets be used."""
         known = (cpu.cpu for cpu in self.machine.facts.cpus)
@@ -204,16 +209,15 @@ class Vloop(Vnf):
     def _command(self, attachments: tuple[Attachment, Attachment]) -> dpdk.TestpmdCommand:
         scenario, placement = self.plan.scenario, self.plan.placement
         queues = max(attachment.queues for attachment in attachments)
-        home, workers = placement.home_of_vnfs, self._worker()
         return dpdk.TestpmdCommand(
             program=self.machine.facts.programs[dpdk.TESTPMD],
             name=self.role,
             devices=tuple(port.argument for port in self.devices),
             forwarding=tuple(range(PORTS)),
-            main=dpdk.main_cpu_of_plan(self.plan, self.machine.facts, home, workers),
-            workers=workers,
+            main=self._main(),
+            workers=self._worker(),
             anywhere=placement.unpinned.get(self.role, ()),
-            node=home,
+            node=placement.home_of_vnfs,
             far_nodes=placement.far_nodes,
             memory_mib=dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu),
             mode=scenario.vnf_mode,
