@@ -80,6 +80,13 @@ def test_ends_have_the_testers_processors_and_those_that_nobody_has(
     assert endpoint_processors(plan(cores, (0,)), facts(cpus)) == both
 
 
+def test_what_is_not_pinned_leaves_the_ends_their_processors() -> None:
+    made = plan({"tester": (1,), "pmd": (2,)}, (0,))
+    loose = made.placement.model_copy(update={"unpinned": {"vnf0": tuple(range(8))}})
+    made = made.model_copy(update={"placement": loose})
+    assert endpoint_processors(made, facts(8)) == ((1, 4, 6), (3, 5, 7))
+
+
 def plan_over(name: str, testbed: str = "two-hosts", **settings: str) -> Plan:
     """A plan of endpoints on two hosts."""
     loaded = config.load({"testbed": testbed, "wire": "veth", **settings}, environment={})

@@ -65,7 +65,8 @@ def endpoint_processors(plan: Plan, facts: MachineFacts) -> tuple[tuple[int, ...
     """Processors of both ends: the tester's, and those that nobody has."""
     placement, config = plan.placement, plan.testbed.cores
     mine = placement.cores.get("tester", ())
-    others = [*placement.cores.values(), *placement.unpinned.values(), placement.housekeeping]
+    # Not of what is not pinned: the kernel may move it to any, and there would be none left.
+    others = [*placement.cores.values(), placement.housekeeping]
     used = {cpu for cpus in others for cpu in cpus}
     allowed = set(config.allowed) or {cpu.cpu for cpu in facts.cpus}
     pool = (*mine, *sorted(allowed - used))
