@@ -15,10 +15,14 @@ from vnetperf.model.testbed import CoresConfig, MachineFacts
 
 
 def placed(
-    machine: MachineFacts, where: VnfPlacement, vnfs: int = 1, policy: str = "auto"
+    machine: MachineFacts,
+    where: VnfPlacement,
+    vnfs: int = 1,
+    policy: str = "auto",
+    pmds: int = 1,
 ) -> Placement:
     config = CoresConfig.model_validate({"policy": policy})
-    return place_with_vnfs(demands(vnfs), config, machine, None, where)
+    return place_with_vnfs(demands(vnfs, pmds), config, machine, None, where)
 
 
 def nodes_of(placement: Placement, machine: MachineFacts, *roles: str) -> set[int]:
@@ -73,3 +77,13 @@ def test_a_policy_of_dedicated_cores_is_kept() -> None:
     assert not placed(machine, "remote", 3, "dedicated").shared
     with pytest.raises(CapabilityError, match="5 dedicated cores for VNFs are needed on node 1"):
         placed(machine, "remote", 5, "dedicated")
+
+
+@pytest.mark.parametrize("policy", ["auto", "dedicated"])
+def test_the_systems_processor_may_be_on_another_node(policy: str) -> None:
+    machine = facts(cpus=cpus(8, nodes=2))
+    plain = placed(machine, "auto", policy=policy, pmds=2)
+    near = placed(machine, "local", policy=policy, pmds=2)
+    assert (near.mode, near.cores, near.housekeeping) == ("dedicated", plain.cores, (4,))
+    far = placed(machine, "remote", policy=policy, pmds=3)
+    assert (far.mode, far.housekeeping, far.cores["vnf0"]) == ("dedicated", (4,), (5,))

@@ -17,23 +17,26 @@ def place_roles(
     config: CoresConfig,
     facts: MachineFacts,
     near: int | None = None,
+    only: int | None = None,
 ) -> Placement:
-    """Choose processors."""
+    """Choose processors, pollers' on one NUMA node only if it is named; the system's on any."""
     cpus = allowed_cpus(config, facts)
+    here = [cpu for cpu in cpus if only in {None, cpu.node}]
     wanted = _wanted(demands)
     if config.policy != "shared":
-        dedicated = _dedicated(demands, config, cpus, facts, near)
+        nodes = sorted({cpu.node for cpu in here})
+        dedicated = _dedicated(demands, config, cpus, facts, near, nodes)
         if dedicated is not None:
             return dedicated
         if config.policy == "dedicated":
             raise CapabilityError(
                 f"{wanted} dedicated cores and one for the system are needed on one NUMA node; "
-                f"there are {len(_physical(cpus))} physical cores",
+                f"there are {len(_physical(here))} physical cores",
                 where="cores.policy",
                 accepted='"auto" shares cores when there are too few',
                 cure='set cores.policy = "auto" in the testbed file, or allow more cores',
             )
-    return _shared(demands, config, cpus, facts, near)
+    return _shared(demands, config, here, facts, near)
 
 
 def _wanted(demands: tuple[RoleDemand, ...]) -> int:
@@ -71,11 +74,12 @@ def _dedicated(
     cpus: list[CpuFacts],
     facts: MachineFacts,
     near: int | None,
+    nodes: list[int],
 ) -> Placement | None:
     wanted = _wanted(demands)
     node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
     fitting = []
-    for node in sorted({cpu.node for cpu in cpus}):
+    for node in nodes:
         housekeeping, pool = _placement_of(node, config, cpus, facts, wanted)
         if housekeeping and len(pool) >= wanted:
             isolated = min(sum(cpu.isolated for cpu in pool), wanted)
@@ -325,17 +329,11 @@ def place_with_vnfs(
         )
     if vnfs == "local":
         home = place_roles(demands, config, facts, near).node
-        found = place_roles(demands, _only_node(home, config, facts), facts, near)
+        found = place_roles(demands, config, facts, near, home)
         return _with_reason(found, f"VNFs on node {home}, as requested")
     home = place_roles(others, config, facts, near).node
-    kept = place_roles(others, _only_node(home, config, facts), facts, near)
+    kept = place_roles(others, config, facts, near, home)
     return _remote(kept, mine, config, facts)
-
-
-def _only_node(node: int, config: CoresConfig, facts: MachineFacts) -> CoresConfig:
-    """The testbed's configuration with the processors of one node."""
-    here = tuple(cpu.cpu for cpu in allowed_cpus(config, facts) if cpu.node == node)
-    return config.model_copy(update={"allowed": here})
 
 
 def _with_reason(placement: Placement, reason: str) -> Placement:
