@@ -19,9 +19,11 @@ def placed(
     where: VnfPlacement,
     vnfs: int = 1,
     policy: str = "auto",
+    *,
     pmds: int = 1,
+    housekeeping: tuple[int, ...] = (),
 ) -> Placement:
-    config = CoresConfig.model_validate({"policy": policy})
+    config = CoresConfig.model_validate({"policy": policy, "housekeeping": housekeeping})
     return place_with_vnfs(demands(vnfs, pmds), config, machine, None, where)
 
 
@@ -87,3 +89,17 @@ def test_the_systems_processor_may_be_on_another_node(policy: str) -> None:
     assert (near.mode, near.cores, near.housekeeping) == ("dedicated", plain.cores, (4,))
     far = placed(machine, "remote", policy=policy, pmds=3)
     assert (far.mode, far.housekeeping, far.cores["vnf0"]) == ("dedicated", (4,), (5,))
+
+
+def test_remote_vnfs_are_on_isolated_cores_first() -> None:
+    machine = facts(cpus=cpus(16, nodes=2, isolated=(4, 5, 6, 7, 12, 13, 14, 15)))
+    far = placed(machine, "remote", 2)
+    assert (far.cores["vnf0"], far.cores["vnf1"]) == ((12,), (13,))
+
+
+def test_no_remote_vnf_is_on_a_sibling_of_the_systems_processor() -> None:
+    machine = facts(cpus=cpus(8, smt=2, nodes=2, isolated=(1, 2, 3)))  # 12 is the sibling of 4
+    far = placed(machine, "remote", housekeeping=(12,))
+    assert (far.mode, far.node, far.cores["vnf0"]) == ("dedicated", 0, (5,))
+    with pytest.raises(CapabilityError, match="node 1; there are 3"):
+        placed(machine, "remote", 4, "dedicated", housekeeping=(12,))

@@ -5,6 +5,7 @@ Dedicated or shared, near a NIC, and VNFs on the same or another NUMA node.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain, groupby, islice, zip_longest
 
 from vnetperf.model.errors import CapabilityError, ConfigError
@@ -25,7 +26,7 @@ def place_roles(
     wanted = _wanted(demands)
     if config.policy != "shared":
         nodes = sorted({cpu.node for cpu in here})
-        dedicated = _dedicated(demands, config, cpus, facts, near, nodes)
+        dedicated = _dedicated(demands, config, cpus, facts, near, nodes=nodes)
         if dedicated is not None:
             return dedicated
         if config.policy == "dedicated":
@@ -74,6 +75,7 @@ def _dedicated(
     cpus: list[CpuFacts],
     facts: MachineFacts,
     near: int | None,
+    *,
     nodes: list[int],
 ) -> Placement | None:
     wanted = _wanted(demands)
@@ -118,10 +120,14 @@ def _placement_of(
         if not choice:
             return (), []
         housekeeping = (min(choice, key=lambda cpu: (cpu.isolated, cpu.cpu)).cpu,)
-    # A housekeeping processor need not be among the allowed, but its sibling may be.
-    kept_cores = {cpu.core for cpu in facts.cpus if cpu.cpu in housekeeping}
+    kept_cores = _cores_of(housekeeping, facts)
     free = [cpu for cpu in here if cpu.core not in kept_cores]
     return housekeeping, sorted(free, key=lambda cpu: (not cpu.isolated, cpu.cpu))
+
+
+def _cores_of(numbers: Collection[int], facts: MachineFacts) -> set[int]:
+    """Cores of processors: one that is not among the allowed may have a sibling that is."""
+    return {cpu.core for cpu in facts.cpus if cpu.cpu in numbers}
 
 
 def _shared(
@@ -278,7 +284,7 @@ def _pool_of_switch(
 ) -> list[CpuFacts]:
     """Processors for the vSwitch's threads beside those of others, in the order to take them."""
     taken = {*placed.pollers, *placed.housekeeping}
-    cores = {cpu.core for cpu in facts.cpus if cpu.cpu in taken}
+    cores = _cores_of(taken, facts)
     free = [cpu for cpu in allowed_cpus(config, facts) if cpu.core not in cores]
     if where == "siblings":
         return _pairs([cpu for cpu in free if cpu.node == placed.node])
@@ -358,7 +364,8 @@ def _remote(
     away = [cpu for cpu in allowed_cpus(config, facts) if cpu.node != placement.node]
     by_node = {node: [cpu for cpu in away if cpu.node == node] for node in {c.node for c in away}}
     node, there = max(by_node.items(), key=lambda item: (len(_physical(item[1])), -item[0]))
-    cores = [cpu for cpu in _physical(there) if cpu.cpu not in placement.housekeeping]
+    kept_cores = _cores_of(placement.housekeeping, facts)
+    cores = _isolated_first([cpu for cpu in _physical(there) if cpu.core not in kept_cores])
     wanted = _wanted(vnfs)
     enough = len(cores) >= wanted and config.policy != "shared"
     if config.policy == "dedicated" and not enough:
