@@ -92,3 +92,17 @@ def test_what_a_machine_cannot_do_is_refused(
     with pytest.raises(CapabilityError, match=words) as caught:
         placed(machine, where, threads)
     assert "leave placement out" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("machine", "where", "threads"),
+    [(facts(cpus=cpus(4, smt=2)), "siblings", 2), (facts(cpus=cpus(8, nodes=2)), "nodes", 4)],
+)
+def test_dedicated_cores_need_not_suffice_without_the_wish(
+    machine: MachineFacts, where: str, threads: int
+) -> None:
+    found = placed(machine, where, threads, "dedicated")
+    assert found == placed(machine, where, threads)
+    assert not found.shared
+    with pytest.raises(CapabilityError, match="cores and one for the system"):
+        placed(machine, None, threads, "dedicated")

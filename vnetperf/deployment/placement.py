@@ -242,8 +242,10 @@ def place_scenario(
         return place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
     mine = tuple(d for d in demands if d.group == "switch" and not d.role.endswith("tester"))
     others = tuple(demand for demand in demands if demand not in mine)
-    home = place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
-    beside = near if home.shared else home.node  # a node with room for all
+    # A node with room for all, if there is one: nobody requires it.
+    hint = config.model_copy(update={"policy": "auto"} if config.policy == "dedicated" else {})
+    home = place_with_vnfs(demands, hint, facts, near, scenario.vnf_placement)
+    beside = near if home.shared else home.node
     placed = place_with_vnfs(others, config, facts, beside, scenario.vnf_placement)
     wanted, pool = _wanted(mine), _pool_of_switch(where, placed, config, facts)
     if problem := _why_not(where, wanted, pool, placed):
