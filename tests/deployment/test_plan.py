@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf import registry
 from vnetperf.deployment.deploy import dedicated_facts
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
@@ -228,6 +229,33 @@ def test_more_workers_than_processors_are_refused_not_made_fewer(
     assert "3 workers need as many processors; there are 2 for them" in said
     two = scenario(deployment="phy2phy", options=SwitchOptions(workers=2))
     assert len(plan(two, facts(2)).placement.cores["pmd"]) == 2
+
+
+@pytest.mark.parametrize("policy", ["auto", "shared"])
+def test_more_threads_of_the_generator_than_processors_are_refused(
+    policy: Literal["auto", "shared"],
+) -> None:
+    wanted = scenario("dpdk", "phy2phy", generator="loadgen")
+    four = CoresConfig(policy=policy, tester=4)
+    said = "4 workers need as many processors; there are 3 for them"
+    text = refusal(wanted, facts(3), cores=four)
+    assert said in text
+    assert "set fewer under cores.tester" in text
+    with pytest.raises(CapabilityError, match=said):
+        make_loop_plan(wanted, Testbed(cores=four), facts(3))
+    three = plan(wanted, facts(3), cores=four.model_copy(update={"tester": 3}))
+    assert three.placement.cores["tester"] == (0, 1, 2)
+
+
+@pytest.mark.parametrize("generator", ["loadgen", "trex"])
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_a_generators_own_threads_share_what_there_is(
+    generator: str, cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry.load("traffic", "trex"), "missing", lambda *_: "")
+    wanted = scenario(deployment="phy2phy", generator=generator)
+    assert len(plan(wanted, facts(cpus)).placement.cores["tester"]) <= cpus
+    assert make_loop_plan(wanted, Testbed(), facts(cpus)).placement.housekeeping == (0,)
 
 
 @pytest.mark.parametrize("key", ["vswitch", "vnf", "generator"])

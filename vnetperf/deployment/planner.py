@@ -167,7 +167,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), place)
     placement, queues = place(preferred_node(nics))
-    _require_processors(scenario, vswitch.roles(scenario), placement)
+    _require_processors(scenario, testbed, ("tester", "dut"), placement)
     cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
     if scenario.sockets:
         placement = _with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)
@@ -668,10 +668,8 @@ def _place_hosts(
         }
         found[host] = placed.model_copy(update=update)
     for share in shares:
-        if "dut" in share.parts:
-            vswitch = switch_class(own[share.host].deployment, own[share.host].vswitch)
-            roles = vswitch.roles(own[share.host])
-            _require_processors(own[share.host], roles, found[share.host])
+        local = testbed.of_host(share.host)
+        _require_processors(own[share.host], local, share.parts, found[share.host])
     return found
 
 
@@ -768,17 +766,32 @@ def _wire_of_tester(
 
 
 def _require_processors(
-    scenario: Scenario, workers: tuple[RoleDemand, ...], placement: Placement
+    scenario: Scenario, testbed: Testbed, parts: Sequence[str], placement: Placement
 ) -> None:
-    """Refuse more workers of the vSwitch than processors: fewer would pass for as many."""
-    for demand in workers:
-        have = len(placement.cores.get(demand.role, ()))
-        if have < demand.threads and not demand.sleeps:
-            raise CapabilityError(
-                f"{demand.threads} workers need as many processors; there are {have} for them",
-                where=f"{scenario.id}, {scenario.vswitch}",
-                cure="set fewer with --set workers=N, or allow more processors under [cores]",
-            )
+    """Refuse more workers than processors, where they were asked for: fewer would pass for as many.
+
+    `testbed` is that of the host of these parts. A generator's own number of
+    threads nobody asked for; where programs with sockets talk, it does not run.
+    """
+    kinds: list[tuple[str, tuple[RoleDemand, ...], str]] = []
+    if "dut" in parts:
+        vswitch = switch_class(scenario.deployment, scenario.vswitch)
+        cure = "set fewer with --set workers=N, or allow more processors under [cores]"
+        kinds.append((scenario.vswitch, vswitch.roles(scenario), cure))
+    if "tester" in parts and testbed.cores.tester > 1 and not scenario.sockets:
+        generator = registry.load("traffic", scenario.generator)
+        roles = tester_roles(scenario.generator, generator, testbed)
+        cure = "set fewer under cores.tester, or allow more processors under [cores]"
+        kinds.append((scenario.generator, roles, cure))
+    for name, demands, cure in kinds:
+        for demand in demands:
+            have = len(placement.cores.get(demand.role, ()))
+            if have < demand.threads and not demand.sleeps:
+                raise CapabilityError(
+                    f"{demand.threads} workers need as many processors; there are {have} for them",
+                    where=f"{scenario.id}, {name}",
+                    cure=cure,
+                )
 
 
 def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
@@ -828,6 +841,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
 
     wire, nics = _choose_wire(alone, testbed, facts, (generator,), place)
     placement, queues = place(preferred_node(nics))
+    _require_processors(scenario, testbed, ("tester",), placement)
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
