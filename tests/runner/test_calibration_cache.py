@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import Calibration, CalibrationPoint
+from vnetperf.model.scenario import Placement, Plan, Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
 from vnetperf.runner.calibration_cache import CalibrationCache
 
 NOW = datetime.now(UTC)
@@ -41,3 +49,38 @@ def test_a_calibration_of_every_size_is_as_old_as_itself(tmp_path: Path) -> None
     store.add("key", calibration(EARLIER, s64=1e6))
     held = store.add("key", calibration(LATER, s64=9e5, s512=5e5))
     assert ([p.max_clean_fps for p in held.points], held.when) == ([9e5, 5e5], LATER)
+
+
+def key(**testbed: Any) -> str:
+    """Of a calibration of pktgen."""
+    scenario = Scenario(
+        deployment=make_deployment("phy2phy"),
+        vswitch="",
+        traffic=TrafficProfile(),
+        generator="pktgen",
+    )
+    placement = Placement(mode="dedicated", reason="", cores={"tester": (1,)}, housekeeping=(0,))
+    plan = Plan(
+        scenario=scenario,
+        testbed=Testbed(**testbed),
+        wire="nic",
+        placement=placement,
+        memory=(),
+    )
+    return CalibrationCache().key(plan, facts())
+
+
+@pytest.mark.parametrize(
+    ("testbed", "same"),
+    [
+        ({"pktgen": {"server": "10.0.0.1"}}, False),
+        ({"hugepage_kb": 1048576}, False),
+        ({"pktgen": {"server": ""}}, True),  # the default, written out
+        ({"trex": {"server": "10.0.0.1"}}, True),  # another generator's
+    ],
+)
+def test_a_calibration_is_of_its_generators_section_and_pages(
+    testbed: dict[str, Any], same: bool
+) -> None:
+    assert (key(**testbed) == key()) is same
+    assert key(pktgen={"server": "10.0.0.1"}) != key(pktgen={"server": "10.0.0.2"})

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from vnetperf import registry
 from vnetperf.host.paths import cache_directory
 from vnetperf.model.result import Calibration
 from vnetperf.model.scenario import Plan
@@ -19,7 +20,7 @@ MAX_AGE = timedelta(hours=12)
 #: it has its time from, may be this much before the controller's.
 CLOCKS_DIFFER = timedelta(minutes=5)
 #: Counted up when a calibration is made in another way, so that older ones are not used.
-_METHOD = 3
+_METHOD = 4
 
 
 class CalibrationCache:
@@ -43,12 +44,15 @@ class CalibrationCache:
                 plan.testbed.name,
                 plan.testbed.agent.transport,
                 plan.scenario.generator,
+                # With defaults: one that is written out changes nothing.
+                registry.load("traffic", plan.scenario.generator).section_of(plan.testbed),
                 plan.wire,
                 plan.nics,
                 plan.placement.cores.get("tester"),
                 plan.testbed.cores,
                 plan.testbed.nic_timestamps,  # drivers may then receive by a slower path
                 plan.testbed.tester_sleep_us,
+                plan.testbed.hugepage_kb,
                 plan.scenario.mtu,  # larger buffers are slower ones
                 plan.scenario.options.rx_queues,
                 plan.scenario.options.rx_descriptors,
