@@ -70,6 +70,31 @@ def test_a_host_has_what_the_file_says_but_for_its_own() -> None:
     assert testbed.isolation_statement == "no frame leaves; host east: rack 1"
 
 
+@pytest.mark.parametrize(
+    ("transports", "isolation", "isolated", "allowed"),
+    [
+        (("ssh=a", "ssh=b"), "", True, True),
+        (("ssh=a", "ssh=b"), "rack 1", True, True),
+        (("local", "ssh=b"), "", True, True),
+        (("ssh=a", "ssh=b"), "rack 1", False, False),
+        (("netns", "netns"), "rack 1", True, False),
+    ],
+)
+def test_it_is_stated_that_nics_of_hosts_could_be_taken(
+    transports: tuple[str, str], isolation: str, isolated: bool, allowed: bool
+) -> None:
+    east, west = (HostConfig(transport=transport) for transport in transports)
+    testbed = Testbed(
+        isolation="lab",
+        isolated=isolated,
+        hosts={"east": east.model_copy(update={"isolation": isolation}), "west": west},
+        cables=TWO_CABLES,
+    )
+    of_host = "; host east: rack 1" if isolation else ""
+    by_flag = "; NICs could be taken even with addresses or routes on them (isolated = true)"
+    assert testbed.isolation_statement == f"lab{of_host}{by_flag if allowed else ''}"
+
+
 def written(tmp_path: Path, text: str) -> Testbed:
     path = tmp_path / "lab.toml"
     path.write_text(text)

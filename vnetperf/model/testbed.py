@@ -329,12 +329,12 @@ class Testbed(Frozen):
     def isolation_statement(self) -> str:
         """The isolation statement, and what was allowed on its strength."""
         of_hosts = [f"host {n}: {h.isolation}" for n, h in self.hosts.items() if h.isolation]
-        if of_hosts:
-            return "; ".join([*([self.isolation] if self.isolation else []), *of_hosts])
-        if not (self.isolated and self.nics):
-            return self.isolation
+        # NICs of several hosts are ends of cables, but for those between namespaces.
+        ends = (self.hosts[name] for cable in self.cables for name in cable.hosts)
+        takes_nics = bool(self.nics) or any(host.transport != NETNS for host in ends)
         allowed = "NICs could be taken even with addresses or routes on them (isolated = true)"
-        return f"{self.isolation}; {allowed}" if self.isolation else allowed
+        statements = [self.isolation, *of_hosts, allowed if self.isolated and takes_nics else ""]
+        return "; ".join(text for text in statements if text)
 
 
 def check_hosts(testbed: Testbed) -> None:
