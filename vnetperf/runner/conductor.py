@@ -94,7 +94,8 @@ def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
         return  # it requests no trial
     trial = TrialSpec(frame_size=64, **request.model_dump())
     generator = registry.load("traffic", scenario.generator)
-    where, apart = f"{scenario.id}, test {test}", len(run.plan(scenario).testers) > 1
+    apart = bool(run.facts().hosts) and len(run.plan(scenario).testers) > 1
+    where = f"{scenario.id}, test {test}"
     require_trial(scenario.generator, generator, trial, where, apart=apart)
 
 
