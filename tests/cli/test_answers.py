@@ -176,6 +176,7 @@ def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> No
     places = [text.index(name) for name in ("fast", "slow", "same")]
     assert places == sorted(places)
     assert "no change seen; 3 runs show none yet" in text
+    assert "pvp_dpdk, throughput, 64 octets, ndr\n" in text
     found = json.loads(told(capsys, "trend", "--json"))
     assert [len(series["points"]) for series in found] == [3, 3]
 

@@ -92,8 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     out.line()
     one = trend.metric
-    size = f", {one.size} octets" if one.size.isdecimal() else f", {one.size}"
-    out.line(f"{one.scenario}, {one.test}{size}, {one.name}", "bold")
+    size = f"{one.size} octets" if one.size.isdecimal() else one.size
+    parts = (one.scenario, one.test, size, trend.name)
+    out.line(", ".join(filter(None, parts)), "bold")
     if trend.apart:
         out.line(f"  {trend.apart}")
     out.table(("", "run", ">number", ">of level", ">n", "tool", "marks"), _rows(trend))
@@ -164,7 +165,7 @@ def _as_json(trend: Trend) -> dict[str, Any]:
 
     return {
         **{"scenario": trend.metric.scenario, "test": trend.metric.test},
-        **{"size": trend.metric.size, "number": trend.metric.label},
+        **{"size": trend.metric.size, "number": trend.name},
         **{"apart": trend.apart, "unit": unit_name(trend.metric.unit)},
         "newest_broken": len(trend.newest_broken),
         "points": [
