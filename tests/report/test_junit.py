@@ -2,6 +2,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from vnetperf.model.outcomes import Recovery, Soak
 from vnetperf.report import junit_xml
 
 
@@ -51,6 +52,25 @@ def test_only_what_the_testbed_cannot_carry_is_skipped(results):
     assert (found.tag, found.get("message"), counts) == ("skipped", "no wire", (0, 0, 1))
     found, counts = outcome(results, **said, failed=True)
     assert (found.tag, counts) == ("error", (1, 0, 0))
+
+
+def test_a_test_that_ran_and_has_no_number_is_skipped_with_the_reason(results):
+    rates = {"throughput_fps": 1e6, "overload_fps": 1.1e6, "relaxed_fps": 5e5}
+    recovery = Recovery(**rates, overload_s=60, why="no trial was overloaded")
+    found, counts = outcome(results, test="recovery", goals=(), recovery=recovery)
+    assert (found.tag, counts) == ("skipped", (0, 0, 1))
+    assert found.get("message") == "no trial was overloaded"
+
+
+@pytest.mark.parametrize("intended", [100, None])
+def test_a_number_that_is_not_compared_is_one(results, intended):
+    numbers = {"load_fps": 1e6, "seconds": 60, "offered": 100, "lost": 1, "goal": 0.0}
+    loss = {"loss_ratio": 0.01, "loss_low": 0.0, "loss_high": 0.1}
+    soak = Soak(of="throughput", **numbers, **loss, intended=intended)
+    assert bool(soak.not_judged) is (intended is None)
+    changed = results.results[0].model_copy(update={"test": "soak", "goals": (), "soak": soak})
+    (suite,) = parsed(results.model_copy(update={"results": (changed,)}))[:1]
+    assert suite.get("skipped") == "0"
 
 
 def test_no_load_that_met_a_goal_is_a_failure(results):

@@ -83,6 +83,16 @@ def recovered() -> RunResults:
     return RunResults(run=IDENTITY, preset="quick", results=(result,))
 
 
+def without_a_number() -> RunResults:
+    """A test that ran to its end, and whose trials gave no time."""
+    [result] = recovered().results
+    assert result.recovery is not None
+    update = {"seconds": None, "why": "no trial was overloaded"}
+    recovery = result.recovery.model_copy(update=update)
+    result = result.model_copy(update={"recovery": recovery})
+    return RunResults(run=IDENTITY, preset="quick", results=(result,))
+
+
 def samples(results: RunResults) -> dict[str, list[tuple[str, float]]]:
     found: dict[str, list[tuple[str, float]]] = {}
     for name, labels, value in SAMPLE.findall(openmetrics(results)):
@@ -135,6 +145,15 @@ def test_what_was_not_measured_is_absent_and_not_zero() -> None:
         "vnetperf_run_end_time_seconds",
         "vnetperf_case_measured",
     }
+
+
+def test_a_test_that_ran_and_has_no_number_is_none_that_is_measured() -> None:
+    assert samples(recovered())["vnetperf_case_measured"][0][1] == 1.0
+    assert samples(without_a_number())["vnetperf_case_measured"][0][1] == 0.0
+    [document] = documents_for_testapi(without_a_number(), TestApiNames())
+    assert document["criteria"] == "FAIL"
+    [document] = documents_for_testapi(recovered(), TestApiNames())
+    assert document["criteria"] == "PASS"
 
 
 def test_labels_are_escaped() -> None:

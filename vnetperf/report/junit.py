@@ -11,7 +11,7 @@ from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.model.units import value_text
 from vnetperf.report import goal_text, outcomes, summary
-from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
+from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
 from vnetperf.results.run_metrics import OtherCase, other_cases
 
 #: Everything XML 1.0 has no place for, surrogates included.
@@ -90,7 +90,9 @@ def _outcome(result: Result) -> str:
     """Which count of its suite a case belongs to; "" for one that passed."""
     if result.status == "not measured":
         return "errors" if result.failed else "skipped"
-    return "failures" if any(g.lower_bound_fps is None for g in result.goals) else ""
+    if any(g.lower_bound_fps is None for g in result.goals):
+        return "failures"
+    return "skipped" if why_no_number(result) else ""
 
 
 def _testcase(suite: ET.Element, scenario: str, name: str, seconds: float) -> ET.Element:
@@ -113,7 +115,7 @@ def _case(suite: ET.Element, result: Result) -> None:
         words = _clean(f"{goal_text.NO_LOAD_MET}: {names}")
         ET.SubElement(case, "failure", type=goal_text.NO_LOAD_MET, message=words)
     elif outcome:
-        why = _clean(result.why or "no reason was recorded")
+        why = _clean(why_no_number(result))
         kind = "error" if outcome == "errors" else "skipped"
         ET.SubElement(case, kind, type="not measured", message=why)
     for goal in result.goals:

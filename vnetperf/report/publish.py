@@ -25,7 +25,7 @@ from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.report import summary
-from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
+from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
 from vnetperf.results.run_metrics import OtherCase, other_cases
 
 #: Ends every text, so that a cut one is known.
@@ -109,7 +109,7 @@ def _unix_seconds(when: str) -> float | None:
 
 def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> None:
     labels = {"scenario": result.scenario, "test": result.test, "frame_size": result.size_name}
-    families["case_measured"].add(labels, result.status == "measured")
+    families["case_measured"].add(labels, not why_no_number(result))
     if result.status != "measured":
         return
     families["case_trials"].add(labels, result.trial_count)
@@ -233,7 +233,7 @@ def _testapi_date(when: str) -> str:
 
 def _passed(result: Result) -> bool:
     missed = any(goal.lower_bound_fps is None for goal in result.goals)
-    return result.status == "measured" and not missed
+    return not missed and not why_no_number(result)
 
 
 #: Units whose names stand behind those of numbers.

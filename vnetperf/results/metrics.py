@@ -222,6 +222,15 @@ def goal_metrics_of(result: Result, goal: GoalResult) -> Iterator[Metric]:
     return (metric for metric in metrics_of(result) if metric.goal == goal.name)
 
 
+def why_no_number(result: Result) -> str:
+    """Why a result has no number of what its test is for; "" where it has one, compared or not."""
+    found = list(metrics_of(result))
+    meant = [one for one in found if one.main] or [one for one in found if one.label]
+    if any(one.measured is not None or one.over is not None for one in meant):
+        return ""
+    return next((why for one in meant if (why := one.why or one.note)), _why(result))
+
+
 def metrics_of(result: Result) -> Iterator[Metric]:
     """Every number of a result, with what other deployments gave for it."""
     found = result.deployments
@@ -656,6 +665,7 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     compared = {"less": f"loss at {soak.of}", "main": True, "load_fps": soak.load_fps}
     if soak.not_judged:  # here neither: it may be the tester's
         yield make("", "ratio", None, soak.of, why=f"not compared: {soak.not_judged}", **compared)
+        about["main"] = True
     else:
         about |= compared
     yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, **about)
@@ -701,7 +711,7 @@ def _of_service(make: _Make, result: Result) -> Iterator[Metric]:
             less = [f"mean frame transfer delay {about}", f"frame delay variation {about}"]
             if step.met is None:  # not judged there, nor here: it may be the tester's
                 yield make("", "ratio", None, **at, **main, why=f"not compared: {step.why}")
-                main, less = {}, ["", ""]
+                main, less = {"main": True}, ["", ""]
             yield make("frame_loss_ratio", "ratio", flow.loss_ratio, **at, **main)
             yield make("frame_delay_mean", "ns", flow.delay_mean_ns, **at, less=less[0])
             yield make("frame_delay_min", "ns", flow.delay_min_ns, **at)
