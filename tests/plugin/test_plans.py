@@ -123,6 +123,11 @@ def test_a_test_that_the_generator_cannot_do_is_skipped_in_its_plan(
     [
         ("--set=mode=fast", "--set mode: bridge has no modes; leave --set mode out"),
         ("--nat=ports=3", "--nat (command line): no selected scenario is a NAT (bridge)"),
+        ("--guest=vcpus=1", "--guest (command line): no selected scenario has guests (phy2phy)"),
+        ("--core=sessions=5", "--core (command line): no selected scenario has a mobile core"),
+        ("--tunnel=vxlan", "--tunnel (command line): no selected scenario is an overlay, or has"),
+        ("--vnfs=5", "--vnfs (command line): no selected scenario lets the number of VNFs be"),
+        ("--hosts=same", "--hosts (command line): no selected scenario has pods (phy2phy)"),
     ],
 )
 def test_options_that_nothing_selected_has_are_refused(
@@ -140,6 +145,19 @@ def test_options_that_one_scenario_has_are_planned_for_it(cases: Site) -> None:
     assert status == 0, text
     assert "would be skipped: mode: bridge has no modes; leave --set mode out" in text
     assert "1 cases" not in text
+
+
+def test_options_for_some_scenarios_are_taken_where_one_is_selected(
+    cases: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = ("pvvp_bridge", "op2p_bridge", "bmp2bmp_vxlan", "vepc_bridge", "phy2phy_bridge")
+    chosen = ("-k", f"({' or '.join(several)}) and test_throughput", "--plan")
+    options = ("--vnfs=1", "--tunnel=gre", "--hosts=same", "--core=sessions=5", "--guest=vcpus=1")
+    status, text = run(cases, "test_rfc2544.py", *chosen, *options)
+    assert status == 0, text
+    monkeypatch.setenv("VNETPERF_VNFS", "1")  # for other runs of the shell, too
+    status, text = run(cases, "test_rfc2544.py", "-k", "phy2phy_bridge and throughput", "--plan")
+    assert status == 0, text
 
 
 def test_the_plan_of_transfers_is_of_what_is_run() -> None:

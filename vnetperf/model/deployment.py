@@ -498,6 +498,11 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
     return build(name, count)
 
 
+def takes_vnfs(name: str) -> bool:
+    """Whether a deployment lets its number of VNFs be chosen."""
+    return name in CHAINS and CHAINS[name][2]
+
+
 def _direct(name: str, hops: tuple[Hop, ...]) -> Deployment:
     ends = (hops[0].src, hops[0].dst)
     ways = tuple(range(len(hops)))

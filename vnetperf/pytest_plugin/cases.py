@@ -18,7 +18,7 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.model.deployment import ALL_DEPLOYMENTS
+from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
@@ -442,24 +442,52 @@ def _scenario_if_any(configuration: Configuration, selected: Selected) -> Scenar
         return None
 
 
+def _may_have_guests(scenario: Scenario) -> bool:
+    graph = scenario.deployment
+    in_place = graph.apart and scenario.vnf.endswith(":vm")  # endpoints in the places of VMs
+    return scenario.has_guests or bool(graph.guests or graph.gtp) or in_place
+
+
+#: Options that are for some scenarios: key -> whether it is for a scenario, what others are not,
+#: and how to have one.
+_FOR_SOME: dict[str, tuple[Callable[[Scenario], object], str, str]] = {
+    "nat": (lambda one: one.nat, "is a NAT", "-k phy2phy_cgnat"),
+    "lb": (lambda one: one.services, "balances the load of services", "-k phy2phy_lb"),
+    "guest": (_may_have_guests, "has guests", "with --vnf vloop:vm"),
+    "core": (lambda one: one.deployment.gtp, "has a mobile core", "-k vepc_bridge"),
+    "tunnel": (
+        lambda one: one.deployment.tunnelled,
+        "is an overlay, or has cables between vSwitches",
+        "-k op2p_dpdk",
+    ),
+    "vnfs": (
+        lambda one: takes_vnfs(one.deployment.name),
+        "lets the number of VNFs be chosen",
+        "-k pvvp_dpdk",
+    ),
+    "hosts": (lambda one: one.deployment.pods, "has pods", "-k bmp2bmp_vxlan"),
+}
+_OF_VSWITCH = ("nat", "lb")
+
+
 def _refuse_for_all(scenarios: Sequence[Scenario], configuration: Configuration) -> None:
-    """Refuse a mode, or options of a NAT or load balancer, that none of the scenarios can have."""
+    """Refuse a mode, or an option that is for some scenarios, that none of these can have."""
     from vnetperf.deployment.capability_check import mode_error
     from vnetperf.deployment.pods import switch_class
 
     if not scenarios or any(scenario.variant for scenario in scenarios):
         return  # what is wrong for a variant may be right for others
-    if configuration.settings.nat and not any(scenario.nat for scenario in scenarios):
-        names = ", ".join(dict.fromkeys(scenario.vswitch for scenario in scenarios))
+    for key, (is_for, what, example) in _FOR_SOME.items():
+        value, source = getattr(configuration.settings, key), configuration.sources[key]
+        # A file or the environment may hold options for other runs, too.
+        if key not in _OF_VSWITCH and source != "command line":
+            continue
+        if value in ((), None, "auto") or any(map(is_for, scenarios)):
+            continue
+        named = (one.vswitch if key in _OF_VSWITCH else one.deployment.name for one in scenarios)
         raise pytest.UsageError(
-            f"--nat ({configuration.sources['nat']}): no selected scenario is a NAT ({names}); "
-            "leave it out, or measure one, e.g. -k phy2phy_cgnat"
-        )
-    if configuration.settings.lb and not any(scenario.services for scenario in scenarios):
-        names = ", ".join(dict.fromkeys(scenario.vswitch for scenario in scenarios))
-        raise pytest.UsageError(
-            f"--lb ({configuration.sources['lb']}): no selected scenario balances the load of "
-            f"services ({names}); leave it out, or measure one, e.g. -k phy2phy_lb"
+            f"--{key} ({source}): no selected scenario {what} ({', '.join(dict.fromkeys(named))}); "
+            f"leave it out, or measure one, e.g. {example}"
         )
     wrong = [
         mode_error(one, switch_class(one.deployment, one.vswitch).capabilities) for one in scenarios
