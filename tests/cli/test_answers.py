@@ -159,6 +159,9 @@ def test_compare_in_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -
         (("report", "fast", "--goals", "many"), "--goals: 'many' is no loss ratio"),
         (("report", "fast", "--goals", "=0.1"), "'=0.1' has no name"),
         (("report", "fast", "--goals", "x=1.5"), "loss_ratio = 1.5 is not possible"),
+        (("report", "fast", "--goals", "x=0.1", "--trial-s", "0"), "final_trial_s = 0 is not"),
+        (("report", "fast", "--goals", "x=0.1", "--sum-s", "0"), "duration_sum_s = 0 is not"),
+        (("report", "fast", "--goals", "x=0.1", "--width", "0"), "width = 0 is not possible"),
         (("report", "fast", "--goals", "ndr=0.1"), "there is a goal 'ndr' already"),
     ],
 )

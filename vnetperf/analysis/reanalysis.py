@@ -35,8 +35,10 @@ class WantedGoal:
 
     def of(self, known: SearchGoal) -> SearchGoal:
         """The whole goal."""
-        final = self.final_trial_s or known.final_trial_s
-        total = self.duration_sum_s or max(final, known.duration_sum_s)
+        final = known.final_trial_s if self.final_trial_s is None else self.final_trial_s
+        total = self.duration_sum_s
+        if total is None:
+            total = max(final, known.duration_sum_s)
         return replace(
             known,
             name=self.name or f"loss {100 * self.loss_ratio:g} %",
@@ -45,7 +47,7 @@ class WantedGoal:
             final_trial_s=final,
             duration_sum_s=total,
             initial_trial_s=min(known.initial_trial_s, final),
-            width=self.width or known.width,
+            width=known.width if self.width is None else self.width,
         )
 
 
