@@ -70,6 +70,34 @@ def test_frame_sizes_of_any_layer_replace_the_presets(tmp_path: Path) -> None:
     assert loaded.preset.frame_sizes == (256,)
 
 
+@pytest.mark.parametrize("key", ["set", "guest", "core", "nat", "lb"])
+def test_a_wrong_single_option_names_its_layer(key: str, tmp_path: Path) -> None:
+    variable = f"VNETPERF_{key.upper()}"
+    with pytest.raises(ConfigError, match=f"^environment {variable}: {key}: 'x=1' is not"):
+        config.load(environment={variable: "x=1"}, directory=tmp_path)
+    with pytest.raises(ConfigError, match=f"^command line: {key}: 'x=1' is not"):
+        config.load({key: ("x=1",)}, environment={}, directory=tmp_path)
+    path = user_file(tmp_path, f'{key} = ["x=1"]\n')
+    with pytest.raises(ConfigError, match="'x=1' is not") as caught:
+        config.load(environment={}, directory=tmp_path)
+    assert caught.value.where == f"{path}: {key}"
+
+
+@pytest.mark.parametrize("key", ["set", "guest", "core", "nat", "lb"])
+def test_an_empty_variable_of_single_options_gives_none(key: str, tmp_path: Path) -> None:
+    variables = {f"VNETPERF_{key.upper()}": ""}
+    assert getattr(config.load(environment=variables, directory=tmp_path).settings, key) == ()
+
+
+def test_blanks_and_an_empty_rest_part_single_options(tmp_path: Path) -> None:
+    variables = {"VNETPERF_SET": "mtu=9000; rx_queues=2;", "VNETPERF_LB": "services=2, flows=3"}
+    typed = {"nat": ("subscribers=4, ports=63",)}
+    loaded = config.load(typed, environment=variables, directory=tmp_path)
+    assert loaded.settings.set == ("mtu=9000", "rx_queues=2")
+    assert (loaded.lb.services, loaded.lb.flows) == (2, 3)
+    assert (loaded.nat.subscribers, loaded.nat.ports) == (4, 63)
+
+
 def test_the_environment_of_the_process_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

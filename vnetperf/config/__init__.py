@@ -90,7 +90,7 @@ class Configuration:
     @property
     def stack(self) -> MobileCore:
         """Which mobile core; its file is read for scenarios with one, or when a user names it."""
-        return mobile_core(self.settings.core)
+        return mobile_core(self.settings.core, f"{self.sources['core']}: core")
 
     def as_record(self) -> dict[str, dict[str, Any]]:
         """Settings with their sources, for the log and `show-config`."""
@@ -227,8 +227,12 @@ def _read(
     testbed: str = "",
 ) -> Configuration:
     """Read the files that settings name; the run's own are those of `known`, if there is one."""
+
+    def where(key: str) -> str:
+        return f"{sources[key]}: {key}"
+
     if known is None:
-        path = find_file("presets", settings.preset, f"{sources['preset']}: preset")
+        path = find_file("presets", settings.preset, where("preset"))
         preset = load_model(Preset, path)
         check_goals(preset, str(path))
         if settings.frame_sizes:
@@ -238,12 +242,13 @@ def _read(
             preset = preset.model_copy(update={"time_budget_s": seconds})
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
-        bed = read_testbed(testbed, f"{sources['testbed']}: testbed")
+        bed = read_testbed(testbed, where("testbed"))
     else:
         preset, bed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):
-        mobile_core(settings.core)  # so that an error in it stops the run before it starts
-    profile = find_file("traffic", settings.traffic, f"{sources['traffic']}: traffic")
+        # So that an error in it stops the run before it starts.
+        mobile_core(settings.core, where("core"))
+    profile = find_file("traffic", settings.traffic, where("traffic"))
     traffic = load_model(TrafficProfile, profile)
     if settings.flows:
         traffic = _with_flows(traffic, settings.flows)
@@ -264,9 +269,9 @@ def _read(
         testbed=bed,
         preset=preset,
         traffic=traffic,
-        switch=switch_options(settings.switch, settings.set, f"{sources['switch']}: switch"),
-        guest=guest_options(settings.guest),
-        mobile_core=mobile_core_options(settings.core),
-        nat=nat_options(settings.nat),
-        lb=lb_options(settings.lb),
+        switch=switch_options(settings.switch, settings.set, where("switch"), where("set")),
+        guest=guest_options(settings.guest, where("guest")),
+        mobile_core=mobile_core_options(settings.core, where("core")),
+        nat=nat_options(settings.nat, where("nat")),
+        lb=lb_options(settings.lb, where("lb")),
     )

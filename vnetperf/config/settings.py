@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -127,7 +127,15 @@ class Option:
 
 
 _NAME = Option("NAME")
-_PAIRS = Option("KEY=VALUE", lambda text, _: tuple(text.split(";")), added_up=True)
+
+
+def _parts(texts: Iterable[str], separator: str) -> tuple[str, ...]:
+    """What stands between separators; nothing of an empty text."""
+    parts = (part.strip() for text in texts for part in text.split(separator))
+    return tuple(part for part in parts if part)
+
+
+_PAIRS = Option("KEY=VALUE", lambda text, _: _parts((text,), ";"), added_up=True)
 
 MessageSizes = Annotated[
     tuple[Annotated[int, Field(ge=1, le=MAX_MESSAGE)], ...], Field(min_length=1)
@@ -386,14 +394,16 @@ def _kind(field: FieldInfo) -> str:
     return "text" if isinstance(field.default, str) else "whole number"
 
 
-def switch_options(name: str, pairs: tuple[str, ...], where: str = "") -> SwitchOptions:
+def switch_options(
+    name: str, pairs: tuple[str, ...], where: str = "", where_set: str = "set"
+) -> SwitchOptions:
     """Options of the vSwitch: those of a file, named at `where`, and single ones over them."""
     path = find_file("switch", name, where)
     content = read_toml(path)
     keys = {*content, *(pair.partition("=")[0] for pair in pairs)}
     if keys <= {*SwitchOptions.model_fields}:
-        return _options(SwitchOptions, pairs, "--set", path, content)
-    found = _options(registry.switch_options_model(), pairs, "--set", path, content)
+        return _options(SwitchOptions, pairs, where_set, path, content)
+    found = _options(registry.switch_options_model(), pairs, where_set, path, content)
     return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
 
 
@@ -441,51 +451,51 @@ def _check_programs_of_hosts(testbed: Testbed, path: Path) -> None:
             )
 
 
-def guest_options(given: tuple[str, ...]) -> GuestOptions:
+def guest_options(given: tuple[str, ...], where: str = "guest") -> GuestOptions:
     """Options of guests: those of a file, if one is named, and single ones over them."""
-    name, pairs = _name_and_pairs(given, "--guest")
+    name, pairs = _name_and_pairs(given, where)
     if not name:
-        return _options(GuestOptions, pairs, "--guest")
-    path = find_file("guest", name, "--guest")
+        return _options(GuestOptions, pairs, where)
+    path = find_file("guest", name, where)
     content = read_toml(path)
     # An image without a dot is the name of a built one.
     image = "." in str(content.get("image", "")) or "/" in str(content.get("image", ""))
     if image or any(content.get(key) for key in ("uri", "kernel", "initrd")):
         check_trusted(path, "what this guest file names")
-    return _options(GuestOptions, pairs, "--guest", path, content)
+    return _options(GuestOptions, pairs, where, path, content)
 
 
-def mobile_core_options(given: tuple[str, ...]) -> MobileCoreOptions:
+def mobile_core_options(given: tuple[str, ...], where: str = "core") -> MobileCoreOptions:
     """Options of a mobile core."""
-    _, pairs = _name_and_pairs(given, "--core")
-    return _options(MobileCoreOptions, pairs, "--core")
+    _, pairs = _name_and_pairs(given, where)
+    return _options(MobileCoreOptions, pairs, where)
 
 
-def mobile_core(given: tuple[str, ...]) -> MobileCore:
+def mobile_core(given: tuple[str, ...], where: str = "core") -> MobileCore:
     """The mobile core that is configured."""
-    name, _ = _name_and_pairs(given, "--core")
-    path = find_file("stacks", name or DEFAULT_STACK, "--core")
+    name, _ = _name_and_pairs(given, where)
+    path = find_file("stacks", name or DEFAULT_STACK, where)
     check_trusted(path, "what this stack file names")
     return load_model(MobileCore, path)
 
 
-def nat_options(given: tuple[str, ...]) -> Nat:
+def nat_options(given: tuple[str, ...], where: str = "nat") -> Nat:
     """Subscribers, sessions and pool of a NAT."""
-    return _options(Nat, tuple(pair for one in given for pair in one.split(",")), "--nat")
+    return _options(Nat, _parts(given, ","), where)
 
 
-def lb_options(given: tuple[str, ...]) -> Services:
+def lb_options(given: tuple[str, ...], where: str = "lb") -> Services:
     """Services of a load balancer, and the flows to them."""
-    return _options(Services, tuple(pair for one in given for pair in one.split(",")), "--lb")
+    return _options(Services, _parts(given, ","), where)
 
 
-def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str, ...]]:
+def _name_and_pairs(given: tuple[str, ...], where: str) -> tuple[str, tuple[str, ...]]:
     """The file's name, "" for none, and the KEY=VALUE among what is given."""
     files = [one for one in given if "=" not in one]
     if len(files) > 1:
         raise ConfigError(
             f"{files[1]!r} is a second file beside {files[0]!r}",
-            where=option,
+            where=where,
             accepted="one file and any number of KEY=VALUE",
         )
     return (files or [""])[0], tuple(one for one in given if "=" in one)
@@ -494,7 +504,7 @@ def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str
 def _options(
     model: type[Model],
     pairs: tuple[str, ...],
-    option: str,
+    where: str,
     path: Path | None = None,
     read: Mapping[str, Any] | None = None,
 ) -> Model:
@@ -510,11 +520,11 @@ def _options(
             slip = "has no value" if key in keys else "is not an option"
             raise ConfigError(
                 f"{pair!r} {slip}{did_you_mean(key, keys)}",
-                where=option,
+                where=where,
                 accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
             )
         content[key] = _toml_value(text)
-    return validate(model, content, option if pairs else str(path or option))
+    return validate(model, content, where if pairs else str(path or where))
 
 
 def _toml_value(text: str) -> Any:

@@ -126,7 +126,7 @@ def test_a_stack_file_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
 def test_sessions_are_options() -> None:
     loaded = config.load({"core": ("osmo-ggsn", "sessions=50", "ramp=10")}, environment={})
     assert (loaded.mobile_core.sessions, loaded.mobile_core.ramp) == (50, 10.0)
-    with pytest.raises(ConfigError, match="--core"):
+    with pytest.raises(ConfigError, match="command line: core"):
         config.load({"core": ("session=50",)}, environment={})
     with pytest.raises(ConfigError, match="second file"):
         config.load({"core": ("osmo-ggsn", "other")}, environment={})
