@@ -101,6 +101,15 @@ def test_a_preset_that_could_never_end_or_measure_is_impossible(text: str, tmp_p
 def test_several_wrong_values_are_one_message_that_counts_them(tmp_path: Path) -> None:
     _, message = error_of(registry.testbed_model(), "a = 1\nb = 2\nc = 3", tmp_path)
     assert "2 more wrong values" in message
+    _, message = error_of(registry.testbed_model(), "a = 1\nb = 2", tmp_path)
+    assert "1 more wrong value in" in message
+
+
+def test_one_wrong_item_of_a_list_is_one_wrong_value(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load({"message_sizes": (0,)}, environment={}, directory=tmp_path)
+    assert caught.value.where == "command line: message_sizes.0"
+    assert "more wrong" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"x = ", b"\xff\xfe", b"x = 1\nx = 2"])

@@ -96,7 +96,10 @@ def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Mode
 
 
 def _as_config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    first, *more = error.errors()
+    every = error.errors()
+    # Items that are wrong are missing from their list, which is then too short besides.
+    above = {one["loc"][:depth] for one in every for depth in range(len(one["loc"]))}
+    first, *more = [one for one in every if one["type"] != "too_short" or one["loc"] not in above]
     path = ".".join(str(part) for part in first["loc"])
     accepted = ""
     what = first["msg"].removeprefix("Value error, ")
@@ -110,7 +113,8 @@ def _as_config_error(model: type[BaseModel], error: ValidationError, where: str)
             known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
             what += did_you_mean(first["input"], known)
     if more:
-        what += f" (and {len(more)} more wrong values in the same place)"
+        plural = "s" if len(more) > 1 else ""
+        what += f" (and {len(more)} more wrong value{plural} in the same place)"
     return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)
 
 
