@@ -92,6 +92,8 @@ def test_show_config_tells_values_and_sources(
     assert str(found["preset:benchmark"]["source"]).endswith("conf/presets/smoke.toml")
     assert found["testbed:cores.policy"]["value"] == "auto"
     assert found["preset:trial.offered_tolerance"]["source"] == "default"
+    found = shown(capsys, "--traffic", "imix")
+    assert found["preset:frame_sizes"] == {"value": [362], "source": "command line"}
 
 
 def test_show_config_knows_every_option_of_pytest(

@@ -85,5 +85,7 @@ def _leaves(
         setting = _LAID_OVER.get(key, "")
         if setting and getattr(loaded.settings, setting):
             came_from = loaded.sources[setting]
+        if key == "preset:frame_sizes" and loaded.traffic.mix is not None:
+            came_from = loaded.sources["traffic"]  # it is the mix's mean
         plain = value.model_dump(mode="json", include={name})[name]
         yield key, plain, came_from
