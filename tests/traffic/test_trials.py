@@ -28,7 +28,13 @@ from vnetperf.runner.verdict import judge
 from vnetperf.traffic.loadgen import trials
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.telemetry import CapturedFrame
+from vnetperf.traffic.loadgen.telemetry import (
+    CapturedFrame,
+    EngineResult,
+    FrameCounts,
+    LatencySum,
+    StreamResult,
+)
 from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_trial
 
 PROFILE = TrafficProfile()
@@ -129,6 +135,36 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
     burst = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], BURST)
     assert burst.send.over_s == 0  # it has no load to catch up with
     assert not any(one.kind == "send" for one in burst.queues)
+
+
+def counted(prepared: PreparedStreams, fps: float, last_s: float) -> TrialResult:
+    """A result of a trial of a second whose last frames left at `last_s`, with loss."""
+    zeros = dict.fromkeys(FrameCounts.__dataclass_fields__, 0)
+    counts = FrameCounts(**zeros | {"intended": round(fps), "sent": round(fps), "received": 1})
+    times = {"tx_first_ns": 0, "tx_last_ns": round(last_s * 1e9)}
+    none = LatencySum(count=0, sum_ns=0, min_ns=0, max_ns=0, over=0)
+    streams = tuple(
+        StreamResult(part.spec.id, counts, none, **times, rx_first_ns=None, rx_last_ns=None)
+        for part in prepared.parts
+    )
+    result = EngineResult(1, False, 10**9, 10**9, streams, ports=())
+    engine, trial = (
+        cast("Engine", StoodStill()),
+        PACED.model_copy(update={"load_fps": fps, "histogram_up_to_loss": 0.0}),
+    )
+    return trials._counted(engine, prepared, trial, result, refusal_is_loss=True)
+
+
+def test_groups_leave_at_the_rate_of_the_load_and_not_of_their_starts() -> None:
+    """The last of two groups of 65,536 leaves at 0.66 s of the trial's second, a sole one at 0."""
+    groups = replace(PREPARED, group=65_536)
+    for prepared, fps, last_s in (
+        (groups, 100_000.0, 0.65536),
+        (groups, 50_000.0, 0.0025),
+        (PREPARED, 50_000.0, 1 - 1 / 50_000),
+    ):
+        for found in counted(prepared, fps, last_s).directions:
+            assert found.sent / found.tx_seconds == pytest.approx(fps)
 
 
 def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:

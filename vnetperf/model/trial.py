@@ -332,7 +332,8 @@ class DirectionCounts(Frozen):
             still on them for one, or behind a NAT with other addresses or ports than they must
             have; not in `received`. None: not verified, or an older log.
         tx_seconds: Time that the offered frames took, from the first to the last and one more gap,
-            measured: over their number it is their mean gap.
+            measured: over their number it is their mean gap. Of frames in groups (`burst` of the
+            profile) the trial's length.
         latency: None when nothing was received.
         broadcast_sent: Frames to the broadcast address that the wire accepted besides (RFC 2544
             section 11.1). A DUT may flood, process or drop them: they are in none of the above.

@@ -417,7 +417,8 @@ def _counted(
         raise GeneratorError("the engine ended the trial before its time", where="loadgen")
     drained = max(0.0, result.elapsed_ns / 1e9 - _sent_s(trial, result))
     timelines = _timelines(engine, prepared, trial, refusal_is_loss=refusal_is_loss)
-    directions = tally(prepared.parts, result)
+    grouped_s = trial.duration_s if prepared.group > 1 and not trial.burst else None
+    directions = tally(prepared.parts, result, grouped_s=grouped_s)
     counts = TrialResult(
         directions=directions,
         gaps=_gaps(engine, prepared, directions, trial),
@@ -443,7 +444,7 @@ def _counted(
     histograms = engine.histograms([s.stream for s in own if s.latency.count])
     received = [s.stream for s in own if s.counts.received]
     differences = engine.differences(received) if trial.ipdv else {}
-    timed = tally(prepared.parts, result, histograms, differences)
+    timed = tally(prepared.parts, result, histograms, differences, grouped_s=grouped_s)
     return counts.model_copy(update={"directions": timed})
 
 
@@ -626,8 +627,13 @@ def tally(
     result: EngineResult,
     histograms: Mapping[int, NumberPairs] | None = None,
     differences: Mapping[int, DelayDifferences] | None = None,
+    *,
+    grouped_s: float | None = None,
 ) -> tuple[DirectionCounts, ...]:
-    """Add the streams of each direction up; percentiles are there where histograms are given."""
+    """Add the streams of each direction up; percentiles are there where histograms are given.
+
+    `grouped_s`: the trial's length where frames leave in groups; None where they leave evenly.
+    """
 
     def direction_counts(direction: int) -> DirectionCounts:
         mine = [(p, result.stream(p.spec.id)) for p in parts if p.stream.direction == direction]
@@ -639,7 +645,7 @@ def tally(
             altered=sum(s.counts.altered for s in own)
             if all(part.spec.rx_size for part, _ in mine)
             else None,
-            tx_seconds=_tx_seconds(own),
+            tx_seconds=_tx_seconds(own, grouped_s),
             latency=_latency(own, histograms, differences or {}),
             broadcast_sent=sum(counts.sent for counts in broadcast),
             broadcast_received=sum(counts.received for counts in broadcast),
@@ -654,14 +660,18 @@ _SUMS = (
 )
 
 
-def _tx_seconds(streams: Iterable[StreamResult]) -> float:
+def _tx_seconds(streams: Iterable[StreamResult], grouped_s: float | None) -> float:
     """Seconds the offered frames took at the rate they were seen to leave at.
 
-    n frames span n - 1 gaps; one more gap makes frames / seconds the rate.
+    n frames span n - 1 gaps; one more gap makes frames / seconds the rate. A group leaves at the
+    start of its time, of which the first and the last frame of all groups do not tell the end.
     """
     spans = []
     for s in streams:
         if s.tx_first_ns is not None and s.tx_last_ns is not None:
+            if grouped_s is not None:
+                spans.append(grouped_s)
+                continue
             offered = s.counts.sent + s.counts.refused
             gap = (s.tx_last_ns - s.tx_first_ns) / (offered - 1) if offered > 1 else 0.0
             spans.append(offered * gap / 1e9)
