@@ -24,6 +24,7 @@ from vnetperf.traffic.loadgen.engine import (
     EngineConfig,
     EngineTrial,
     FieldSpec,
+    NeighbourSpec,
     Spawn,
     StreamLoad,
     StreamSpec,
@@ -182,6 +183,29 @@ def test_epoch_of_the_last_trial_is_refused(engine: Engine) -> None:
     with pytest.raises(GeneratorError, match="epoch 9 again"):
         engine.start(trial)
     assert engine.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=0.02)) == 10
+
+
+def test_what_came_late_is_told_although_neighbours_were_set_since(
+    open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
+) -> None:
+    """Which makes the workers rest once more: the next trial still has all since the last one."""
+    sender, engine = open_engine(executable, memif[0]), open_engine(executable, memif[1])
+    wait_for(lambda: all(p.link_up for e in (sender, engine) for p in e.ports(1)), 5.0, "links")
+
+    def trial(of: Engine, count: int, epoch: int) -> int:
+        loads = {0: StreamLoad(1000.0, count=count)}
+        of.start(EngineTrial(loads=loads, epoch=epoch, drain_s=0.05, max_lag_s=2.0))
+        return sum(port.stale for port in of.wait(10).ports)
+
+    for one in (sender, engine):
+        one.set_streams([stream(0, 0, 0)])
+    own = NeighbourSpec(0, bytes([198, 18, 0, 1]), bytes.fromhex("020000000001"))
+    engine.set_neighbours([own])
+    trial(engine, 1, epoch=1)
+    trial(sender, 7, epoch=1)
+    engine.set_neighbours([own])
+    assert trial(engine, 1, epoch=2) == 7
+    assert trial(engine, 1, epoch=3) == 0
 
 
 def test_paced_and_full_rate_do_not_mix_on_a_port(engine: Engine) -> None:

@@ -141,6 +141,7 @@ struct worker {
 	uint32_t rounds;
 	uint32_t signature; /* of the running trial; 0 outside */
 	bool binding;	    /* learning frames are looked at */
+	bool ran;	    /* a trial has begun since the last order to rest */
 	uint32_t plugs;	    /* which ports are away, as of when it looked */
 	_Atomic uint32_t plugs_ack;
 	bool nic_time;	    /* some queue has it */

@@ -43,6 +43,7 @@ static void tx_arm(struct worker *w)
 
 static void run(struct worker *w)
 {
+	w->ran = true;
 	for (uint16_t i = 0; i < w->n_rxq; i++)
 		w->rxq[i]->at_run = w->rxq[i]->totals;
 	for (uint16_t i = 0; i < w->n_txq; i++) {
@@ -60,8 +61,11 @@ static void run(struct worker *w)
 		engine.trial.learning ? 0 : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
 }
 
+/* An order to rest may come again without a trial in between: what the last one found stays. */
 static void rest(struct worker *w)
 {
+	const bool ends = w->ran && !engine.trial.learning;
+
 	w->signature = 0;
 	w->binding = false;
 	for (uint16_t i = 0; i < w->n_txq; i++) {
@@ -69,7 +73,7 @@ static void rest(struct worker *w)
 
 		if (!q->done)
 			tx_abandon(q);
-		if (engine.trial.learning)
+		if (!ends)
 			continue;
 		q->offered = 0;
 		for (uint16_t s = 0; s < q->n_streams; s++)
@@ -78,13 +82,15 @@ static void rest(struct worker *w)
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		struct rx_queue *q = w->rxq[i];
 
-		q->at_rest = q->totals;
-		if (engine.trial.learning)
+		if (w->ran)
+			q->at_rest = q->totals;
+		if (!ends)
 			continue;
 		q->stale_from = q->stale_to;
 		q->stale_to = q->totals.stale;
 		q->found = q->totals.frames - q->at_run.frames;
 	}
+	w->ran = false;
 	atomic_store(&w->tx_done, true);
 }
 
