@@ -9,13 +9,24 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.frames import RFC2544_FRAME_SIZES, VaryField
+from vnetperf.model.frames import (
+    CARRIERS,
+    FIELD_NAMES,
+    FOLLOWS,
+    LAST,
+    MAC_VALUES,
+    RFC2544_FRAME_SIZES,
+    HeaderKind,
+    VaryField,
+    index_of,
+)
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream, make_streams
 from vnetperf.traffic.frames import (
     HEADER_LEN,
     compile_fields,
     compile_header,
+    compile_traffic,
 )
 from vnetperf.traffic.layers import internet_checksum
 
@@ -23,6 +34,7 @@ STREAMS = st.sampled_from(
     [s for n in (1, 3) for s in make_streams(make_deployment("pvpv", n), TrafficProfile())]
 )
 SIZES = st.integers(64, 9216)
+GRAPH = make_deployment("phy2phy")
 
 
 def dissect(stream: Stream, size: int) -> Ether:
@@ -111,6 +123,48 @@ def test_varied_fields_lie_in_the_header_and_hold_all_their_values(
         assert 1 <= field.count <= min(flows, 1 << (8 * field.width))
         assert 0 <= field.base < 1 << (8 * field.width)
         assert field.random == (mode == "random")
+
+
+def untagged(stack: tuple[HeaderKind, ...] = ("ethernet",)) -> list[tuple[HeaderKind, ...]]:
+    """Every stack without tags, labels and octets of one's own, in a tunnel or in none."""
+    no_tunnel = any(kind in CARRIERS for kind in stack) or "ipv6" in stack
+    ends = [stack] if stack[-1] in LAST else []
+    for kind in FOLLOWS[stack[-1]]:
+        if kind not in ("qinq", "vlan", "mpls", "raw") and not (kind in CARRIERS and no_tunnel):
+            ends += untagged((*stack, kind))
+    return ends
+
+
+@pytest.mark.parametrize("headers", [pytest.param(h, id="-".join(h)) for h in untagged()])
+def test_as_many_flows_as_a_field_has_room_for_fit_in_its_octets(
+    headers: tuple[HeaderKind, ...],
+) -> None:
+    """Outside a tunnel ports begin with the tunnel's, whichever name the field goes by."""
+    for name in (one for one in FIELD_NAMES if index_of(one, headers) is not None):
+        room = TrafficProfile(headers=headers).room(name)
+        profile = TrafficProfile(headers=headers, flows=min(room, MAC_VALUES), vary=(name,))
+        for frame in compile_traffic(make_streams(GRAPH, profile), profile, 256):
+            (field,) = frame.fields
+            assert field.base + field.step * (field.count - 1) < 256**field.width
+            assert frame.nth(field.count - 1) != frame.nth(0)
+
+
+@pytest.mark.parametrize(
+    ("names", "room"),
+    [(("udp_src", "outer_udp_src"), 5536), (("outer_vlan_id", "vlan_id"), 95)],
+)
+def test_a_field_begins_with_what_its_other_name_was_set_to(
+    names: tuple[VaryField, VaryField], room: int
+) -> None:
+    name, other = names
+    profile = TrafficProfile(
+        headers=("ethernet", "vlan", "ipv4", "udp", "vxlan", "ethernet", "ipv4", "tcp"),
+        values={other: 60_000 if "udp" in other else 4000},
+    )
+    assert profile.room(name) == room
+    changed = profile.model_copy(update={"flows": room, "vary": (name,)})
+    for frame in compile_traffic(make_streams(GRAPH, changed), changed, 256):
+        frame.nth(room - 1)
 
 
 def test_a_single_flow_varies_nothing() -> None:

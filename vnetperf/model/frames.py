@@ -140,6 +140,16 @@ UDP_PORT: dict[str, int] = {"vxlan": 4789, "geneve": 6081}
 #: Source port of the tester's tunnelled frames, whatever flow they carry: one outer flow, the
 #: hardest case for a DUT that spreads load by outer headers.
 UDP_SOURCE = 49152
+#: Both ports of GTP-U (3GPP TS 29.281 section 4.4.2).
+GTP_PORT = 2152
+
+
+def carrier_ports(carrier: str) -> dict[str, int]:
+    """UDP ports of a tunnel's frames, unless a profile sets them; GRE has none."""
+    if carrier == GTPU:
+        return {"udp_src": GTP_PORT, "udp_dst": GTP_PORT}
+    port = UDP_PORT.get(carrier)
+    return {} if port is None else {"udp_src": UDP_SOURCE, "udp_dst": port}
 
 
 def overhead(kind: str) -> int:
@@ -211,7 +221,8 @@ DEFAULTS: dict[str, int] = {
     "qinq_id": 200, "vlan_id": 100, "mpls_label": 16, "ipv4_dscp": 0, "ipv4_ttl": 64,
     "ipv6_flow": 0, "vni": 42, "teid": 1,
 }  # fmt: skip
-#: First values outside of a tunnel (model/tunnel.py); those of other addresses leave room.
+#: First values outside of a deployment's tunnel, whichever it is; those of other addresses leave
+#: room.
 FIRST_OUTSIDE: dict[str, int] = {
     "outer_udp_src": UDP_SOURCE,
     "outer_udp_dst": max(UDP_PORT.values()),
@@ -303,6 +314,17 @@ def index_of(name: str, headers: Sequence[HeaderKind]) -> int | None:
     while inner - 1 in found and headers[inner] == "mpls":
         inner -= 1
     return inner
+
+
+def first_outside(name: str, headers: Sequence[HeaderKind]) -> int | None:
+    """First value of a field of the headers' own tunnel that the tunnel sets; None: it does not.
+
+    A plain name may be outside the tunnel too, where no header inside has the field.
+    """
+    carrier, place = carrier_of(headers), index_of(name, headers)
+    if carrier is None or place is None or place > headers.index(carrier):
+        return None
+    return carrier_ports(carrier).get(plain_name(name))
 
 
 def same_octets(names: Iterable[VaryField], headers: Sequence[HeaderKind]) -> str:

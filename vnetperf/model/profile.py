@@ -25,9 +25,11 @@ from vnetperf.model.frames import (
     VaryField,
     carrier_of,
     check_stack,
+    first_outside,
     in_direction,
     index_of,
     number_of,
+    plain_name,
     room_of,
     same_octets,
 )
@@ -288,11 +290,19 @@ class TrafficProfile(Frozen):
     def room(self, name: VaryField) -> int:
         """How many values a field can take from its first one, in every direction."""
         whole = NETWORKS.get(name, name)
-        given = (self.value(whole, direction) for direction in self.directions)
-        firsts = [None if value is None else number_of(whole, value) for value in given]
+        firsts = [self._first(whole, direction) for direction in self.directions]
         if name in NETWORKS:
             firsts = [None if first is None else first >> 8 & 255 for first in firsts]
         return min(room_of(name, first) for first in firsts)
+
+    def _first(self, name: VaryField, direction: int) -> int | None:
+        """A field's first value where it is set, also by its other name, or is the tunnel's."""
+        place = index_of(name, self.headers)
+        for known in (name, plain_name(name), OUTER + plain_name(name)):
+            given = self.value(known, direction)
+            if given is not None and (known == name or index_of(known, self.headers) == place):
+                return number_of(known, given)
+        return first_outside(name, self.headers)
 
     def value(self, name: str, direction: int) -> int | str | None:
         """What a field is set to in the first flow of a direction; None where it was not set."""

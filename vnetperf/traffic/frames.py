@@ -47,7 +47,6 @@ from vnetperf.traffic.layers import (
 ETH_LEN, IPV4_LEN, UDP_LEN = OCTETS["ethernet"], OCTETS["ipv4"], OCTETS["udp"]
 #: Of a frame with nothing special.
 HEADER_LEN = ETH_LEN + IPV4_LEN + UDP_LEN
-GTP_PORT = 2152
 _PLAIN = TrafficProfile()
 
 
@@ -183,14 +182,11 @@ def _tunnel_ends(stream: Stream, stack: Sequence[HeaderKind], place: int) -> dic
     carrier = carrier_of(stack)
     if carrier is None or place >= stack.index(carrier):
         return {}
-    found: dict[str, int | str] = {}
+    found: dict[str, int | str] = {**frames.carrier_ports(carrier)}
     if carrier == "gtpu":
-        found |= {"udp_src": GTP_PORT, "udp_dst": GTP_PORT}
         if stream.tunnel:
             found |= {"ipv4_src": GN_TESTER, "ipv4_dst": GN_VEPC}
         return found
-    port = frames.UDP_PORT.get("vxlan" if carrier == "vxlan" else "geneve", 0)
-    found |= {"udp_src": frames.UDP_SOURCE, "udp_dst": port}
     if stream.tunnel:
         # A tunnel ends at a physical port, which has the number of the tester's.
         found |= {
