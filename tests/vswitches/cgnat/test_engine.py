@@ -214,6 +214,17 @@ def test_blocks_are_recorded(run_dir: Path, spawn: Spawn) -> None:
     assert sorted(events[3:]) == [["released", *block] for block in blocks]
 
 
+def test_an_idle_engine_sleeps_for_a_whole_second_too(run_dir: Path, spawn: Spawn) -> None:
+    for name in ("in0", "in1"):
+        write_pcap(run_dir / name, [])
+    engine = Running(run_dir, spawn, ref.Config(), RUN_TO_COMPLETION, "--sleep-us=1000000")
+    engine.ask("forward")
+    before = engine.ask("worker,0")["turns"]
+    time.sleep(0.5)
+    assert engine.ask("worker,0")["turns"] - before <= 2
+    engine.stop()
+
+
 #: Information elements: observationTimeMilliseconds, natEvent, sourceIPv4Address,
 #: postNATSourceIPv4Address, portRangeStart, portRangeEnd (RFC 8158), and their octets.
 ELEMENTS = [(323, 8), (230, 1), (8, 4), (225, 4), (361, 2), (362, 2)]

@@ -330,7 +330,8 @@ static void flush(struct worker *w)
 
 static void nap(void)
 {
-	const struct timespec t = {.tv_nsec = engine.options.sleep_us * 1000L};
+	const uint32_t us = engine.options.sleep_us;
+	const struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L};
 
 	nanosleep(&t, NULL);
 }
