@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import VaryField
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.traffic import FlowKey, Stream, flow_count, flows, make_streams, why_uncountable
+from vnetperf.model.traffic import FlowKey, Stream, flows, make_streams, why_uncountable
 from vnetperf.traffic.frames import VariedField, compile_fields, compile_header
 
 FIELDS: tuple[VaryField, ...] = FlowKey._fields  # type: ignore[assignment]  # all of them are
@@ -52,7 +52,7 @@ def test_they_are_those_that_the_generator_sends(
     first = compile_header(stream, 64)
     first = first[:24] + b"\0\0" + first[26:]
     assert found == [sent(first, fields, number) for number in range(count)]
-    assert len(set(found)) == count == flow_count(profile)
+    assert len(set(found)) == count == profile.flow_count
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_one_random_field_has_its_values(name: VaryField) -> None:
 
 def test_fields_that_fall_out_of_step_are_refused_with_the_cure() -> None:
     profile = TrafficProfile(flows=100_000, vary=("eth_src", "udp_src"))
-    assert flow_count(profile) > profile.flows
+    assert profile.flow_count > profile.flows
     assert "set flows to 64000 or fewer" in why_uncountable(profile)
     with pytest.raises(ValueError, match="falls out of step"):
         next(flows(streams()[0], profile))
@@ -76,7 +76,7 @@ def test_fields_that_fall_out_of_step_are_refused_with_the_cure() -> None:
 
 def test_random_fields_together_are_refused_with_the_cure() -> None:
     profile = TrafficProfile(flows=10, vary=("udp_src", "udp_dst"), vary_mode="random")
-    assert flow_count(profile) == 100
+    assert profile.flow_count == 100
     assert 'vary_mode = "inc"' in why_uncountable(profile)
 
 

@@ -20,7 +20,7 @@ from vnetperf.model.frames import (
     VaryField,
     index_of,
 )
-from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.profile import MOST_FLOWS, TrafficProfile
 from vnetperf.model.traffic import Stream, make_streams
 from vnetperf.traffic.frames import (
     HEADER_LEN,
@@ -165,6 +165,33 @@ def test_a_field_begins_with_what_its_other_name_was_set_to(
     changed = profile.model_copy(update={"flows": room, "vary": (name,)})
     for frame in compile_traffic(make_streams(GRAPH, changed), changed, 256):
         frame.nth(room - 1)
+
+
+@pytest.mark.parametrize(
+    ("vary", "flows", "differ"),
+    [
+        (("ipv4_src", "ipv4_dscp"), 1000, 8000),
+        (("ipv4_src", "ipv4_dscp"), 1024, 1024),  # which the fewer values divide
+        (("ipv4_src", "ipv4_dscp"), 48, 64),  # so many are sent anyhow
+        (("ipv4_src", "ipv4_ttl", "eth_src"), 65_533, 65_533 * 192),
+    ],
+)
+def test_every_flow_has_a_learning_frame_where_fields_fall_out_of_step(
+    vary: tuple[VaryField, ...], flows: int, differ: int
+) -> None:
+    profile = TrafficProfile(flows=flows, vary=vary)
+    assert profile.learning_frames_per_stream == differ
+    for frame in compile_traffic(make_streams(GRAPH, profile), profile, 64):
+        assert max(64, frame.flows) == differ
+    if differ <= 8000:
+        assert len({frame.nth(number) for number in range(differ)}) == max(flows, frame.flows)
+
+
+def test_there_are_no_more_learning_frames_than_a_profile_may_have_flows() -> None:
+    profile = TrafficProfile(flows=65_533, vary=("ipv4_src", "udp_src"))
+    assert profile.flow_count > MOST_FLOWS == profile.learning_frames_per_stream
+    at_random = profile.model_copy(update={"vary_mode": "random"})
+    assert at_random.learning_frames_per_stream == 65_533
 
 
 def test_a_single_flow_varies_nothing() -> None:

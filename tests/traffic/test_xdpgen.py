@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +12,14 @@ import pytest
 from vnetperf import config
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.frames import compile_traffic
-from vnetperf.traffic.xdpgen import Xdpgen
+from vnetperf.traffic.xdpgen import Xdpgen, driver
 from vnetperf.traffic.xdpgen.driver import PACE, SOURCE, _Pace
 
 
@@ -30,6 +34,37 @@ def test_what_it_cannot_send_is_refused() -> None:
     assert refusals("phy2phy_xdp", traffic="single-flow").strip("; ") == ""
     assert "mix of frame sizes" in refusals("phy2phy_xdp", traffic="imix")
     assert "one stream from each port" in refusals("pvpv_bridge", traffic="single-flow")
+
+
+def test_all_flows_are_sent_where_fields_fall_out_of_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the headers of each, 8000 here, and repeats them from the first one on."""
+    profile = TrafficProfile(flows=1000, vary=("ipv4_src", "ipv4_dscp"))
+    streams = make_streams(make_deployment("phy2phy"), profile)
+    held: dict[bytes, bytes] = {}
+    told: dict[str, int] = {}
+    generator = Xdpgen.__new__(Xdpgen)
+    generator._frames, generator._code, generator._ends = (), None, ()
+    generator._indexes = (1, 2)
+    monkeypatch.setattr(
+        generator, "machine", SimpleNamespace(facts=SimpleNamespace(programs={})), raising=False
+    )
+    monkeypatch.setattr(driver, "compile_program", lambda *_, **defined: told.update(defined))
+    code = SimpleNamespace(map=lambda _: SimpleNamespace(update=held.__setitem__))
+    monkeypatch.setattr(driver, "BpfObject", lambda *_: code)
+    generator.prepare(streams, profile, 64)
+    assert told["FLOWS"] == 8000
+    for place, frame in enumerate(compile_traffic(streams, profile, 64)):
+        for number in (0, 999, 1000, 7999):
+            key = (place * 8000 + number).to_bytes(4, sys.byteorder)
+            assert held[key] == frame.nth(number)[: frame.header_octets]
+    many = profile.model_copy(update={"flows": 9999})
+    with pytest.raises(GeneratorError, match=r"makes 639936 flows, and it sends 65536 at most"):
+        generator.prepare(streams, many, 64)
+    assert "639936 flows" in Xdpgen.cannot_send(scenario_of(many), Testbed())
+
+
+def scenario_of(profile: TrafficProfile) -> Scenario:
+    return Scenario(deployment=make_deployment("phy2phy"), vswitch="xdp", traffic=profile)
 
 
 def test_what_it_cannot_do_in_a_trial_is_refused() -> None:

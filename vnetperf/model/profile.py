@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from math import lcm, prod
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -163,7 +164,8 @@ class TrafficProfile(Frozen):
         values: Field -> its value in the first flow, where it is not the usual one. Addresses are
             those of direction 0; in direction 1 source and destination change places.
         raw: Octets of the header "raw", hexadecimal.
-        flows: Number of distinct flows per stream; 1 sends a single flow.
+        flows: Number of distinct flows per stream; 1 sends a single flow. There are more where a
+            field has fewer values and falls out of step (`flow_count`).
         vary: Header fields that differ between flows; each takes `flows` values in step.
             "outer_..." is outside a tunnel, be it of `headers` or of the deployment.
         vary_mode: "inc" walks through the values in order, "random" picks uniformly (seeded).
@@ -349,9 +351,28 @@ class TrafficProfile(Frozen):
         return self.headers == PLAIN and not self.values
 
     @property
+    def flow_count(self) -> int:
+        """Number of distinct flows that a stream has.
+
+        Fields walk in step, each through its own number of values: a field that has fewer values
+        than there are flows starts again sooner than the others, and new combinations arise: then
+        there are more than `flows`.
+        """
+        if self.flows == 1:
+            return 1
+        counts = [min(self.flows, self.room(name)) for name in self.vary]
+        return prod(counts) if self.vary_mode == "random" else lcm(*counts)
+
+    @property
     def learning_frames_per_stream(self) -> int:
-        """Learning frames that are sent: every flow must have been seen before it is measured."""
-        return max(self.learning_frames, self.flows) if self.learning_frames else 0
+        """Learning frames that are sent: every flow must have been seen before it is measured.
+
+        Of flows picked at random no number makes sure of that.
+        """
+        if not self.learning_frames:
+            return 0
+        flows = self.flows if self.vary_mode == "random" else min(self.flow_count, MOST_FLOWS)
+        return max(self.learning_frames, flows)
 
     @property
     def directions(self) -> tuple[int, ...]:

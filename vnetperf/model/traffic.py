@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
-from math import lcm, prod
 from typing import Any, Literal, NamedTuple
 
 from vnetperf.model import frames
@@ -220,17 +219,6 @@ class FlowKey(NamedTuple):
     udp_dst: int
 
 
-def flow_count(profile: TrafficProfile) -> int:
-    """Number of distinct flows that a stream of the profile has.
-
-    Fields walk in step, each through its own number of values: a field that has fewer values than
-    the profile has flows starts again sooner than the others, and new combinations arise: then
-    there are more than `profile.flows`.
-    """
-    counts = _value_counts(profile)
-    return prod(counts) if profile.vary_mode == "random" else lcm(*counts)
-
-
 def why_uncountable(profile: TrafficProfile) -> str:
     """Why the flows of a profile cannot be enumerated, with the cure; "" when they can."""
     if profile.headers != PLAIN:
@@ -244,7 +232,7 @@ def why_uncountable(profile: TrafficProfile) -> str:
             f"flows that differ in {', '.join(unknown)} cannot be enumerated; "
             f"vary fields among {', '.join(FlowKey._fields)}"
         )
-    if flow_count(profile) <= profile.flows:
+    if profile.flow_count <= profile.flows:
         return ""
     fields = ", ".join(profile.vary)
     if profile.vary_mode == "random":
@@ -267,14 +255,8 @@ def flows(stream: Stream, profile: TrafficProfile) -> Iterator[FlowKey]:
     if reason := why_uncountable(profile):
         raise ValueError(reason)
     values = [_field_values(name, stream, profile) for name in FlowKey._fields]
-    for number in range(flow_count(profile)):
+    for number in range(profile.flow_count):
         yield FlowKey._make(value(number) for value in values)
-
-
-def _value_counts(profile: TrafficProfile) -> list[int]:
-    if profile.flows == 1:
-        return [1]
-    return [min(profile.flows, profile.room(name)) for name in profile.vary]
 
 
 def _field_values(name: str, stream: Stream, profile: TrafficProfile) -> Callable[[int], str | int]:

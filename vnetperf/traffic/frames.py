@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import lcm
 from typing import Literal
 
 from vnetperf.model import frames
@@ -31,7 +32,7 @@ from vnetperf.model.frames import (
 )
 from vnetperf.model.nat import FlowEnds
 from vnetperf.model.options import GN_TESTER, GN_VEPC
-from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.profile import MOST_FLOWS, TrafficProfile
 from vnetperf.model.traffic import Stream, header_stack, own_ethernet
 from vnetperf.traffic.layers import (
     ETHERTYPES,
@@ -360,6 +361,11 @@ class CompiledFrame:
         """The frame's headers, without its payload."""
         return self.template[: self.header_octets]
 
+    @property
+    def flows(self) -> int:
+        """How many of its frames differ, but for what is picked at random."""
+        return lcm(*(field.count for field in self.fields if not field.random))
+
     def nth(self, number: int) -> bytes:
         """A frame as it is sent, but for the stamp: what any generator's must equal."""
         frame = bytearray(self.template)
@@ -394,6 +400,13 @@ def compile_traffic(
         for broadcast, of_ways in ways
         if of_ways
     )
+
+
+def flows_of_sessions(streams: Sequence[Stream], profile: TrafficProfile) -> int:
+    """Frames of a stream until each flow of a mobile core's sessions was sent; 0 without them."""
+    mine = [stream for stream in streams if stream.bearers]
+    frames = compile_traffic(mine, profile, profile.least_frame_size)
+    return min(MOST_FLOWS, max((frame.flows for frame in frames), default=0))
 
 
 def _split_sessions(stream: Stream) -> list[tuple[Stream, float]]:

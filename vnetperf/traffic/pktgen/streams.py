@@ -128,22 +128,17 @@ def learning_frames(kinds: Sequence[CompiledFrame], each: int) -> int:
     counts = cycle_counts(kinds)
     rounds: dict[Stream, int] = {}
     for kind, count in zip(kinds, counts, strict=True):
-        wanted = ceil(min(each, _flows(kind)) / count)
+        wanted = ceil(min(each, kind.flows) / count)
         rounds[kind.stream] = min(wanted, rounds.get(kind.stream, wanted))
     streams = len({kind.stream.id for kind in kinds})
     return max(each * streams, max(rounds.values()) * sum(counts))
-
-
-def _flows(kind: CompiledFrame) -> int:
-    """Frames of a kind that differ."""
-    return lcm(*(field.count for field in kind.fields), 1)
 
 
 def _repeats(kinds: Sequence[CompiledFrame], counts: Sequence[int]) -> int:
     """How often the shortest cycle is repeated until every kind has gone through its flows."""
     times = 1
     for kind, count in zip(kinds, counts, strict=True):
-        times = lcm(times, Fraction(_flows(kind), count).numerator)
+        times = lcm(times, Fraction(kind.flows, count).numerator)
     if times * sum(counts) > MAX_CYCLE:
         raise GeneratorError(
             f"the traffic has {times * sum(counts)} different frames in a cycle",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import lcm
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -70,6 +71,16 @@ UNCOLLECTED = {
     ),
     "gaps": "not recorded: xdpgen keeps no account of when it stood still",
 }
+
+
+def _too_many(flows: int) -> str:
+    """Why it cannot send so many flows, "" where it can: it holds the headers of each."""
+    if flows <= MAX_FLOWS:
+        return ""
+    return (
+        f"the profile makes {flows} flows, and it sends {MAX_FLOWS} at most; use fewer, or vary "
+        "fields that all have as many values"
+    )
 
 
 def _key(number: int) -> bytes:
@@ -134,12 +145,12 @@ class Xdpgen(TrafficGenerator):
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """More than one kind of frame of each port."""
+        """More than one kind of frame of each port, more flows than it holds headers of."""
         del testbed
         ports = [stream.tx_port for stream in scenario.streams]
         if len(ports) > STREAMS or len({*ports}) < len(ports):
             return "it sends one stream from each port"
-        return ""
+        return _too_many(scenario.traffic.flow_count)
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
         """Start the process that makes frames, and let the other ends of the wires take them."""
@@ -195,7 +206,9 @@ class Xdpgen(TrafficGenerator):
         frames = compile_traffic(streams, profile, frame_size)
         if frames == self._frames and self._code is not None:
             return
-        first, flows = frames[0], max(1, profile.flows)
+        first, flows = frames[0], lcm(*(frame.flows for frame in frames))
+        if why := _too_many(flows):
+            raise GeneratorError(why, where=self.name)
         if len({frame.header_octets for frame in frames}) > 1 or len(frames) > STREAMS:
             raise GeneratorError("it sends one kind of frame from each port", where=self.name)
         takes = {f.stream.direction: self._indexes[f.stream.rx_port] for f in frames}

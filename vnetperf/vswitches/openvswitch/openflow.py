@@ -12,7 +12,7 @@ from typing import Any
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.traffic import FlowKey, Stream, flow_count, flows, why_uncountable
+from vnetperf.model.traffic import FlowKey, Stream, flows, why_uncountable
 from vnetperf.private_ovs import PrivateOvs
 
 #: Bridges of underlays and interfaces of tunnels, a number after each.
@@ -85,7 +85,7 @@ def flow_limit(scenario: Scenario) -> dict[str, str]:
     """
     if scenario.rules == "port":
         return {}
-    flows = flow_count(scenario.traffic) * len(scenario.streams) * len(scenario.deployment.hops)
+    flows = scenario.traffic.flow_count * len(scenario.streams) * len(scenario.deployment.hops)
     return {"flow-limit": str(2 * flows)} if 2 * flows > DEFAULT_FLOW_LIMIT else {}
 
 
@@ -97,7 +97,7 @@ MAC_AGEING_S = 300
 
 def learned_address_count(scenario: Scenario) -> int:
     """Addresses that a bridge of a scenario sees at most."""
-    varied = flow_count(scenario.traffic) if "eth_src" in scenario.traffic.vary else 1
+    varied = scenario.traffic.flow_count if "eth_src" in scenario.traffic.vary else 1
     return varied * len(scenario.streams) + len(scenario.deployment.ports)
 
 
@@ -185,7 +185,7 @@ def bridge_rules(scenario: Scenario, bridge: OvsBridge) -> Iterator[str]:
 
 def rule_count(scenario: Scenario) -> int:
     """About how many rules a scenario takes, for the time it takes to install them."""
-    each = flow_count(scenario.traffic) * len(scenario.streams)
+    each = scenario.traffic.flow_count * len(scenario.streams)
     return len(scenario.deployment.hops) * (each if scenario.rules == "stream" else 1) + 2
 
 
