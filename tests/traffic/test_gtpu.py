@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.gtp import GTP_U_Header
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.trial import learn
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.options import Bearers
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
+from vnetperf.model.trial import TrialSpec
 from vnetperf.traffic.frames import compile_fields, compile_frame, sent_size
 from vnetperf.traffic.loadgen.trials import parts_of
 
@@ -101,6 +107,38 @@ def test_the_outer_ethernet_header_can_vary_and_the_inner_udp_port_too() -> None
     uplink, downlink = streams((Bearers(teid=1, ue="198.18.0.1", count=1),))
     assert [field.offset for field in compile_fields(uplink, profile)] == [9, 34 + 36]
     assert [field.offset for field in compile_fields(downlink, profile)] == [9, 34]
+
+
+@pytest.mark.parametrize(
+    ("counts", "frames"), [((1000,), 2000), ((10, 990), 7920), ((3,), 64), ((), 64)]
+)
+def test_each_flow_of_sessions_is_learnt_before_a_trial(
+    counts: tuple[int, ...], frames: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come after trials are planned, which know the profile's 16 flows alone."""
+    bearers = tuple(Bearers(teid=1, ue="198.18.0.1", count=count) for count in counts)
+    profile = TrafficProfile(flows=16, vary=("udp_src",))
+    scenario = Scenario(deployment=make_deployment("vepc"), vswitch="bridge", traffic=profile)
+    learnt: list[int] = []
+    live = LiveDeployment.__new__(LiveDeployment)
+    core = SimpleNamespace(streams=lambda _: streams(bearers))
+    for name, value in {
+        "plan": SimpleNamespace(
+            scenario=scenario, for_tester=SimpleNamespace(scenario=scenario), has_dut=True
+        ),
+        "generator": SimpleNamespace(prepare=lambda *_: None, learn=learnt.append),
+        "check_alive": lambda: None,
+        "_mobile_cores": lambda: [core],
+        "_prepared_size": 0,
+    }.items():
+        monkeypatch.setattr(live, name, value, raising=False)
+    spec = TrialSpec(
+        frame_size=128, load_fps=1.0, duration_s=1.0, learning_frames=scenario.learning_frames
+    )
+    learn(live, spec)
+    assert learnt == [frames]
+    learn(live, spec.model_copy(update={"learning_frames": 0}))
+    assert learnt == [frames]
 
 
 def test_streams_without_sessions_are_as_ever() -> None:

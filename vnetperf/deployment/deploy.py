@@ -38,6 +38,7 @@ from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.traffic.frames import flows_of_sessions
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 
@@ -193,6 +194,8 @@ class LiveDeployment:
         self.slices: dict[str, str] = {}
         #: When all sessions of a NAT were set up, by the monotonic clock.
         self.sessions_seen = -math.inf
+        #: Flows of the sessions of a mobile core in each stream; 0 without them.
+        self.session_flows = 0
         self._prepared_size = 0
         self._dut_ends: list[WireEnd] = []
         #: Where the tester's ports are plugged in.
@@ -538,6 +541,7 @@ class LiveDeployment:
             for vepc in self._mobile_cores():
                 streams = vepc.streams(streams)
             self.generator.prepare(streams, scenario.traffic, frame_size)
+            self.session_flows = flows_of_sessions(streams, scenario.traffic)
             self._prepared_size = frame_size
 
     def counters(self) -> dict[str, HopCounters]:

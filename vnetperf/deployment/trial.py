@@ -797,7 +797,8 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
         return
     translated = deployment.plan.scenario.translated
     if translated is None or not deployment.plan.has_dut:
-        deployment.generator.learn(spec.learning_frames)
+        # Sessions of a mobile core are known since its UEs attached, and not to who plans trials.
+        deployment.generator.learn(max(spec.learning_frames, deployment.session_flows))
         return
     there = deployment.vswitch.sessions()
     held_s = time.monotonic() - deployment.sessions_seen

@@ -186,7 +186,8 @@ class TrialSpec(TrialRequest):
     Attributes:
         drain_s: Longest wait for frames in flight after sending has stopped, seconds.
         full_drain: True waits all of it; False goes on once every frame has come back.
-        learning_frames: Frames per stream sent before, not counted.
+        learning_frames: Frames per stream sent before, not counted; more where a mobile core has
+            more sessions.
         learning_wait_s: Wait after the learning frames, seconds.
         capture: Frames to keep; None for none.
         profile: Whether the call stacks of the vSwitch's threads are sampled meanwhile; such a
