@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host.files import create_tree
+from vnetperf.host import files, guardian, linux
+from vnetperf.host.files import create_tree, mounts_below
 from vnetperf.host.journal import Journal
+from vnetperf.host.nic import usage
 from vnetperf.host.paths import HostRoots, list_files, make_private
 from vnetperf.host.session import RunDir
 from vnetperf.model.errors import HostError
+from vnetperf.virt import session_server
 
 
 def test_what_is_there_is_never_taken(journal: Journal, tmp_path: Path) -> None:
@@ -107,3 +110,42 @@ def test_a_directory_that_another_run_removes_while_it_is_listed_has_no_files(
     assert [path.name for path in list_files(tmp_path, "*.lock")] == ["a.lock"]
     monkeypatch.setattr(os, "scandir", vanish)
     assert list_files(tmp_path, "*.lock") == []
+
+
+#: What any user may call a directory, and mount a file system at.
+ODD = os.fsdecode(b"/home/u/\xff\x85\r") + "none\u2003{evil}\u2003cgroup2\u2003rw"
+
+
+def test_a_mount_point_of_any_name_stops_nothing_and_passes_for_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "self").mkdir()
+    own, evil, netns = tmp_path / "own", tmp_path / "evil", tmp_path / "net \u20ac"
+    for folder in (own, evil, netns):
+        folder.mkdir()
+    odd = ODD.format(evil=evil)
+    blank = str(netns).replace(" ", "\\040")
+    table = f"u {odd} fuse rw 0 0\ncgroup2 {own} cgroup2 rw 0 0\nnone {blank} hugetlbfs rw 0 0\n"
+    (tmp_path / "self/mounts").write_bytes(os.fsencode(table))
+    table = f"1 0 0:1 / {odd} rw - fuse u rw\n2 0 0:2 net:[7] {blank} rw - nsfs nsfs rw\n"
+    (tmp_path / "self/mountinfo").write_bytes(os.fsencode(table))
+    for module in (usage, session_server):
+        monkeypatch.setattr(module, "PROC", tmp_path)
+    monkeypatch.setattr(files, "PROC_MOUNTS", tmp_path / "self/mountinfo")
+    assert linux.cgroup_root(tmp_path / "self/mounts") == own
+    guardian._leave_groups(mounts=tmp_path / "self/mounts")
+    assert (own / "cgroup.procs").read_text() == "0"
+    assert not list(evil.iterdir())
+    assert [*usage._other_namespaces(0)] == [netns]
+    assert session_server._hugepage_mounts() == {netns: "rw"}
+    assert mounts_below(Path("/home/u")) == [odd]
+    assert mounts_below(tmp_path) == [str(netns)]
+
+
+def test_a_process_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "12/fd").mkdir(parents=True)
+    (tmp_path / "12/comm").write_bytes(b"\xff\n")
+    (tmp_path / "12/fd/7").symlink_to("/dev/vfio/5")
+    monkeypatch.setattr(usage, "PROC", tmp_path)
+    assert usage.holder_of(["/dev/vfio/5"]) == "process 12 (\ufffd)"
+    assert usage._sockets_of(["sshd"]) == set()

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.linux import read_mounts
 from vnetperf.model.errors import HostError
 
 PROC_MOUNTS = Path("/proc/self/mountinfo")
@@ -72,10 +73,5 @@ def undo_directory(data: UndoData) -> str:
 
 def mounts_below(path: Path) -> list[str]:
     """Mount points at or below a path, deepest last."""
-    found = []
-    for line in PROC_MOUNTS.read_text(errors="surrogateescape").splitlines():
-        # Blanks in a mount point are written as octal escapes.
-        target = line.split()[4].encode("latin-1", "replace").decode("unicode_escape")
-        if target == str(path) or target.startswith(f"{path}/"):
-            found.append(target)
-    return sorted(found)
+    targets = (words[4] for words in read_mounts(PROC_MOUNTS))
+    return sorted(t for t in targets if t == str(path) or t.startswith(f"{path}/"))

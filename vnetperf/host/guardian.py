@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vnetperf.host import locks
 from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
-from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, python_argv
+from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, python_argv, read_mounts
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import open_private, remove_if_empty
@@ -175,8 +175,7 @@ def _leave_groups(*, mounts: Path = PROC_MOUNTS) -> None:
     Who stops the agent's unit, session or job with all that is in it must not stop this process,
     which ends by itself once the machine is restored.
     """
-    for line in mounts.read_text().splitlines():
-        _, where, kind, options, *_ = line.split()
+    for _, where, kind, options, *_ in read_mounts(mounts):
         if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
             with contextlib.suppress(OSError):  # read-only, or a container's
                 Path(where, "cgroup.procs").write_text("0")

@@ -310,7 +310,8 @@ def napi_threads(name: str) -> tuple[int, ...]:
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):  # a process may end while we look
             # Anybody may call a process so, but only the kernel's threads are kthreadd's.
-            if comm.read_text().startswith(begins) and _parent(comm.parent) == _KTHREADD:
+            name = comm.read_text(errors="replace")
+            if name.startswith(begins) and _parent(comm.parent) == _KTHREADD:
                 found.append(int(comm.parent.name))
     return tuple(sorted(found))
 
@@ -319,7 +320,7 @@ _KTHREADD = 2
 
 
 def _parent(process: Path) -> int:
-    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
 
 
 def napi_thread_prefix(name: str) -> str:

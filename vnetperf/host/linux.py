@@ -319,13 +319,29 @@ def machine_id() -> str:
     return f"host {os.uname().nodename}"
 
 
+def read_mounts(table: Path = PROC_MOUNTS) -> list[list[str]]:
+    """The words of each line of /proc/self/mounts or mountinfo, mount points as paths.
+
+    Any user can name a mount point (fusermount). The kernel escapes a blank, tab, newline,
+    backslash and "#" of it: the rest may be no UTF-8, or what Python takes for a blank or an end
+    of a line.
+    """
+    lines = os.fsdecode(table.read_bytes()).split("\n")
+    return [
+        [_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), word) for word in line.split(" ")]
+        for line in lines
+        if line
+    ]
+
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
 def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:
     """Where the machine's cgroup v2 hierarchy is mounted."""
-    for line in mounts.read_text().splitlines():
-        _, where, kind, *_ = line.split()
-        if kind == "cgroup2":
-            return Path(where)
-    return None
+    return next(
+        (Path(where) for _, where, kind, *_ in read_mounts(mounts) if kind == "cgroup2"), None
+    )
 
 
 #: Variable with the uid of the user who started the launcher.

@@ -18,7 +18,7 @@ from typing import Any
 
 from vnetperf.host import hugepages
 from vnetperf.host.journal import Journal, UndoReport
-from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id
+from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id, read_mounts
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -319,8 +319,7 @@ def _holders(run: Path) -> dict[str, str]:
 
 def _mounts() -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in _text(PROC / "self/mountinfo").splitlines():
-        words = line.split()
+    for words in read_mounts(PROC / "self/mountinfo"):
         kind = words[words.index("-") + 1 :][:2]
         found[f"{words[4]} ({words[0]})"] = " ".join(kind)
     return found
@@ -358,8 +357,7 @@ def _netns() -> dict[str, str]:
             found[str(link.readlink())] = "exists"
         except OSError:  # ended meanwhile
             continue
-    for line in _text(PROC / "self/mountinfo").splitlines():
-        words = line.split()
+    for words in read_mounts(PROC / "self/mountinfo"):
         if words[3].startswith("net:["):
             found[words[3]] = "exists"
     return found

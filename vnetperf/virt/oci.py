@@ -23,6 +23,7 @@ from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
     UNSHARE,
     ProcessId,
+    read_mounts,
     why_mounts_stay_writable,
 )
 from vnetperf.host.machine import Machine
@@ -387,6 +388,6 @@ def journal_cgroups(machine: Machine, name: str) -> Change:
 
     It is one entry: each is waited for on disk.
     """
-    lines = (line.split() for line in PROC_MOUNTS.read_text().splitlines())
-    paths = [f"{at}/{name}" for _, at, kind, *_ in lines if kind in ("cgroup", "cgroup2")]
+    mounted = read_mounts(PROC_MOUNTS)
+    paths = [f"{at}/{name}" for _, at, kind, *_ in mounted if kind in ("cgroup", "cgroup2")]
     return machine.journal.intend("cgroup", f"cgroups {name}", {"paths": paths})

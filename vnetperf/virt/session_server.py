@@ -35,6 +35,7 @@ from vnetperf.host.linux import (
     bind_mount,
     change_mount,
     drop_from_bounds,
+    read_mounts,
 )
 from vnetperf.host.paths import make_cache
 from vnetperf.model.errors import HostError
@@ -176,11 +177,10 @@ def _hugepage_mounts() -> dict[Path, str]:
     Others' memory is in them, and libvirt wants to see, and write to, each that /proc/mounts lists.
     """
     found = {}
-    for line in (PROC / "self/mounts").read_text().splitlines():
-        _, place, kind, options, *_ = line.split()
+    for _, place, kind, options, *_ in read_mounts(PROC / "self/mounts"):
         if kind == "hugetlbfs":
             sizes = [one for one in options.split(",") if one.startswith("pagesize=")]
-            found[Path(place.replace("\\040", " "))] = next(iter(sizes), "rw")
+            found[Path(place)] = next(iter(sizes), "rw")
     return found
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import PROC, netlink, run_in
+from vnetperf.host.linux import PROC, netlink, read_mounts, run_in
 from vnetperf.model.errors import HostError
 
 SSH_PORT = 22
@@ -293,10 +293,9 @@ def _other_namespaces(mine: int) -> dict[Path, str]:
             who = f"process {process.name} in a network namespace of its own"
             found.setdefault(place.stat().st_ino, (place, who))
     with contextlib.suppress(OSError):
-        for line in (PROC / "self/mountinfo").read_text().splitlines():
-            words = line.split()
+        for words in read_mounts(PROC / "self/mountinfo"):
             if "nsfs" in words and words[3].startswith("net:"):
-                place = Path(words[4].encode().decode("unicode_escape"))
+                place = Path(words[4])
                 with contextlib.suppress(OSError):
                     who = f"the network namespace {place.name}"
                     found.setdefault(place.stat().st_ino, (place, who))
@@ -369,7 +368,7 @@ def _sockets_of(programs: Iterable[str]) -> set[str]:
     found = set()
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
-            if (process / "comm").read_text().strip() in programs:
+            if (process / "comm").read_text(errors="replace").strip() in programs:
                 for link in (process / "fd").iterdir():
                     target = _target(link)
                     if target.startswith("socket:["):
@@ -422,7 +421,7 @@ def holder_of(files: Iterable[str]) -> str:
     for process in PROC.glob("[0-9]*") if wanted else ():
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
             if any(_target(link) in wanted for link in (process / "fd").iterdir()):
-                name = (process / "comm").read_text().strip()
+                name = (process / "comm").read_text(errors="replace").strip()
                 return f"process {process.name} ({name})"
     return ""
 
