@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Programs
 from vnetperf.host import cpu, kernel, linux
 from vnetperf.host.cpu import (
     available_governors,
@@ -203,7 +204,8 @@ class Modules:
             (self.loaded / name).mkdir()
         return {"modules": names}
 
-    def modprobe(self, line: list[str], name: str) -> str:
+    def modprobe(self, line: list[str], name: str, run_id: str = "") -> str:
+        assert run_id or not line
         if "--show-depends" not in line:
             self.load(name)
             self.setting.write_text("1\n")
@@ -262,6 +264,19 @@ def test_a_module_whose_settings_cannot_be_turned_off_is_unloaded(
     with pytest.raises(HostError, match="no-such"):
         kernel.load_module(journal, KernelModule(name="netty", turns_on=("no-such",)))
     assert modules.gone == ["netty"]
+
+
+def test_what_loads_a_module_is_of_the_run_and_ends(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that outlived a killed agent would load the module after the undo."""
+    modprobe = str(
+        programs({"modprobe": f'echo "${linux.RUN_ID_VARIABLE}"; exec sleep $1'}) / "modprobe"
+    )
+    assert kernel._modprobe([modprobe, "0"], "netty", "r1") == "r1\n"
+    monkeypatch.setattr(kernel, "MODPROBE_S", 0.1)
+    with pytest.raises(HostError, match=r"module netty: modprobe has not ended within 0\.1 s"):
+        kernel._modprobe([modprobe, "60"], "netty", "r1")
 
 
 def test_modules_that_nobody_else_can_use_are_unloaded_users_first(modules: Modules) -> None:

@@ -214,13 +214,13 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
             accepted="a kernel with the module built in or loadable",
             cure="boot a distribution's kernel, install kmod",
         )
-    order = _modprobe([modprobe, "--show-depends", "--", name], name)
+    order = _modprobe([modprobe, "--show-depends", "--", name], name, journal.run_id)
     lines = [line.split() for line in order.splitlines()]
     needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
     missing = [one for one in needed if not module_loaded(one)]
     what = f"load modules {' '.join(missing)}"
     with journal.changing("modules", what, {"modules": missing}) as change:
-        _modprobe([modprobe, "--", name], name)
+        _modprobe([modprobe, "--", name], name, journal.run_id)
         if missing and not module_loaded(name):
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
         for setting in known.turns_on:
@@ -309,8 +309,28 @@ def _unload_module(module: str) -> str:
     return "others use it, see lsmod"
 
 
-def _modprobe(command: list[str], name: str) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+#: Longest wait for modprobe, seconds.
+MODPROBE_S = 60.0
+
+
+def _modprobe(command: list[str], name: str, run_id: str) -> str:
+    """What modprobe prints; it carries the run's id, so that undoing ends one that still loads."""
+    environment = {**os.environ, linux.RUN_ID_VARIABLE: run_id}
+    try:
+        result = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MODPROBE_S,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise HostError(
+            f"modprobe has not ended within {MODPROBE_S:g} s",
+            where=f"module {name}",
+            cure="see dmesg for what the module waits for",
+        ) from None
     if result.returncode:
         raise HostError(
             f"modprobe failed: {result.stderr.strip()}",
