@@ -44,6 +44,39 @@ def test_nothing_is_changed_when_enough_are_free(journal: Journal, tmp_path: Pat
     assert (path / "nr_hugepages").read_text() == "8\n"
 
 
+@pytest.mark.parametrize(
+    ("total", "free", "promised", "needed", "wanted"),
+    [(8, 6, 4, 2, 8), (8, 6, 4, 3, 9), (8, 6, 6, 6, 14), (8, 0, 0, 2, 10), (8, 3, 90, 5, 13)],
+    ids=["enough", "one is missing", "all promised", "none", "most promised by other nodes"],
+)
+def test_pages_that_somebody_has_mapped_and_not_touched_are_not_free(
+    journal: Journal,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    total: int,
+    free: int,
+    promised: int,
+    needed: int,
+    wanted: int,
+) -> None:
+    path = make_pool(tmp_path, 0, 2048, total, free)
+    promises = tmp_path / "kernel/mm/hugepages/hugepages-2048kB/resv_hugepages"
+    promises.parent.mkdir(parents=True)
+    promises.write_text(f"{promised}\n")
+    assert hugepages.pool(0, 2048, sys=tmp_path).free == max(0, free - promised)
+
+    def as_the_kernel(directory: Path, pages: int) -> None:
+        (directory / "nr_hugepages").write_text(f"{pages}\n")
+        (directory / "free_hugepages").write_text(f"{free + pages - total}\n")
+
+    monkeypatch.setattr(hugepages, "_write_total", as_the_kernel)
+    hugepages.reserve(journal, 0, 2048, needed, sys=tmp_path, proc=tmp_path)
+    assert int((path / "nr_hugepages").read_text()) == wanted
+    assert journal.undo().complete
+    assert int((path / "nr_hugepages").read_text()) == total
+
+
 def test_a_kernel_that_gives_too_few_is_told_and_the_old_number_is_back(
     journal: Journal, tmp_path: Path
 ) -> None:

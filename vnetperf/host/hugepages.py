@@ -106,6 +106,9 @@ class HugepagePool:
 
     Attributes:
         total: Pages in the pool, without surplus: what writing ``nr_hugepages`` sets.
+        free: Pages that nobody has, and nobody was promised.
+        promised: Pages that may be taken at any time by who has mapped them and not yet touched
+            them. The kernel counts these of all nodes together: any of them may have to give them.
         surplus: Pages beyond the pool that their users have not freed yet.
     """
 
@@ -113,6 +116,7 @@ class HugepagePool:
     size_kb: int
     total: int
     free: int
+    promised: int
     surplus: int
 
 
@@ -122,13 +126,13 @@ def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
     for node, directory in _pool_directories(sys):
         for entry in directory.glob("hugepages-*kB"):
             size_kb = int(entry.name.removeprefix("hugepages-").removesuffix("kB"))
-            found.append(_read_pool(entry, node, size_kb))
+            found.append(_read_pool(entry, node, size_kb, sys))
     return tuple(sorted(found, key=lambda pool: (pool.node, pool.size_kb)))
 
 
 def pool(node: int, size_kb: int, *, sys: Path = SYS) -> HugepagePool:
     """One pool."""
-    return _read_pool(_pool_directory(node, size_kb, sys), node, size_kb)
+    return _read_pool(_pool_directory(node, size_kb, sys), node, size_kb, sys)
 
 
 def reserve(
@@ -144,7 +148,7 @@ def reserve(
     directory = _pool_directory(node, size_kb, sys)
     with contextlib.ExitStack() as turn:
         turn.enter_context(pool_lock(directory))
-        before = _read_pool(directory, node, size_kb)
+        before = _read_pool(directory, node, size_kb, sys)
         missing = free_pages_needed - before.free
         if missing <= 0:
             return None
@@ -165,12 +169,14 @@ def reserve(
                     with contextlib.suppress(OSError):
                         (proc / "sys/vm/compact_memory").write_text("1\n")
                 _write_total(directory, wanted)
-                after = _read_pool(directory, node, size_kb)
-                if after.free >= free_pages_needed:
+                after = _read_pool(directory, node, size_kb, sys)
+                # Promises that other nodes have to keep are not kept by pages made here.
+                free = after.free + after.promised - before.promised
+                if free >= free_pages_needed:
                     return change
             raise HostError(
                 f"{free_pages_needed} free hugepages of {size_kb} kB are needed and the kernel "
-                f"could make only {after.free} free (of {after.total} in all)",
+                f"could make only {free} free (of {after.total} in all)",
                 where=f"NUMA node {node}",
                 accepted=f"{free_pages_needed * size_kb // 1024} MiB in contiguous pieces",
                 cure="end programs that use memory, request less memory, or reserve the pages at "
@@ -235,12 +241,16 @@ def _pool_directory(node: int, size_kb: int, sys: Path) -> Path:
     )
 
 
-def _read_pool(directory: Path, node: int, size_kb: int) -> HugepagePool:
+def _read_pool(directory: Path, node: int, size_kb: int, sys: Path) -> HugepagePool:
+    unused = _read_number(directory / "free_hugepages")
+    promises = sys / "kernel/mm/hugepages" / directory.name / "resv_hugepages"
+    promised = min(unused, _read_number(promises)) if promises.exists() else 0
     return HugepagePool(
         node=node,
         size_kb=size_kb,
         total=_persistent(directory),
-        free=_read_number(directory / "free_hugepages"),
+        free=unused - promised,
+        promised=promised,
         surplus=_read_number(directory / "surplus_hugepages"),
     )
 
