@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host import nic
 from vnetperf.host.journal import Journal
 from vnetperf.host.nic import pci
 from vnetperf.model.errors import HostError
@@ -48,6 +49,7 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSysfs:
     def write_text(path: Path, text: str, *arguments: object, **options: object) -> int:
         if path.name == "unbind":
             fake.bind("")
+            (fake.device / "sriov_numvfs").write_text("0\n")  # a driver does so when it goes
         elif path.name == "bind":
             override = (fake.device / "driver_override").read_text().strip()
             if path.parent.name == "vfio-pci" and override != "vfio-pci":
@@ -128,6 +130,45 @@ def test_virtual_functions_come_back_to_what_they_were(journal: Journal, sysfs: 
     with pytest.raises(HostError, match="accepted: 0 to 8"):
         pci.set_vfs(journal, ADDRESS, 9, sys=sysfs.root)
     journal.undo()
+    assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3
+
+
+def with_functions(sysfs: FakeSysfs, *drivers: str) -> None:
+    for number, driver in enumerate(drivers):
+        function = sysfs.device.with_name(f"0000:3b:01.{number}")
+        function.mkdir()
+        if driver:
+            (function / "driver").symlink_to(sysfs.root / "bus/pci/drivers" / driver)
+        (sysfs.device / f"virtfn{number}").symlink_to(function)
+
+
+def test_virtual_functions_that_end_with_a_driver_come_back_with_it(
+    journal: Journal, sysfs: FakeSysfs
+) -> None:
+    with_functions(sysfs, "", "", "")
+    nic.change_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    assert sysfs.driver == "vfio-pci"
+    assert journal.undo().complete
+    assert sysfs.driver == "ice"
+    assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3
+
+
+def test_a_driver_that_stays_keeps_its_virtual_functions(
+    journal: Journal, sysfs: FakeSysfs
+) -> None:
+    with_functions(sysfs, "vfio-pci")
+    nic.change_driver(journal, ADDRESS, "ice", sys=sysfs.root)
+    assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_virtual_functions_in_use_keep_their_driver(
+    journal: Journal, sysfs: FakeSysfs, *, isolated: bool
+) -> None:
+    with_functions(sysfs, "", "vfio-pci")
+    with pytest.raises(HostError, match=r"3b:01\.1 is given to vfio-pci"):
+        nic.change_driver(journal, ADDRESS, "vfio-pci", isolated=isolated, sys=sysfs.root)
+    assert sysfs.driver == "ice"
     assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3
 
 

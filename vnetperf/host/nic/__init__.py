@@ -68,7 +68,18 @@ def bind_nic(journal: Journal, address: str, driver: str, *, isolated: bool = Fa
     for module in {"vfio-pci": ("vfio_pci", "vfio_iommu_type1")}.get(driver, (driver,)):
         kernel.load_module(journal, module)
     with netdev.interface_noted(journal, address):
-        pci.bind_driver(journal, address, driver, isolated=isolated)
+        change_driver(journal, address, driver, isolated=isolated)
+
+
+def change_driver(
+    journal: Journal, address: str, driver: str, *, isolated: bool = False, sys: Path = pci.SYS
+) -> None:
+    """Give a device to another driver; its virtual functions end with the one that has it."""
+    now = pci.nic(address, sys=sys)
+    if now.vfs and now.driver not in ("", driver):
+        # Before it goes, so that they are undone when it is back: it alone makes them anew.
+        vfs.end_vfs(journal, address, sys=sys)
+    pci.bind_driver(journal, address, driver, isolated=isolated, sys=sys)
 
 
 def borrow_nic(
@@ -85,7 +96,7 @@ def borrow_nic(
         )
     if before.driver != wanted:
         kernel.load_module(journal, wanted)
-        pci.bind_driver(journal, address, pci.driver_of_module(wanted), isolated=isolated)
+        change_driver(journal, address, pci.driver_of_module(wanted), isolated=isolated)
         return netdev.move_interface(address, netns, name=name)
     with netdev.interface_noted(journal, address, netns=netns):
         moved = netdev.move_interface(address, netns, name=name)

@@ -116,13 +116,8 @@ def why_in_use(
     return ""
 
 
-def create_vfs(
-    journal: Journal, physical: str, count: int, *, eswitch: str = "", sys: Path = pci.SYS
-) -> tuple[str, ...]:
-    """Make virtual functions that no driver takes by itself; undoing brings the earlier number.
-
-    Drivers read the address of a virtual function once, when they take it: it must be set before.
-    """
+def end_vfs(journal: Journal, physical: str, *, sys: Path = pci.SYS) -> None:
+    """Take away the virtual functions that a NIC has; undoing makes as many anew."""
     if reason := why_in_use(physical, sys=sys):
         raise HostError(
             f"the NIC has virtual functions already, and {reason}",
@@ -130,9 +125,19 @@ def create_vfs(
             cure="end what uses them, or name another NIC in the testbed file",
         )
     if vf_addresses(physical, sys=sys):
-        # Those that were there had drivers: undone last, they are made anew when drivers may take
-        # them again.
         pci.set_vfs(journal, physical, 0, sys=sys)
+
+
+def create_vfs(
+    journal: Journal, physical: str, count: int, *, eswitch: str = "", sys: Path = pci.SYS
+) -> tuple[str, ...]:
+    """Make virtual functions that no driver takes by itself; undoing brings the earlier number.
+
+    Drivers read the address of a virtual function once, when they take it: it must be set before.
+    """
+    # Those that were there had drivers: undone last, they are made anew when drivers may take them
+    # again.
+    end_vfs(journal, physical, sys=sys)
     autoprobe = sys / "bus/pci/devices" / physical / "sriov_drivers_autoprobe"
     if autoprobe.exists():  # since Linux 4.12
         write_value(journal, autoprobe, "0")
