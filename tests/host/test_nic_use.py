@@ -71,6 +71,14 @@ def test_what_is_behind_a_pair_is_not_taken_away() -> None:
     assert found["peer"].lost
 
 
+def test_of_several_routes_the_one_that_would_be_lost_is_named() -> None:
+    routes = {2: ("192.0.2.0/24", "default")}
+    network = NetworkState((ETH, FREE), routes=routes, shared={2: ("default",)})
+    assert find_uses(network, ())["eth0"] == InterfaceUse("it carries the route default", lost=True)
+    network = NetworkState((ETH, FREE), routes=routes)
+    assert not find_uses(network, ())["eth0"].never
+
+
 def test_a_session_counts_before_all_else() -> None:
     network = NetworkState(
         (UsageInterface(2, "eth0", master=3), BRIDGE), {2: ("192.0.2.9",), 3: ("192.0.2.1",)}
@@ -234,6 +242,7 @@ def test_every_way_out_of_a_route_is_in_use(commands: tuple[str, ...]) -> None:
     found = _in_private_namespace(*commands)
     for name in ("eth0", "eth1"):
         assert "carries the route" in found[name].reason
+        assert found[name].never, "nobody puts it back"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
@@ -262,7 +271,9 @@ def test_routes_that_name_a_nexthop_object_and_no_interface() -> None:
         assert [number for number, _ in usage.read_nexthops()] == [7]
         return find_uses(usage.read_network(), ())
 
-    assert call_in_thread(look)["eth0"].reason == "it carries the route of nexthop 7"
+    use = call_in_thread(look)["eth0"]
+    assert use.reason == "it carries the route of nexthop 7"
+    assert use.never
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")

@@ -45,6 +45,8 @@ class NetworkState:
         interfaces: Its links.
         addresses: Index of a link -> its addresses without prefix length, link-local ones left out.
         routes: Index of a link -> destinations of routes over it ("default", "192.0.2.0/24").
+        shared: Likewise of those with several next hops or a nexthop object: the kernel drops the
+            whole route, or the object, with one of its links.
         automatic: Index of a link -> its link-local addresses, which count when a login uses them.
         elsewhere: Index of a link -> what is on top of it in other network namespaces.
         disciplines: Index of a link -> queueing disciplines that somebody set ("htb 1:", "clsact").
@@ -53,6 +55,7 @@ class NetworkState:
     interfaces: tuple[UsageInterface, ...] = ()
     addresses: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     routes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    shared: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     automatic: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     disciplines: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -65,8 +68,8 @@ class InterfaceUse:
     Attributes:
         session: A login to this machine goes over it.
         lost: What uses it would not come back: the kernel takes ports out of bridges and bonds,
-            links away from what they are on, and queueing disciplines away, when an interface
-            leaves its namespace or its driver.
+            links away from what they are on, and queueing disciplines and routes of several next
+            hops away, when an interface leaves its namespace or its driver.
     """
 
     reason: str
@@ -104,6 +107,8 @@ def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, Inter
                 reasons.append(InterfaceUse(reason, lost=lost))
             if routes := network.routes.get(level.index, ()):
                 reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}", lost=lost))
+            if level in taken_away and (routes := network.shared.get(level.index, ())):
+                reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}", lost=True))
             if others := network.elsewhere.get(level.index, ()):
                 reason = f"{others[0]} is on top of {via}"
                 reasons.append(InterfaceUse(reason, lost=level in taken_away))
@@ -156,6 +161,16 @@ def read_network() -> NetworkState:
         (message["index"], message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS"))
         for message in addresses
     ]
+    over = [
+        (index, _destination(message), len(hops) > 1)
+        for message in routes
+        if message["type"] == 1  # unicast: the others belong to the kernel's own tables
+        if not _is_automatic(_destination(message))
+        for hops in [_hops(message)]
+        for index in hops
+    ]
+    # Where routes name a nexthop object, they need not name its interface.
+    over += [(index, f"of nexthop {number}", True) for number, index in read_nexthops()]
     return NetworkState(
         interfaces=tuple(
             UsageInterface(
@@ -170,17 +185,8 @@ def read_network() -> NetworkState:
             for link in links
         ),
         addresses=_grouped(pair for pair in every if not _is_automatic(pair[1])),
-        routes=_grouped(
-            [
-                (index, _destination(message))
-                for message in routes
-                if message["type"] == 1  # unicast: the others belong to the kernel's own tables
-                if not _is_automatic(_destination(message))
-                for index in _hops(message)
-            ]
-            # Where routes name a nexthop object, they need not name its interface.
-            + [(index, f"of nexthop {number}") for number, index in read_nexthops()]
-        ),
+        routes=_grouped((index, route) for index, route, _ in over),
+        shared=_grouped((index, route) for index, route, shared in over if shared),
         automatic=_grouped(pair for pair in every if _is_automatic(pair[1])),
         elsewhere=_grouped(links_elsewhere()),
         disciplines=_grouped(
