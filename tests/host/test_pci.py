@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,26 @@ def test_virtual_functions_in_use_keep_their_driver(
         nic.change_driver(journal, ADDRESS, "vfio-pci", isolated=isolated, sys=sysfs.root)
     assert sysfs.driver == "ice"
     assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3
+
+
+def test_a_device_with_several_interfaces_is_neither_given_nor_lent(
+    journal: Journal, sysfs: FakeSysfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the second port nothing would come back, and the first be taken for it."""
+    for port in ("ens1", "ens1d1"):
+        (sysfs.device / "net" / port).mkdir(parents=True)
+    read = partial(pci.nic, sys=sysfs.root)
+    monkeypatch.setattr(pci, "nic", read)
+    monkeypatch.setattr(pci, "kernel_driver", lambda _: "ice")
+    monkeypatch.setattr(nic.kernel, "load_module", lambda *_: None)
+    for take in (
+        lambda: nic.bind_nic(journal, ADDRESS, "vfio-pci", isolated=True),
+        lambda: nic.borrow_nic(journal, ADDRESS, tmp_path),
+    ):
+        with pytest.raises(HostError, match=r"2 interfaces \(ens1, ens1d1\), of which one"):
+            take()
+    assert sysfs.driver == "ice"
+    assert not journal.records("change")
 
 
 def test_a_move_that_cuts_the_controller_off_is_undone_at_once(

@@ -232,8 +232,16 @@ APPEARS_S = 10.0
 def interface_noted(journal: Journal, address: str, *, netns: Path | None = None) -> Iterator[None]:
     """Write the interface of a device down before it is moved, or lost to a driver.
 
-    It is put back at once when the block fails: whoever controls the run may be cut off.
+    It is put back at once when the block fails: whoever controls the run may be cut off. A device
+    with several is refused: all go with its driver, and only one is known by the device's address.
     """
+    if len(names := pci.nic(address).interfaces) > 1:
+        raise HostError(
+            f"it has {len(names)} interfaces ({', '.join(names)}), of which one would come back",
+            where=f"NIC {address}",
+            accepted="a PCI function with one interface",
+            cure="name another NIC; in switchdev mode, take its virtual functions away first",
+        )
     name = interface_of(address)
     data = {"pci": address, "netns": str(netns) if netns else ""}
     what = f"interface {name} of {address}"
