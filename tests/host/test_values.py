@@ -19,7 +19,7 @@ from vnetperf.host.cpu import (
     read_governor,
     set_governor,
 )
-from vnetperf.host.journal import Journal
+from vnetperf.host.journal import Journal, pending_changes
 from vnetperf.host.kernel import read_value, undo_modules, undo_value, write_value
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import KernelModule
@@ -92,6 +92,19 @@ def test_interrupts_leave_the_pollers_and_come_back(
     assert interrupts_on([2, 3], proc=proc) == {10: "eth10"}
     assert journal.undo().complete
     assert (proc / "irq/7/smp_affinity_list").read_text() == "0-3\n"
+    assert (proc / "irq/default_smp_affinity").read_text() == "f\n"
+
+
+def test_a_nic_that_comes_back_has_the_machines_usual_interrupts(
+    journal: Journal, tmp_path: Path
+) -> None:
+    """Its driver requests them anew, for the processors that are the default at that moment."""
+    proc = interrupts(tmp_path, {7: "0-3"}, "f")
+    move_interrupts(journal, [2, 3], sys=tmp_path, proc=proc)
+    with journal.changing("directory", "as a driver", {"path": str(tmp_path / "gone")}):
+        kinds = [record["kind"] for record in pending_changes(journal.records("change"))]
+    assert kinds == ["irq-default", "directory", "value"]
+    assert journal.undo().complete
     assert (proc / "irq/default_smp_affinity").read_text() == "f\n"
 
 

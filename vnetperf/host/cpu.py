@@ -232,7 +232,7 @@ def move_interrupts(
         )
     default = proc / "irq/default_smp_affinity"
     usual = cpus_of_mask(read_text(default)) - avoided or others
-    write_value(journal, default, _mask_of_cpus(usual))
+    write_value(journal, default, _mask_of_cpus(usual), kind="irq-default")
     for number in interrupts_on(avoided, proc=proc):
         file = proc / f"irq/{number}/smp_affinity_list"
         served = set(parse_cpus(read_text(file)))

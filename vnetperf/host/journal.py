@@ -46,7 +46,8 @@ class ChangeKind:
         function: ``module:function`` that undoes it; imported only when needed, so that the
             guardian starts fast.
         volatile: A reboot undoes it: nothing is to be done (and nothing written) after one.
-        first: Undone before all others: processes, which hold on to everything else.
+        first: Undone before all others: processes, which hold on to everything else, and what
+            devices take over when their drivers have them again.
         confirmed: It may cut off who controls the run, and is undone at once unless that confirms
             that it still hears this machine.
         turn: ``module:function`` of what is held, by a change's data, until it is marked as undone:
@@ -75,6 +76,7 @@ class ChangeKind:
 CHANGE_KINDS: dict[str, ChangeKind] = {
     "processes": ChangeKind("vnetperf.host.processes:undo_processes", first=True),
     "value": ChangeKind("vnetperf.host.kernel:undo_value"),
+    "irq-default": ChangeKind("vnetperf.host.kernel:undo_value", first=True),
     "hugepages": ChangeKind(
         "vnetperf.host.hugepages:undo_hugepages", turn="vnetperf.host.hugepages:turn_of"
     ),

@@ -54,11 +54,13 @@ def read_text(path: Path, default: str = "") -> str:
         return default
 
 
-def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = False) -> Change:
+def write_value(
+    journal: Journal, path: Path, value: str, *, zero_first: bool = False, kind: str = "value"
+) -> Change:
     """Set a proc or sysfs value for this run; undoing writes the previous one back."""
     previous = read_value(path)
     data = {"path": str(path), "previous": previous, "wanted": value, "zero_first": zero_first}
-    with journal.changing("value", f"{path}: {previous} -> {value}", data) as change:
+    with journal.changing(kind, f"{path}: {previous} -> {value}", data) as change:
         if not _same_value(previous, value):
             _write_file(path, value, zero_first=zero_first and previous != "0")
         now = read_value(path)
