@@ -2,7 +2,8 @@
 
 `/dev/kvm` can exist and can be opened, and the guest then hangs or dies. So a kernel is booted
 once, within a time limit; the outcome is kept until the machine reboots, or QEMU or the kernel
-changes.
+changes. Not so where QEMU ended by itself, which is soon seen again: memory may have been short,
+or another hypervisor have had the processor.
 """
 
 from __future__ import annotations
@@ -41,10 +42,15 @@ LAST_MESSAGE = "Unable to mount root fs"
 
 @dataclass(frozen=True, slots=True)
 class KvmProof:
-    """The outcome of the attempt."""
+    """The outcome of the attempt.
+
+    Attributes:
+        passing: The next attempt may have another: QEMU ended by itself.
+    """
 
     works: bool
     why: str
+    passing: bool = False
 
 
 def guest_kvm_proof(machine: Machine, qemu: str, kernel: Path | None) -> KvmProof:
@@ -60,7 +66,7 @@ def guest_kvm_proof(machine: Machine, qemu: str, kernel: Path | None) -> KvmProo
 
 
 def kvm_proof(qemu: str, kernel: Path | None) -> KvmProof:
-    """Whether acceleration works; tried once per boot of the machine."""
+    """Whether acceleration works; what an attempt took long to find is kept until a reboot."""
     usable = kvm_facts(dev=DEVICE.parent)["usable"]
     if usable.startswith("no: "):
         return KvmProof(False, usable.removeprefix("no: "))
@@ -69,9 +75,11 @@ def kvm_proof(qemu: str, kernel: Path | None) -> KvmProof:
     file = _proof_file(qemu, kernel)
     with contextlib.suppress(OSError, ValueError, TypeError):
         return KvmProof(**json.loads(file.read_text()))
-    log.info("booting %s with KVM, to see whether it works (once per boot)", kernel)
+    log.info("booting %s with KVM, to see whether it works", kernel)
     proof = _boot_with_kvm(qemu, kernel)
     log.info("KVM %s: %s", "works" if proof.works else "does not work", proof.why)
+    if proof.passing:
+        return proof
     with contextlib.suppress(OSError, HostError):
         make_cache(FOLDER, "what guests need")
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as part:
@@ -124,4 +132,4 @@ def _outcome(process: subprocess.Popen[bytes], console: Path, output: Path) -> K
         return None
     ending = f"signal {-status}" if status < 0 else f"status {status}"
     last = output.read_text(errors="replace").strip().splitlines()[-1:]
-    return KvmProof(False, ": ".join([f"QEMU ended with {ending}", *last]))
+    return KvmProof(False, ": ".join([f"QEMU ended with {ending}", *last]), passing=True)
