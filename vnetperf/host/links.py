@@ -310,8 +310,8 @@ def napi_threads(name: str) -> tuple[int, ...]:
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):  # a process may end while we look
             # Anybody may call a process so, but only the kernel's threads are kthreadd's.
-            name = comm.read_text(errors="replace")
-            if name.startswith(begins) and _parent(comm.parent) == _KTHREADD:
+            called = comm.read_text(errors="replace")
+            if called.startswith(begins) and _parent(comm.parent) == _KTHREADD:
                 found.append(int(comm.parent.name))
     return tuple(sorted(found))
 
