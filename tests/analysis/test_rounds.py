@@ -435,6 +435,7 @@ def test_what_never_recovered_is_in_no_mean_of_those_that_did() -> None:
     assert (number.spread, number.censored) == (None, {"at least": 2})
     assert merged.deployments.shown == 5  # between the shorter ones and those that are open
     main = next(metric for metric in compared_metrics_of(merged) if metric.main)
+    assert all(metric.label for metric in compared_metrics_of(merged))
     limit = Expectation(scenario="*", test="recovery", at_most=5.0)
     judged = judge_metric(limit, main, "f")
     assert judged.met is False

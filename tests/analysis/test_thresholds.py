@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from vnetperf.analysis.comparison import why_not_comparable
-from vnetperf.analysis.thresholds import Expectation, Expectations, judge_metric
+from vnetperf.analysis.thresholds import (
+    Expectation,
+    Expectations,
+    judge_metric,
+    mean_of_repeats,
+)
 from vnetperf.model.outcomes import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
 from vnetperf.model.result import (
     Deployments,
@@ -141,6 +146,20 @@ def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
     assert met(found, at_least=103.0, certain=True) is False
 
 
+def test_a_mean_is_open_by_what_its_rounds_leave_open_and_not_up_to_the_largest() -> None:
+    values = (9.9, 10.0, 10.0, 10.0, 10.0, 10.1, 10.0, 10.0, 10.0, 11.0)
+    exact, _ = mean_of_repeats(number(10.0, 10.0, 10.0, over=repeated(*values)))
+    found = spread(values)
+    assert exact.high == found.high
+    each = tuple(
+        Observation(round=n, value=v, low=v, high=v + 0.1) for n, v in enumerate(values, 1)
+    )
+    over = RepeatedNumber(label="ndr", unit="fps", observations=each, spread=found)
+    searched, _ = mean_of_repeats(number(10.0, 10.0, 10.1, over=over, resolution=0.1))
+    assert found.high is not None
+    assert searched.high == pytest.approx(found.high + 0.1)
+
+
 def test_a_round_that_was_cut_off_leaves_open_what_it_did() -> None:
     each = tuple(
         Observation(round=n, value=1e6, low=1e6, high=1.9e6 if n == 3 else 1.005e6)
@@ -218,10 +237,13 @@ def stored(folder: Path) -> RunResults:
 
 
 def transfers(
-    run: RunResults, seconds: float = 5.0, **rates: float | tuple[float | None, ...]
+    run: RunResults,
+    seconds: float = 5.0,
+    instances: int = 1,
+    **rates: float | tuple[float | None, ...],
 ) -> RunResults:
     """The run with a transfer of each vSwitch, in one deployment or several."""
-    spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=seconds)
+    spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=seconds, instances=instances)
     every = []
     for name, given_ in rates.items():
         values = given_ if isinstance(given_, tuple) else (given_,)
@@ -274,7 +296,10 @@ def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Pa
     assert "measured in 2 of 3 deployments" in str(judged)
 
 
-def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("instances", [1, 8])
+def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
+    instances: int, tmp_path: Path
+) -> None:
     (tmp_path / "e.toml").write_text(
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
         "certain = true\n"
@@ -284,6 +309,7 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(tmp_path: P
         test="TCP_STREAM forth",
         frame_size=0,
         status="not measured",
+        of="8 instances" if instances == 8 else "",
         why="no route",
         failed=True,
         deployments=Deployments(
@@ -295,14 +321,16 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(tmp_path: P
     assert judged.met is False
     assert "was not measured: no route" in str(judged)
     # In another deployment it worked.
-    run = transfers(run, ovs=(2e9, 2e9)).model_copy(update={"results": (failed,)})
+    run = transfers(run, instances=instances, ovs=(2e9, 2e9))
+    run = run.model_copy(update={"results": (failed,)})
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
     assert "measured in 2 of 4 deployments" in str(judged)
+    assert ("TCP_STREAM forth, 8 instances" in str(judged)) is (instances == 8)
     # In one deployment it worked, so that another one of its name has failed: of more clients.
     once = Deployments(planned=1, attempted=1, measured=0, failures={1: "no route"})
     other = failed.model_copy(update={"deployments": once})
-    run = transfers(run, ovs=2e9).model_copy(update={"results": (other,)})
+    run = transfers(run, instances=instances, ovs=2e9).model_copy(update={"results": (other,)})
     judged = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert sorted(one.met for one in judged) == [False, True]
 

@@ -14,10 +14,11 @@ SCENARIOS = ["phy2phy_dpdk", "pvp_bridge", "pvp_dpdk", "pvp_ovs", "pvp_vpp", "pv
         ("pvp_dpd", "pvp_dpdk"),
         ("pvp_brigde", "pvp_bridge"),
         ("phy2phy-dpdk", "phy2phy_dpdk"),
+        ("-json", "--json"),
     ],
 )
 def test_the_name_that_was_meant(name: str, near: str) -> None:
-    assert did_you_mean(name, SCENARIOS) == f", did you mean '{near}'?"
+    assert did_you_mean(name, [*SCENARIOS, "--json"]) == f", did you mean '{near}'?"
 
 
 @pytest.mark.parametrize("name", ["pvp_dpdk", "quantum"])

@@ -651,6 +651,7 @@ def _results_of_round(
     missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
     whys = _not_measured(records)
     missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
+    several = {r.case: r.transfer.several for r in whys if r.transfer}
     mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
     last = {t.case: t.trials for t in tests}  # the one that failed
     for case, (why, failed) in missing.items():
@@ -662,6 +663,7 @@ def _results_of_round(
                     test=test,
                     frame_size=size,
                     status="not measured",
+                    of=several.get(case, ""),
                     why=why,
                     failed=failed,
                     imix=mixes.get(case, ""),

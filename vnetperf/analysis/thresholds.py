@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -139,19 +140,25 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
         return number, 1
     found = metric.spread
     assert found is not None  # noqa: S101 - for the type checker: it has repeats
-    # A search leaves that open in each repeat.
-    open_ = 0.0 if isinstance(metric.value, Spread) else metric.resolution
+    open_ = 0.0 if isinstance(metric.value, Spread) else _open_above(metric)
     # Of few repeats there is no interval, and what was seen is the least that can be expected.
     low = found.minimum if found.low is None else max(found.low, 0.0)  # none of them is below 0
     high = found.maximum if found.high is None else found.high
-    if metric.over is not None and not isinstance(metric.value, Spread):
-        # A round that was cut off leaves more open than the one that is shown.
-        ends = [inf if one.high is None else one.high for one in metric.over.observations]
-        high = max(high, *(end - open_ for end in ends))
     if len(found.modes) > 1:
-        most = inf if high == inf else found.maximum + open_
+        most = found.maximum + open_
         return Measurand(None, found.minimum, most), found.n
     return Measurand(found.mean, low, high + open_), found.n
+
+
+def _open_above(metric: Metric) -> float:
+    """What a search leaves open above the mean: of a round that was cut off more than of others."""
+    if metric.over is None:
+        return metric.resolution
+    ends = [
+        inf if one.high is None else one.high - (one.value or 0.0)
+        for one in metric.over.observations
+    ]
+    return fmean(max(metric.resolution, end) for end in ends)
 
 
 def _failures(
@@ -334,7 +341,7 @@ class Expectations:
 
 def _why_unjudged(one: Expectation, metrics: Sequence[Metric]) -> str:
     others = _metrics_for(one.model_copy(update={"number": "*"}), metrics)
-    called = list(dict.fromkeys(metric.label for metric in others if metric.label))
+    called = list(dict.fromkeys(metric.title for metric in others if metric.label))
     if not called:
         return "this run has no result"
     near = did_you_mean(one.number, called)
@@ -380,11 +387,16 @@ def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
         if one.frame_sizes and metric.size not in map(str, one.frame_sizes):
             continue
         unmeasured = not (metric.label or metric.name)  # what has no result has no number's name
-        if not one.number or unmeasured or fnmatchcase(metric.label, one.number):
+        if not one.number or unmeasured or _is_of(metric, one.number):
             found.setdefault((metric.scenario, metric.test, metric.size), []).append(metric)
     if one.number:
         return [metric for each in found.values() for metric in each]
     return [next((m for m in each if m.main), each[0]) for each in found.values()]
+
+
+def _is_of(metric: Metric, number: str) -> bool:
+    """Whether a number is meant: by its label, or by the title that tells it from others."""
+    return fnmatchcase(metric.label, number) or fnmatchcase(metric.title, number)
 
 
 def _numbers_of(run: RunResults) -> list[Metric]:

@@ -9,9 +9,10 @@ from difflib import get_close_matches
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """What follows an unknown name: ", did you mean 'pvp_dpdk'?"; "" when no known one is near."""
-    word, names = name.lstrip("-"), {other.lstrip("-"): other for other in known}
-    if word in names:
+    names = {other.lstrip("-"): other for other in known}
+    if name in names.values():
         return ""
+    word = name.lstrip("-")  # dashes alone make no names alike
     # Of near names the one with the same letters: a swap of two is the commonest slip of a hand.
     near = sorted(get_close_matches(word, names, 5), key=lambda other: _apart(word, other))
     return f", did you mean {names[near[0]]!r}?" if near else ""

@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.trial import Latency, TrialGaps
-from vnetperf.model.units import percent
+from vnetperf.model.units import percent, value_text
 
 
 class Spread(Frozen):
@@ -387,7 +387,7 @@ class ForwardingRate(Frozen):
 
     Attributes:
         load_fps: Intended load, aggregate frames/s.
-        of: What the load is: `MAXIMUM_OFFERED`, `MOST_FORWARDED`.
+        of: What the load is: "maximum offered load", "load with the largest forwarding rate".
         duration_s: Seconds of each trial.
         forwarded_fps: Aggregate forwarding rate of each trial, frames/s.
         loss_ratio: Loss ratio of the worse direction of each trial.
@@ -819,6 +819,14 @@ class TransferSpec(Frozen):
     def requested(self) -> TransferSpec:
         """What is the same in each round: without the rate that TCP gave in one."""
         return self.model_copy(update={"rate_bps": 0.0}) if self.rate_of_tcp else self
+
+    @property
+    def several(self) -> str:
+        """What a run may have several of with one kind and way: "8 instances, at 1 Gbit/s"."""
+        given = [f"{self.instances} instances"] * (self.instances > 1)
+        if self.rate_bps and not self.rate_of_tcp:
+            given.append(f"at {value_text(self.rate_bps, 'bit/s')}")
+        return ", ".join(given)
 
     @property
     def is_mpi(self) -> bool:

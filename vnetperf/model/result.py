@@ -437,6 +437,7 @@ class Result(Frozen):
         mean_frame_size: Mean size of a mix, octets including FCS; None for one size.
         loads: Load of each direction as a share of a load per interface; empty for 1 each.
         status: "measured" or "not measured".
+        of: Of a transfer that was not measured: what a run may have several of ("8 instances").
         why: Reason when not measured.
         failed: True when it is not measured because something broke; False when the testbed
             cannot carry it or the run was interrupted.
@@ -479,6 +480,7 @@ class Result(Frozen):
     test: str
     frame_size: int
     status: Literal["measured", "not measured"] = "measured"
+    of: str = ""
     why: str = ""
     failed: bool = False
     algorithm: str = ""

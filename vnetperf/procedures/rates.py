@@ -132,7 +132,7 @@ def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...
         when_limited="lower",
     )
     trials = yield from repeat_trial(request, inputs.parameters.repeats)
-    return (rate_at(inputs, "maximum offered load", trials),)
+    return (rate_at(inputs, MAXIMUM_OFFERED, trials),)
 
 
 #: Where the search for the largest forwarding rate ends: distance of its loads, relative.

@@ -209,7 +209,8 @@ def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
     """What of a result is compared; where it was not measured, one metric that has the reason."""
-    return (metric for metric in metrics_of(result) if metric.label or metric.why)
+    every = metrics_of(result)  # without a result one of them has neither label nor name
+    return (metric for metric in every if metric.label or (metric.why and not metric.name))
 
 
 def named_metrics_of(result: Result) -> Iterator[Metric]:
@@ -288,6 +289,7 @@ def _not_measured(result: Result) -> Metric | None:
         test=TRANSFERS_TEST,
         size=str(result.frame_size or ""),
         label=label,
+        of=result.of,
         unit=unit,
         better=better,
         value=None,
@@ -601,12 +603,10 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
         note = recovery.why or recovery.note
         about: dict[str, Any] = {"note": note, "load_fps": recovery.overload_fps}
         compared: dict[str, Any] = {"less": "recovery", "main": True, **about}
-        marks = (note,) if note else ()
         if recovery.at_least_s is None:
-            about |= {**compared, "qualifiers": marks}
+            about |= {**compared, "qualifiers": (note,) if note else ()}
         else:  # no number, but it is long: the mean of other deployments alone would be too short
-            marks = ("at least", *marks)
-            yield make("", "s", recovery.at_least_s, qualifiers=marks, **compared)
+            yield make("", "s", recovery.at_least_s, qualifiers=("at least",), **compared)
         yield make("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
         for name, trials in (
             ("trials_not_overloaded", recovery.not_overloaded),

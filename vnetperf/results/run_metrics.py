@@ -20,7 +20,7 @@ from vnetperf.model.outcomes import (
     Transfer,
 )
 from vnetperf.model.result import RunResults, ScenarioFacts
-from vnetperf.model.units import Unit, value_text
+from vnetperf.model.units import Unit
 from vnetperf.results.metrics import (
     COMPARED_PERCENTILES,
     CURVE_PERCENTILES,
@@ -82,9 +82,6 @@ def transfer_metrics(
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
-    several = [f"{spec.instances} instances"] * (spec.instances > 1)
-    if spec.rate_bps and not spec.rate_of_tcp:
-        several.append(f"at {value_text(spec.rate_bps, 'bit/s')}")
 
     def make(
         label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
@@ -94,7 +91,7 @@ def transfer_metrics(
             test=TRANSFERS_TEST,
             size="" if spec.message_size is None else str(spec.message_size),
             label=label,
-            of=", ".join(several),
+            of=spec.several,
             unit=unit,
             better=better,
             value=value,
@@ -129,7 +126,7 @@ def metrics_over_deployments(
 ) -> Iterator[tuple[str, Transfer, list[Metric]]]:
     """Scenario, transfer and its metrics: of several deployments what all of them gave."""
     failed = {
-        (one.scenario, one.test, one.frame_size): one.deployments
+        (one.scenario, one.test, one.frame_size, one.of): one.deployments
         for one in results.results
         if one.deployments is not None
     }
@@ -137,7 +134,8 @@ def metrics_over_deployments(
         for each in one.rounds:
             last, _ = each[-1]
             spec = last.spec
-            case = (one.scenario, f"{spec.kind} {spec.way}", spec.message_size or 0)
+            name = f"{spec.kind} {spec.way}"
+            case = (one.scenario, name, spec.message_size or 0, spec.several)
             attempted = len(each)
             if (held := failed.get(case)) and attempted + len(held.failures) <= held.planned:
                 attempted += len(held.failures)  # else another transfer of that name has failed

@@ -175,7 +175,8 @@ def _tagged(profile: TrafficProfile, vlan: int, where: str) -> TrafficProfile:
     if {"vlan", "qinq"} & {*profile.headers}:
         own = profile.value("vlan_id", 0)
         # The first header's successor: a tag in a tunnel is none of the port's.
-        outermost = index_of("vlan_id", profile.headers) == 1 and "vlan_id" not in profile.vary
+        varies = profile.flows > 1 and "vlan_id" in profile.vary
+        outermost = index_of("vlan_id", profile.headers) == 1 and not varies
         if outermost and (DEFAULTS["vlan_id"] if own is None else own) == vlan:
             return profile
         raise CapabilityError(
