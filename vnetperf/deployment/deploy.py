@@ -37,8 +37,7 @@ from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
-from vnetperf.traffic.base import TrafficGenerator
-from vnetperf.traffic.frames import flows_of_sessions
+from vnetperf.traffic.base import TrafficGenerator, flows_of_sessions
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 

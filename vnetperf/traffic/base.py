@@ -13,6 +13,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError, HostError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
+from vnetperf.model.profile import MOST_FLOWS
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
@@ -456,3 +457,10 @@ def server_address(server: str, form: str, *default_ports: int) -> tuple[str, tu
     if not (host and numbers and len(ports) in (0, len(default_ports))):
         raise ValueError(f'a server is "HOST" or "{form}", a port 1 to 65535')
     return host, tuple(map(int, ports)) or default_ports
+
+
+def flows_of_sessions(streams: Sequence[Stream], profile: TrafficProfile) -> int:
+    """Frames of a stream until each flow of a mobile core's sessions was sent; 0 without them."""
+    mine = [stream for stream in streams if stream.bearers]
+    frames = compile_traffic(mine, profile, profile.least_frame_size)
+    return min(MOST_FLOWS, max((frame.flows for frame in frames), default=0))

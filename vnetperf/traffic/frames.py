@@ -32,7 +32,7 @@ from vnetperf.model.frames import (
 )
 from vnetperf.model.nat import FlowEnds
 from vnetperf.model.options import GN_TESTER, GN_VEPC
-from vnetperf.model.profile import MOST_FLOWS, TrafficProfile
+from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream, header_stack, own_ethernet
 from vnetperf.traffic.layers import (
     ETHERTYPES,
@@ -400,13 +400,6 @@ def compile_traffic(
         for broadcast, of_ways in ways
         if of_ways
     )
-
-
-def flows_of_sessions(streams: Sequence[Stream], profile: TrafficProfile) -> int:
-    """Frames of a stream until each flow of a mobile core's sessions was sent; 0 without them."""
-    mine = [stream for stream in streams if stream.bearers]
-    frames = compile_traffic(mine, profile, profile.least_frame_size)
-    return min(MOST_FLOWS, max((frame.flows for frame in frames), default=0))
 
 
 def _split_sessions(stream: Stream) -> list[tuple[Stream, float]]:
