@@ -14,6 +14,7 @@ from vnetperf.model.outcomes import (
     MAXIMUM_OFFERED,
     MOST_FORWARDED,
     ForwardingRate,
+    LatencyAt,
     NatSessions,
     Transfer,
     Transfers,
@@ -21,7 +22,13 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
+from vnetperf.results.metrics import (
+    Metric,
+    compared_metrics_of,
+    metrics_of,
+    repeated_number,
+    why_no_number,
+)
 from vnetperf.results.run_metrics import compared_metrics, transfer_metrics
 from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
@@ -182,6 +189,12 @@ def test_the_largest_forwarding_rate_is_at_no_given_load() -> None:
         f"forwarded at {MOST_FORWARDED}": (1.3e6, None),
         f"loss at {MOST_FORWARDED}": (1.3e6, 1.3e6),
     }
+
+
+def test_a_latency_above_the_largest_load_has_its_reason() -> None:
+    at = LatencyAt(load_fps=2e6, of="2 Mfps", repeats=0, discarded=0, note="not measured: too much")
+    result = Result(scenario="x", test="latency", frame_size=64, latency_at=(at,))
+    assert why_no_number(result) == "too much"
 
 
 def test_a_search_that_ended_before_it_found_too_much_has_a_limit(results: RunResults) -> None:

@@ -152,13 +152,12 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
 
 def _open_above(metric: Metric) -> float:
     """What a search leaves open above the mean: of a round that was cut off more than of others."""
-    if metric.over is None:
+    each = metric.over.observations if metric.over is not None else ()
+    if any(one.high is None for one in each):
+        return inf
+    if not (each and metric.resolution):  # an interval of repeats is in how rounds differ already
         return metric.resolution
-    ends = [
-        inf if one.high is None else one.high - (one.value or 0.0)
-        for one in metric.over.observations
-    ]
-    return fmean(max(metric.resolution, end) for end in ends)
+    return fmean(max(metric.resolution, (one.high or 0.0) - (one.value or 0.0)) for one in each)
 
 
 def _failures(

@@ -144,6 +144,9 @@ def _by_size(counts: dict[int, int] | Counter[int]) -> tuple[SizeShare, ...]:
 
 #: Most flows of a stream.
 MOST_FLOWS = 16_777_216
+#: Most of them that are learnt where there are more than a profile's `flows`: they are sent in
+#: seconds, before each trial.
+MOST_LEARNT = 1 << 20
 #: Octets that a profile can add by itself behind its headers.
 MOST_RAW = 256
 #: Fields that differ between flows; a session of a mobile core brings two more.
@@ -367,12 +370,13 @@ class TrafficProfile(Frozen):
     def learning_frames_per_stream(self) -> int:
         """Learning frames that are sent: every flow must have been seen before it is measured.
 
-        Of flows picked at random no number makes sure of that.
+        Of flows picked at random no number makes sure of that, and of more than `MOST_LEARNT` that
+        come of fields out of step there are too many.
         """
         if not self.learning_frames:
             return 0
-        flows = self.flows if self.vary_mode == "random" else min(self.flow_count, MOST_FLOWS)
-        return max(self.learning_frames, flows)
+        every = self.vary_mode != "random" and self.flow_count <= max(self.flows, MOST_LEARNT)
+        return max(self.learning_frames, self.flow_count if every else self.flows)
 
     @property
     def directions(self) -> tuple[int, ...]:

@@ -401,7 +401,9 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
     scenarios: dict[Selected, Scenario | None] = {}
     carried: dict[int, bool] = {}
     left_out: dict[tuple[str, str], dict[int, None]] = {}
+    typed: set[str] = set()
     for item in items:
+        typed |= {str(word).partition("=")[0] for word in item.config.invocation_params.args}
         selected = replace(selected_of(item) or Selected(""), round=0)
         if selected not in scenarios:
             scenarios[selected] = _scenario_if_any(configuration, selected)
@@ -415,7 +417,7 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
             left_out.setdefault((selected.id, why), {})[size] = None
     made = [scenario for scenario in scenarios.values() if scenario is not None]
     if len(made) == len(scenarios):
-        _refuse_for_all(made, configuration)
+        _refuse_for_all(made, configuration, typed)
     lines = [
         f"{name}: not {', '.join(map(str, sizes))}: {why}"
         for (name, why), sizes in left_out.items()
@@ -470,7 +472,9 @@ _FOR_SOME: dict[str, tuple[Callable[[Scenario], object], str, str]] = {
 _OF_VSWITCH = ("nat", "lb")
 
 
-def _refuse_for_all(scenarios: Sequence[Scenario], configuration: Configuration) -> None:
+def _refuse_for_all(
+    scenarios: Sequence[Scenario], configuration: Configuration, typed: Collection[str]
+) -> None:
     """Refuse a mode, or an option that is for some scenarios, that none of these can have."""
     from vnetperf.deployment.capability_check import mode_error
     from vnetperf.deployment.pods import switch_class
@@ -479,8 +483,8 @@ def _refuse_for_all(scenarios: Sequence[Scenario], configuration: Configuration)
         return  # what is wrong for a variant may be right for others
     for key, (is_for, what, example) in _FOR_SOME.items():
         value, source = getattr(configuration.settings, key), configuration.sources[key]
-        # A file or the environment may hold options for other runs, too.
-        if key not in _OF_VSWITCH and source != "command line":
+        # A file, the environment or pytest's `addopts` may hold options for other runs, too.
+        if key not in _OF_VSWITCH and f"--{key}" not in typed:
             continue
         if value in ((), None, "auto") or any(map(is_for, scenarios)):
             continue

@@ -478,6 +478,9 @@ def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[
     if at.discarded is not None:
         yield make("discarded_at_load", "trials", float(at.discarded), at.of)
     yield from _of_gaps(partial(make, item=at.of), at.gaps)
+    if not curve and not at.mean_ns:  # above the largest load, or nothing came back
+        why = at.note.removeprefix("not measured: ") or "no frame was timed"
+        yield make("", "ns", None, at.of, less=f"mean at {at.of}", main=True, why=why)
     for direction in latency_directions(at):
         of = (at.of, direction)
         yield from _of_direction(make, at, direction, about, curve=curve)

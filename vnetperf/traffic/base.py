@@ -13,7 +13,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError, HostError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
-from vnetperf.model.profile import MOST_FLOWS
+from vnetperf.model.profile import MOST_LEARNT
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
@@ -460,7 +460,11 @@ def server_address(server: str, form: str, *default_ports: int) -> tuple[str, tu
 
 
 def flows_of_sessions(streams: Sequence[Stream], profile: TrafficProfile) -> int:
-    """Frames of a stream until each flow of a mobile core's sessions was sent; 0 without them."""
+    """Frames of a stream until each flow of a mobile core's sessions was sent; 0 without them.
+
+    Also 0 where these are more than can be learnt before each trial.
+    """
     mine = [stream for stream in streams if stream.bearers]
     frames = compile_traffic(mine, profile, profile.least_frame_size)
-    return min(MOST_FLOWS, max((frame.flows for frame in frames), default=0))
+    flows = max((frame.flows for frame in frames), default=0)
+    return flows if flows <= max(profile.flows, MOST_LEARNT) else 0

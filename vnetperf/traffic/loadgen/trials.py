@@ -664,17 +664,17 @@ def _tx_seconds(streams: Iterable[StreamResult], grouped_s: float | None) -> flo
     """Seconds the offered frames took at the rate they were seen to leave at.
 
     n frames span n - 1 gaps; one more gap makes frames / seconds the rate. A group leaves at the
-    start of its time, of which the first and the last frame of all groups do not tell the end.
+    start of its time, of which the first and the last frame of all groups do not tell the end; one
+    that left late does.
     """
     spans = []
     for s in streams:
         if s.tx_first_ns is not None and s.tx_last_ns is not None:
+            offered, span_s = s.counts.sent + s.counts.refused, (s.tx_last_ns - s.tx_first_ns) / 1e9
             if grouped_s is not None:
-                spans.append(grouped_s)
-                continue
-            offered = s.counts.sent + s.counts.refused
-            gap = (s.tx_last_ns - s.tx_first_ns) / (offered - 1) if offered > 1 else 0.0
-            spans.append(offered * gap / 1e9)
+                spans.append(max(grouped_s, span_s))
+            else:
+                spans.append(offered * span_s / (offered - 1) if offered > 1 else 0.0)
     return round(max(spans, default=0.0), 9)
 
 
