@@ -195,6 +195,13 @@ def test_a_latency_above_the_largest_load_has_its_reason() -> None:
     at = LatencyAt(load_fps=2e6, of="2 Mfps", repeats=0, discarded=0, note="not measured: too much")
     result = Result(scenario="x", test="latency", frame_size=64, latency_at=(at,))
     assert why_no_number(result) == "too much"
+    (only,) = compared_metrics_of(result)
+    assert (only.label, only.measured) == ("", None)
+    # Where one load has a latency, that of another is no number that was lost.
+    timed = at.model_copy(update={"mean_ns": {"phy0->phy1": spread([5.0])}, "note": ""})
+    both = result.model_copy(update={"latency_at": (at, timed)})
+    assert why_no_number(both) == ""
+    assert all(metric.measured is not None for metric in compared_metrics_of(both))
 
 
 def test_a_search_that_ended_before_it_found_too_much_has_a_limit(results: RunResults) -> None:

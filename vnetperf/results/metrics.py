@@ -357,6 +357,11 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         yield from _of_goal(make, goal, result)
     for at in result.latency_at:
         yield from _of_latency(make, at, curve=result.test == "latency_load")
+    if result.test == "latency" and not any(at.mean_ns for at in result.latency_at):
+        # Every load was above the largest one, or nothing came back.
+        whys = (at.note.removeprefix("not measured: ") for at in result.latency_at)
+        why = "; ".join(dict.fromkeys(filter(None, whys))) or "no frame was timed"
+        yield make("", "ns", None, main=True, why=why)
     yield from _of_loss_steps(make, result)
     yield from _of_bursts(make, result)
     yield from _of_interruptions(make, result)
@@ -478,9 +483,6 @@ def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[
     if at.discarded is not None:
         yield make("discarded_at_load", "trials", float(at.discarded), at.of)
     yield from _of_gaps(partial(make, item=at.of), at.gaps)
-    if not curve and not at.mean_ns:  # above the largest load, or nothing came back
-        why = at.note.removeprefix("not measured: ") or "no frame was timed"
-        yield make("", "ns", None, at.of, less=f"mean at {at.of}", main=True, why=why)
     for direction in latency_directions(at):
         of = (at.of, direction)
         yield from _of_direction(make, at, direction, about, curve=curve)
