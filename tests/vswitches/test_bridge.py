@@ -27,6 +27,7 @@ from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import bridge
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.kernelports import tunnel_link
+from vnetperf.vswitches.ovs import OvsKernel
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 
@@ -233,3 +234,12 @@ def test_threads_are_refused_where_an_interface_has_no_such_work() -> None:
     nics = (NicUse(wire=0, side="dut", pci="0000:00:01.0", driver="igb", kernel=True),)
     assert "not to NICs" in LinuxBridge.nics_missing(nics, facts(), guests)
     assert LinuxBridge.nics_missing(nics, facts(), scenario("pvp")) == ""
+
+
+@pytest.mark.parametrize("backend", [LinuxBridge, OvsKernel])
+def test_queues_of_vnf_ports_are_refused_where_there_are_none(backend: Any) -> None:
+    many = SwitchOptions(rx_queues=4)
+    problem = backend.missing(facts(), scenario("phy2phy", options=many))
+    assert "phy2phy has none: leave rx_queues out" in problem
+    assert backend.missing(facts(), scenario("phy2phy")) == ""
+    assert backend.missing(facts(), scenario("pvp", options=many)) == ""

@@ -191,6 +191,16 @@ class KernelAttachments(VSwitch):
             remove(self.machine, attachment)
 
 
+def queues_problem(scenario: Scenario) -> str:
+    """Why `rx_queues` would change nothing: the tester decides on the queues of wires."""
+    if scenario.options.rx_queues is None or scenario.deployment.vnf_ports():
+        return ""
+    return (
+        f"rx_queues are those of VNF ports here, and {scenario.deployment.name} has none: leave "
+        "rx_queues out, or choose a deployment with VNFs"
+    )
+
+
 class KernelSwitch(KernelAttachments):
     """A switch whose ports are kernel interfaces: wires' ends, taps and veth pairs of VNFs."""
 
@@ -204,7 +214,7 @@ class KernelSwitch(KernelAttachments):
         """What it lacks, or NAPI threads where an interface has none."""
         if threaded_napi(scenario) and scenario.has_guests:
             return f"a guest's tap has no NAPI: {NOT_THREADED}, or choose VNFs in containers"
-        return super().missing(facts, scenario)
+        return queues_problem(scenario) or super().missing(facts, scenario)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:

@@ -14,7 +14,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.private_ovs import DAEMON, DATAPATH, KERNEL_DAEMON, OVS_TOOLS, ovs_version_problem
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import KINDS, KernelAttachments, tunnel_modules
+from vnetperf.vswitches.kernelports import KINDS, KernelAttachments, queues_problem, tunnel_modules
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
@@ -51,6 +51,7 @@ class OvsKernel(KernelAttachments, OpenVSwitch):
             or cls.missing_requirement(facts)
             or ovs_version_problem(facts, DAEMON)
             or ovs_scenario_problem(scenario)
+            or queues_problem(scenario)
         )
 
     @classmethod
