@@ -4,32 +4,57 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from pyroute2.ethtool import ioctl
 
-from vnetperf.host import ethtool
+from vnetperf.host import ethtool, links
+from vnetperf.host.journal import Journal
+from vnetperf.host.linux import run_in
 from vnetperf.model.errors import HostError
 
 
 class Driver:
-    """An interface whose scatter-gather cannot be read."""
+    """An interface with two features that can be changed, and one that cannot."""
 
-    error: Exception = ioctl.NotSupportedError("dev0")
+    error: Exception | None = None
+    groups: ClassVar[list[tuple[str, int]]] = []
+    asked: ClassVar[dict[str, bool]] = {}
 
     def __init__(self, name: str) -> None:
         assert name == "dev0"
         self.ifreq: Any = ioctl.IfReq()
+        self.asked.update({"rx-gro": True, "tx-tcp-mangleid-segmentation": False, "loopback": True})
+
+    def get_features(self) -> Any:
+        if self.error:
+            raise self.error
+        return Features(self.asked)
+
+    def set_features(self, features: Any) -> None:
+        assert dict(features) == self.asked
+
+    def set_offload_flag(self, name: str, value: int) -> None:
+        self.groups.append((name, value))
 
     def ioctl(self) -> None:
-        value = self.ifreq.value.contents
-        if value.cmd == ioctl.ETHTOOL_GSG:
-            raise self.error
-        value.data = value.cmd in {ioctl.ETHTOOL_GGRO, ioctl.ETHTOOL_GTXCSUM}
+        pass
 
     def close(self) -> None:
         pass
+
+
+class Features(dict[str, bool]):
+    def is_available(self, name: str) -> bool:
+        return name != "loopback"
+
+    def is_requested(self, name: str) -> bool:
+        return self[name]
+
+    def is_active(self, name: str) -> bool:
+        return False
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +62,17 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ioctl, "IoctlEthtool", Driver)
 
 
-def test_an_offload_that_the_driver_lacks_hides_no_other() -> None:
-    assert ethtool.offloads("dev0") == {
-        "gro": 1,
-        "gso": 0,
-        "tso": 0,
-        "tx-checksum": 1,
-        "rx-checksum": 0,
-    }
+def test_features_that_can_be_changed_are_read_one_by_one() -> None:
+    asked = {"rx-gro": 1, "tx-tcp-mangleid-segmentation": 0}
+    assert ethtool.features("dev0") == asked
+    assert ethtool.features("dev0", "active") == dict.fromkeys(asked, 0)
+
+
+def test_groups_of_an_older_journal_are_put_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Driver, "groups", [])
+    monkeypatch.setattr(Driver, "set_features", lambda *_: None)
+    ethtool.set_features("dev0", {"tso": 1, "tx-checksum": 0})
+    assert Driver.groups == [("tx-checksumming", 0), ("tcp-segmentation-offload", 1)]
 
 
 @pytest.mark.parametrize(("frames", "told"), [(512, 512), (0, None)])
@@ -83,10 +111,24 @@ def test_a_failed_reading_is_an_error_and_not_nothing(
 ) -> None:
     monkeypatch.setattr(Driver, "error", OSError(number, "refused"))
     with pytest.raises(HostError, match="refused"):
-        ethtool.offloads("dev0")
+        ethtool.features("dev0")
 
 
 @pytest.mark.real
-def test_those_of_an_interface_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feature_that_was_off_by_itself_is_off_again(
+    monkeypatch: pytest.MonkeyPatch, journal: Journal, run_id: str, tmp_path: Path
+) -> None:
+    """A group that is turned on turns it on, which no NIC has by default."""
     monkeypatch.undo()
-    assert set(ethtool.offloads("lo")) == set(ethtool.OFFLOADS)
+    space, name, other = tmp_path / "space", f"{run_id}a", "tx-tcp-mangleid-segmentation"
+    links.create_netns(journal, space)
+    links.create_veth(journal, (name, f"{run_id}b"), netns=(space, space), offloads=True)
+    was = run_in(space, lambda: ethtool.features(name)) | {other: 0}
+    run_in(space, lambda: ethtool.set_features(name, was))
+    assert run_in(space, lambda: ethtool.features(name)) == was
+    ethtool.disable_offloads(name, netns=space)
+    off = run_in(space, lambda: ethtool.features(name))
+    assert (was["tx-tcp-segmentation"], off["tx-tcp-segmentation"]) == (1, 0)
+    run_in(space, lambda: ethtool.set_features(name, was))
+    assert run_in(space, lambda: ethtool.features(name)) == was
+    assert run_in(space, lambda: ethtool.features(name, "active"))[other] == 0

@@ -25,7 +25,7 @@ WAS: dict[str, Any] = {
     "mac": "52:54:00:00:00:01",
     "mtu": 1500,
     "flags": 0x1001,
-    "offloads": {"gro": 1},
+    "offloads": {"rx-gro": 1},
     "queues": [0, 0, 1, 4],
     "addresses": [],
     "routes": [],
@@ -38,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(netdev.links, "get", lambda _: SimpleNamespace(index=7))
     monkeypatch.setattr(netdev, "request_link", lambda _, **what: found.append(what))
     monkeypatch.setattr(netdev, "_put_addresses_back", lambda *_: False)
-    for name in ("set_offloads", "set_channels"):
+    for name in ("set_features", "set_channels"):
         monkeypatch.setattr(
             netdev.ethtool, name, lambda _, what, name=name: found.append((name, what))
         )
@@ -54,11 +54,11 @@ def test_what_is_as_before_is_left(calls: list[Any], monkeypatch: pytest.MonkeyP
 def test_all_that_a_run_changes_is_put_back(
     calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = {**WAS, "mtu": 9000, "flags": 0x80, "offloads": {"gro": 0}, "queues": [0, 0, 1, 2]}
+    now = {**WAS, "mtu": 9000, "flags": 0x80, "offloads": {"rx-gro": 0}, "queues": [0, 0, 1, 2]}
     monkeypatch.setattr(netdev, "read_state", lambda _: now)
     assert netdev.restore_state("dev0", WAS) == "put back: name, mtu, offloads, queues, flags"
     assert ("set_channels", [0, 0, 1, 4]) in calls
-    assert ("set_offloads", {"gro": 1}) in calls
+    assert ("set_features", {"rx-gro": 1}) in calls
     assert calls[-1]["flags"] == 0x1001, "it comes up when all else is set"
 
 

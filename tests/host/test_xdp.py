@@ -125,9 +125,9 @@ def test_what_the_verifier_refuses_is_told_with_its_last_lines(tmp_path: Path) -
 @real
 def test_the_other_end_takes_native_frames_by_gro(pair: tuple[Path, str, str]) -> None:
     space, netdev, peer = pair
-    assert run_in(space, lambda: ethtool.offloads(peer))["gro"] == 0
+    assert run_in(space, lambda: ethtool.features(peer, "active"))["rx-gro"] == 0
     assert run_in(space, lambda: xdp.let_peer_receive(netdev)) == peer
-    assert run_in(space, lambda: ethtool.offloads(peer))["gro"] == 1
+    assert run_in(space, lambda: ethtool.features(peer, "active"))["rx-gro"] == 1
     assert run_in(space, lambda: xdp.let_peer_receive("lo")) == ""
 
 
@@ -148,13 +148,13 @@ def test_both_ends_of_a_cable_take_native_frames(
         monkeypatch.setattr(links, called, lambda *_, **__: None)
     monkeypatch.setattr(Machine, "load_module", lambda *_: None)
     monkeypatch.setattr(
-        ethtool, "set_offloads", lambda name, values: on.append((there[-1], name, values))
+        ethtool, "set_features", lambda name, values: on.append((there[-1], name, values))
     )
-    monkeypatch.setattr(ethtool, "offloads", lambda _: {"gro": 1})
+    monkeypatch.setattr(ethtool, "features", lambda *_: {"rx-gro": 1})
     run = SimpleNamespace(journal=None, run_id="r-1", rundir=SimpleNamespace(path=tmp_path))
     machine = Machine(cast("HostRun", run), facts())
     name = machine.lay_cable(0, tmp_path / "far", native_xdp=native_xdp)
-    ends = [(end, name, {"gro": 1}) for end in (tmp_path / "netns", tmp_path / "far")]
+    ends = [(end, name, {"rx-gro": 1}) for end in (tmp_path / "netns", tmp_path / "far")]
     assert on == (ends if native_xdp else [])
 
 

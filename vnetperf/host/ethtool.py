@@ -5,17 +5,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from vnetperf.host.linux import run_in
 from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
-#: Our names, which journals hold -> pyroute2's; checksums last, since others depend on them.
+#: Groups of offloads, by the names of older journals -> pyroute2's; checksums last, since others
+#: depend on them.
 OFFLOADS = {
     "gro": "generic-receive-offload",
     "gso": "generic-segmentation-offload",
@@ -35,34 +35,34 @@ def disable_offloads(name: str, *, netns: Path | None = None) -> None:
         _ethtool(name, netns, methodcaller("set_offload_flag", flag, 0), UNSUPPORTED)
 
 
-def offloads(name: str) -> dict[str, int]:
-    """Offloads of an interface as they are, without those that its driver does not know.
+def features(name: str, state: Literal["requested", "active"] = "requested") -> dict[str, int]:
+    """Those of an interface that can be changed, by the kernel's names, as they are asked for.
 
-    They are what is put back later, so any other failure to read one is an error.
+    They are what is put back later: an offload is a group of them, of which some may be off, as
+    tx-tcp-mangleid-segmentation is on most NICs. What is active depends on others as well.
     """
-    found = {
-        key: _ethtool(name, None, partial(_read_offload, flag), {errno.EOPNOTSUPP})
-        for key, flag in OFFLOADS.items()
-    }
-    return {key: value for key, value in found.items() if value is not None}
+
+    def read(tool: Any) -> dict[str, int]:
+        found = tool.get_features()
+        is_on = getattr(found, f"is_{state}")
+        return {key: int(is_on(key)) for key in found.keys() if found.is_available(key)}  # noqa: SIM118 - no dict
+
+    return _ethtool(name, None, read, ()) or {}
 
 
-def _read_offload(flag: str, tool: Any) -> int:
-    """One flag: pyroute2's `get_offload_flags` fails for all where a driver lacks one."""
-    from pyroute2.ethtool import ioctl  # noqa: PLC0415 - takes 0.2 s to import
+def set_features(name: str, values: Mapping[str, int]) -> None:
+    """Ask for features, each by itself; what the driver refuses is left."""
 
-    known = ioctl.OFF_FLAG_DEF
-    value = ioctl.EthtoolValue(cmd=known[known.index(flag)].get_cmd)
-    tool.ifreq.value = ctypes.pointer(value)
-    tool.ioctl()
-    return int(bool(value.data))
+    def write(tool: Any) -> None:
+        found = tool.get_features()
+        for key in values.keys() & set(found.keys()):
+            found[key] = bool(values[key])
+        tool.set_features(found)
 
-
-def set_offloads(name: str, values: dict[str, int]) -> None:
-    """Set offloads, those that others depend on first; what the driver refuses is left."""
-    for key in reversed(OFFLOADS):
+    for key in reversed(OFFLOADS):  # an older journal's, those that others depend on first
         if key in values:
             _ethtool(name, None, methodcaller("set_offload_flag", OFFLOADS[key], values[key]))
+    _ethtool(name, None, write)
 
 
 def set_queues(name: str, count: int, *, netns: Path) -> None:

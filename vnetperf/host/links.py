@@ -277,7 +277,7 @@ def start_napi_threads(name: str, cpus: Sequence[int], *, netns: Path) -> tuple[
     sends does it. The threads end with the link, and there are others after it was down. Returns
     their ids, one for each receive queue.
     """
-    run_in(netns, lambda: ethtool.set_offloads(name, {"gro": 1}))
+    run_in(netns, lambda: ethtool.set_features(name, {"rx-gro": 1}))
     file = Path(f"/sys/class/net/{name}/threaded")
 
     def switch_on() -> str:

@@ -560,8 +560,8 @@ def take_native_frames(netdev: str) -> None:
     The kernel hands such frames to the end's NAPI, which it has with a program of its own or with
     GRO.
     """
-    ethtool.set_offloads(netdev, {"gro": 1})
-    if ethtool.offloads(netdev).get("gro") != 1:
+    ethtool.set_features(netdev, {"rx-gro": 1})
+    if ethtool.features(netdev, "active").get("rx-gro") != 1:
         raise HostError(
             "the other end of the pair takes no frames from native XDP: GRO stays off",
             where=f"link {netdev}",

@@ -50,7 +50,7 @@ def read_state(name: str) -> dict[str, Any]:
         "mac": link.mac,
         "mtu": link.mtu,
         "flags": message["flags"] & (RESTORED_FLAGS | UP),
-        "offloads": ethtool.offloads(name),
+        "offloads": ethtool.features(name),
         "queues": ethtool.channels(name),
         "sysctl": sysctl,
         "addresses": [_address_entry(a) for a in addresses],
@@ -149,7 +149,7 @@ def restore_state(name: str, data: UndoData) -> str:
             done.append(what)
     differing = {k: v for k, v in data["offloads"].items() if now["offloads"].get(k) != v}
     if differing:
-        ethtool.set_offloads(name, differing)
+        ethtool.set_features(name, differing)
         done.append("offloads")
     if data.get("queues") and now["queues"] != data["queues"]:
         ethtool.set_channels(name, data["queues"])
