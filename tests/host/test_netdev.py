@@ -29,6 +29,7 @@ WAS: dict[str, Any] = {
     "queues": [0, 0, 1, 4],
     "addresses": [],
     "routes": [],
+    "functions": [],
 }
 
 
@@ -69,6 +70,43 @@ def test_a_journal_of_an_earlier_version_and_a_driver_without_queues(
     netdev.restore_state("eth1", {key: WAS[key] for key in WAS if key != "queues"})
     netdev.restore_state("eth1", {**WAS, "queues": []})
     assert calls == []
+
+
+FIRST = {"vf": 0, "mac": "02:00:00:00:00:07", "vlan": {"vlan": 7, "qos": 0}, "trust": 1}
+SECOND = {"vf": 1, "mac": "02:00:00:00:00:08", "vlan": {"vlan": 8, "qos": 0}}
+
+
+def test_settings_of_functions_that_were_made_anew_are_put_back(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anew = {"vf": 0, "mac": "02:00:00:00:00:99", "vlan": {"vlan": 0, "qos": 0}, "trust": 1}
+    monkeypatch.setattr(netdev, "read_state", lambda _: {**WAS, "functions": [anew]})
+    probed: list[Any] = []
+    monkeypatch.setattr(netdev.pci, "probe_vf_anew", lambda *where: probed.append(where))
+    was = {**WAS, "pci": "0000:3b:00.0", "functions": [FIRST, SECOND]}
+    assert netdev.restore_state("eth1", was) == "put back: settings of 1 virtual functions"
+    assert [call["vf"] for call in calls] == [
+        {"vf": 0, "mac": FIRST["mac"]},
+        {"vf": 0, "vlan": FIRST["vlan"]},
+    ]
+    assert probed == [("0000:3b:00.0", 0)], "its driver has read the other address"
+
+
+def test_a_setting_that_the_driver_refuses_hides_no_other(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str, **what: Any) -> None:
+        calls.append(what)
+        if "trust" in what.get("vf", {}):
+            raise HostError("the kernel refused")
+
+    monkeypatch.setattr(netdev, "request_link", refuse)
+    there = {**WAS, "functions": [{"vf": 0, "trust": 0, "link_state": 0}]}
+    monkeypatch.setattr(netdev, "read_state", lambda _: there)
+    was = {**WAS, "functions": [{"vf": 0, "trust": 1, "link_state": 2}]}
+    with pytest.raises(HostError, match="trust 1 of virtual function 0: the kernel refused"):
+        netdev.restore_state("eth1", was)
+    assert calls[-1]["vf"] == {"vf": 0, "link_state": 2}
 
 
 TABLE = """\

@@ -125,6 +125,20 @@ def test_a_device_that_carries_a_route_is_not_taken(
         pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
 
 
+def test_a_function_is_probed_anew_by_the_driver_that_has_it(
+    sysfs: FakeSysfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[str] = []
+    bind = sysfs.bind
+    monkeypatch.setattr(sysfs, "bind", lambda driver: (bound.append(driver), bind(driver)))
+    (sysfs.device / "virtfn2").symlink_to(sysfs.device)
+    pci.probe_vf_anew(ADDRESS, 2, sys=sysfs.root)
+    assert (bound, sysfs.driver) == (["", "ice"], "ice")
+    bind("")
+    pci.probe_vf_anew(ADDRESS, 2, sys=sysfs.root)
+    assert len(bound) == 2, "one without a driver stays without"
+
+
 def test_virtual_functions_come_back_to_what_they_were(journal: Journal, sysfs: FakeSysfs) -> None:
     pci.set_vfs(journal, ADDRESS, 8, sys=sysfs.root)
     assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 8
@@ -180,7 +194,7 @@ def test_a_device_with_several_interfaces_is_neither_given_nor_lent(
     for port in ("ens1", "ens1d1"):
         (sysfs.device / "net" / port).mkdir(parents=True)
     read = partial(pci.nic, sys=sysfs.root)
-    monkeypatch.setattr(pci, "nic", read)
+    monkeypatch.setattr(pci, "nic", lambda address, **_: read(address))
     monkeypatch.setattr(pci, "kernel_driver", lambda _: "ice")
     monkeypatch.setattr(nic.kernel, "load_module", lambda *_: None)
     for take in (

@@ -148,6 +148,32 @@ def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
     assert nics_unchanged() == ()
 
 
+@pytest.mark.parametrize("how", ["borrowed", "in place", "given"])
+def test_settings_of_functions_come_back_with_them(how: str, nics_unchanged: Unchanged) -> None:
+    """What an administrator gave to functions that nothing uses at the moment."""
+    address, numbers = "0000:42:00.0", pci.SYS / "bus/pci/devices/0000:42:00.0/sriov_numvfs"
+    name = netdev.interface_of(address)
+    numbers.write_text("2")
+    try:
+        for number, setting in ((0, "mac 02:00:00:00:00:07 vlan 7 qos 3"), (1, "spoofchk off")):
+            words = f"link set {name} vf {number} {setting}".split()
+            subprocess.run(["ip", *words], check=True)
+        before = netdev.read_state(name)["functions"]
+        assert (before[0]["vlan"], before[1]["spoofchk"]) == ({"vlan": 7, "qos": 3}, 0)
+        with HostRun.open(testbed="nic-test") as run:
+            machine = Machine(run, MachineFacts(cpus=()))
+            if how == "borrowed":
+                machine.borrow_nic(address, mtu=1500)
+            if how == "given":
+                machine.give_nic(address, "vfio-pci")
+            else:
+                machine.make_vfs(address, 3)
+        assert netdev.read_state(netdev.interface_of(address))["functions"] == before
+    finally:
+        numbers.write_text("0")
+    assert nics_unchanged() == ()
+
+
 def test_more_functions_than_there_can_be_change_nothing(nics_unchanged: Unchanged) -> None:
     with (
         HostRun.open(testbed="nic-test") as run,

@@ -27,6 +27,16 @@ NET = Path("/proc/sys/net")
 _SYSCTL = ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh")
 _FIRST = "stable_secret"
 _ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
+#: Setting of a virtual function, as a request has it -> attribute, and its fields where several.
+_OF_VF: dict[str, tuple[str, tuple[str, ...]]] = {
+    "mac": ("IFLA_VF_MAC", ()),
+    "vlan": ("IFLA_VF_VLAN", ("vlan", "qos")),
+    "rate": ("IFLA_VF_RATE", ("min_tx_rate", "max_tx_rate")),
+    "spoofchk": ("IFLA_VF_SPOOFCHK", ()),
+    "link_state": ("IFLA_VF_LINK_STATE", ()),
+    "trust": ("IFLA_VF_TRUST", ()),
+}
+_VF_UNKNOWN = 0xFFFFFFFF
 
 
 def read_state(name: str) -> dict[str, Any]:
@@ -55,7 +65,27 @@ def read_state(name: str) -> dict[str, Any]:
         "sysctl": sysctl,
         "addresses": [_address_entry(a) for a in addresses],
         "routes": [_route_entry(r) for r in routes],
+        "functions": _vf_settings(name),
     }
+
+
+def _vf_settings(name: str) -> list[dict[str, Any]]:
+    """What an administrator has given to the virtual functions of an interface's NIC.
+
+    The kernel forgets it where a run has other functions meanwhile.
+    """
+    with netlink("list virtual functions", f"link {name}") as route:
+        (message,) = route.link("get", ifname=name, ext_mask=1)
+    functions = message.get_attr("IFLA_VFINFO_LIST")
+    found = []
+    for function in functions.get_attrs("IFLA_VF_INFO") if functions else ():
+        settings: dict[str, Any] = {"vf": function.get_attr("IFLA_VF_MAC")["vf"]}
+        for key, (attribute, fields) in _OF_VF.items():
+            value = function.get_attr(attribute)
+            if value is not None:
+                settings[key] = {f: value[f] for f in fields} if fields else value[key]
+        found.append({k: v for k, v in settings.items() if v != _VF_UNKNOWN})
+    return found
 
 
 def _sysctl(name: str) -> dict[str, str]:
@@ -157,6 +187,8 @@ def restore_state(name: str, data: UndoData) -> str:
     changed, refused = _put_sysctl_back(data.get("sysctl", {}))
     if changed:
         done.append("sysctl")
+    if differ := _put_vfs_back(index, data, now["functions"], refused):
+        done.append(f"settings of {differ} virtual functions")
     flags = read_state(name)["flags"]
     if flags != data["flags"]:
         request_link("set", index=index, flags=data["flags"], change=RESTORED_FLAGS | UP)
@@ -167,6 +199,23 @@ def restore_state(name: str, data: UndoData) -> str:
         cure = "write it by hand, then run `vnetperf restore`"
         raise HostError("; ".join(refused), where=f"interface {name}", cure=cure)
     return "put back: " + ", ".join(done) if done else "already as before"
+
+
+def _put_vfs_back(index: int, data: UndoData, now: list[dict[str, Any]], refused: list[str]) -> int:
+    """Set virtual functions as they were, each setting by itself; returns how many differed."""
+    there = {function["vf"]: function for function in now}
+    # Where the number of functions did not come back, that is told by who has changed it.
+    differing = [f for f in data.get("functions", []) if there.get(f["vf"], f) != f]
+    for function in differing:
+        number = function["vf"]
+        for key in (k for k, v in function.items() if there[number].get(k) != v):
+            try:
+                request_link("set", index=index, vf={"vf": number, key: function[key]})
+                if key == "mac":
+                    pci.probe_vf_anew(data["pci"], number)
+            except HostError as error:
+                refused.append(f"{key} {function[key]} of virtual function {number}: {error.what}")
+    return len(differing)
 
 
 def _put_addresses_back(index: int, data: UndoData) -> bool:
@@ -229,20 +278,22 @@ APPEARS_S = 10.0
 
 
 @contextlib.contextmanager
-def interface_noted(journal: Journal, address: str, *, netns: Path | None = None) -> Iterator[None]:
+def interface_noted(
+    journal: Journal, address: str, *, netns: Path | None = None, sys: Path = pci.SYS
+) -> Iterator[None]:
     """Write the interface of a device down before it is moved, or lost to a driver.
 
     It is put back at once when the block fails: whoever controls the run may be cut off. A device
     with several is refused: all go with its driver, and only one is known by the device's address.
     """
-    if len(names := pci.nic(address).interfaces) > 1:
+    if len(names := pci.nic(address, sys=sys).interfaces) > 1:
         raise HostError(
             f"it has {len(names)} interfaces ({', '.join(names)}), of which one would come back",
             where=f"NIC {address}",
             accepted="a PCI function with one interface",
             cure="name another NIC; in switchdev mode, take its virtual functions away first",
         )
-    name = interface_of(address)
+    name = next(iter(names), "")
     data = {"pci": address, "netns": str(netns) if netns else ""}
     what = f"interface {name} of {address}"
     with (

@@ -130,6 +130,14 @@ def undo_driver(data: UndoData) -> str:
     return f"{now or 'none'} -> {previous or 'none'}"
 
 
+def probe_vf_anew(physical: str, number: int, *, sys: Path = SYS) -> None:
+    """Take a virtual function's driver away and give it back: it reads its address only then."""
+    device = (_device_directory(physical, sys) / f"virtfn{number}").resolve()
+    if driver := _bound_driver(device):
+        for wanted in ("", driver):
+            _bind(device, wanted, _driver_override(device), sys)
+
+
 def _require_unused(device: Path, driver: str, sys: Path) -> None:
     """Refuse to take a device away from a program: the kernel would wait for it, for ever."""
     files = usage.device_files(device.name, _iommu_group(device), sys=sys)

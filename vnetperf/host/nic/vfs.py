@@ -15,7 +15,7 @@ from vnetperf.host.journal import Journal
 from vnetperf.host.kernel import write_value
 from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import eswitch as devlink
-from vnetperf.host.nic import pci, usage
+from vnetperf.host.nic import netdev, pci, usage
 from vnetperf.host.nic.pci import USER_DRIVERS
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import HostError
@@ -117,7 +117,7 @@ def why_in_use(
 
 
 def end_vfs(journal: Journal, physical: str, *, sys: Path = pci.SYS) -> None:
-    """Take away the virtual functions that a NIC has; undoing makes as many anew."""
+    """Take away the virtual functions that a NIC has; undoing makes as many anew, set as before."""
     if reason := why_in_use(physical, sys=sys):
         raise HostError(
             f"the NIC has virtual functions already, and {reason}",
@@ -125,7 +125,9 @@ def end_vfs(journal: Journal, physical: str, *, sys: Path = pci.SYS) -> None:
             cure="end what uses them, or name another NIC in the testbed file",
         )
     if vf_addresses(physical, sys=sys):
-        pci.set_vfs(journal, physical, 0, sys=sys)
+        # Of an interface that was borrowed the settings stand in the journal already.
+        with netdev.interface_noted(journal, physical, sys=sys):
+            pci.set_vfs(journal, physical, 0, sys=sys)
 
 
 def create_vfs(
