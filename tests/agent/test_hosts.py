@@ -1021,3 +1021,13 @@ def test_other_hosts_look_at_threads_from_right_before_the_traffic(hosts: HostsC
     # The rest of the wait after learning frames passes before threads are looked at, not after.
     assert FakeHost.watched["west"] == {"wait_s": pytest.approx(0.03)}
     assert FakeHost.sent["east"].learning_wait_s == 0.0
+
+
+def test_wall_time_of_a_trial_has_its_learning_frames_and_waits_in_it(hosts: HostsClient) -> None:
+    """What is between two trials is counted as the DUT's pause: RFC 2544 section 23, RFC 9004."""
+    hosts.deploy(plan(hosts))
+    FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), wall_s=0.01)
+    spec = SPEC.model_copy(update={"learning_wait_s": 0.3})
+    began = time.monotonic()
+    result = hosts.run_trial(spec)
+    assert 0.7 * 0.3 < result.wall_s <= time.monotonic() - began + 1e-4

@@ -198,7 +198,7 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
     dead = [f"host {host}: {one.failure}" for host, one in counted.items() if one.failed]
     if dead:  # whatever the tester found: this is the cause
         why = "; ".join(dead)
-        return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
+        return TrialResult(directions=(), failed="dut", failure=why)
     if result.failed:
         return result
     update: dict[str, Any] = {

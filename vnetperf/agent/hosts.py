@@ -319,12 +319,16 @@ class HostsClient:
         plan = self._plan
         if plan is None:
             raise HostError("no scenario is deployed", where="run_trial")
+        began = time.monotonic()
         try:
             with self._cleaned_up():
-                return self._trial(plan, spec)
+                result = self._trial(plan, spec)
         except HostError:  # a host is gone: the others have no use without it
             self._take_away()
             raise
+        # Learning frames, and a try that was repeated, are of the trial too: what follows its end
+        # is the DUT's pause.
+        return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         if len(plan.testers) > 1:
@@ -415,7 +419,6 @@ class HostsClient:
         one_way = plan.clock_bound_s is not None
         sent = spec.model_copy(update={"profile": False, "ipdv": spec.ipdv and one_way})
         asked = sent.model_dump(mode="json")
-        began = time.monotonic()
         most_s = 30 + plan.scenario.set_up_s
         learned = self._all(
             {
@@ -442,8 +445,7 @@ class HostsClient:
             }
             merged = merged.model_copy(update=update)
         merged = merge_counts(merged, self._each_meter_once(counted))
-        wall_s = round(time.monotonic() - began, 4)
-        return merged.model_copy(update={"wall_s": wall_s}), "" if merged.failed else late
+        return merged, "" if merged.failed else late
 
     def _sent_by_parts(
         self, testers: Sequence[str], spec: TrialSpec
@@ -587,7 +589,7 @@ class HostsClient:
                 self.clients[host].call("check_way_through", length_s=length_s, silent=silent)
         except DutError as error:
             why = str(self._cause(plan, error))
-            return TrialResult(directions=(), failed="dut", failure=why, wall_s=result.wall_s)
+            return TrialResult(directions=(), failed="dut", failure=why)
         except GeneratorError as error:
             return TrialResult(directions=(), failed="generator", failure=str(error))
         return result
