@@ -285,6 +285,21 @@ def test_counters_of_processor_and_vswitch_stand_beside_it() -> None:
     assert tester.cycles_per_frame is None
 
 
+def test_events_of_some_trials_are_not_divided_by_the_frames_of_all() -> None:
+    """A trial whose counters could not be opened has frames, and no cycles."""
+    counts = {"cycles": 7_000_000}
+
+    class OnceUncounted(Watched):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            missing = len(self.dut.asked) == 1
+            events = () if missing else (ThreadEvents(role="pmd", thread="pmd", counts=counts),)
+            self.more = {"events": events}
+            return super().run(ask)
+
+    found, _ = measured(OnceUncounted(Dut()), shares=(0.5,), repeats=3)
+    assert found.at[0].roles["pmd"].cycles_per_frame is None
+
+
 def test_where_nothing_is_watched_there_is_nothing_to_tell() -> None:
     found, _ = measured(Dut(), repeats=1)
     assert found.fits == {}

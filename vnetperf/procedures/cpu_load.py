@@ -300,15 +300,14 @@ def _energy(trials: Sequence[TrialOutcome]) -> dict[str, EnergyCost]:
 
 
 def _events_per_frame(role: str, event: str, trials: Sequence[TrialOutcome]) -> float | None:
-    """Events of a role's threads for each frame that came back; None where one has no count."""
-    counted = [
-        one.counts.get(event)
-        for outcome in trials
-        for one in outcome.result.events
-        if one.role == role
-    ]
-    whole, frames = sum_known(counted), sum(one.result.received for one in trials)
-    return whole / frames if counted and whole is not None and frames else None
+    """Events of a role's threads for each frame that came back; None where one has no count.
+
+    A trial without any count of the role, while its frames are in the sum, is one too.
+    """
+    each = [[one.counts.get(event) for one in t.result.events if one.role == role] for t in trials]
+    whole = sum_known([count for counts in each for count in counts])
+    frames = sum(one.result.received for one in trials)
+    return whole / frames if all(each) and whole is not None and frames else None
 
 
 def _watched(trials: Sequence[TrialOutcome]) -> float | None:
