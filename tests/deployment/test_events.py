@@ -386,6 +386,21 @@ def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyP
         trial.check_way_through(cast("LiveDeployment", Deployed()), ["1"])
 
 
+@pytest.mark.parametrize("left", [0, 3])
+def test_a_trial_that_makes_sessions_begins_with_none(left: int) -> None:
+    """One that is left is not made again, and counts as made."""
+    held = [64_512, left]
+    nat: Any = SimpleNamespace(
+        sessions=lambda: held.pop(0), end_sessions=lambda: None, name="cgnat"
+    )
+    deployed: Any = SimpleNamespace(vswitch=nat, plan=SimpleNamespace(has_dut=True))
+    if left:
+        with pytest.raises(DutError, match="3 of 64512 sessions are left"):
+            trial._end_sessions(deployed)
+    else:
+        assert trial._end_sessions(deployed).ended == 64_512
+
+
 @pytest.mark.parametrize("event", [None, SimpleNamespace()])
 def test_what_a_port_refuses_while_it_is_down_was_offered(
     event: Any, monkeypatch: pytest.MonkeyPatch

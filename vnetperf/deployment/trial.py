@@ -868,7 +868,7 @@ def _send_and_count(
 
 
 def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
-    """Make a NAT forget its sessions, and time that."""
+    """Make a NAT forget all its sessions, and time that."""
     if not deployment.plan.has_dut:
         raise DutError(
             "its sessions cannot be ended from the tester's host",
@@ -878,7 +878,14 @@ def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
     ended = deployment.vswitch.sessions() or 0
     began = time.monotonic()
     deployment.vswitch.end_sessions()
-    return SessionCounts(held=0, ended=ended, ended_s=round(time.monotonic() - began, 6))
+    ended_s = round(time.monotonic() - began, 6)
+    # A frame of one that is left makes no session, and would count as one that was made.
+    if left := deployment.vswitch.sessions():
+        raise DutError(
+            f"{left} of {ended} sessions are left after it was made to end them",
+            where=deployment.vswitch.name,
+        )
+    return SessionCounts(held=0, ended=ended, ended_s=ended_s)
 
 
 def _held_sessions(deployment: LiveDeployment, ended: SessionCounts | None) -> SessionCounts | None:
