@@ -21,6 +21,7 @@ from vnetperf.analysis.results_from_log import faults_of, result_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.nat import Nat
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
@@ -493,6 +494,38 @@ def test_tests_of_the_rfc_that_were_not_run_are_named() -> None:
         f"RFC 2544 section {TESTS[t]}": "not applicable"
         for t in ("latency", "frame_loss", "recovery", "reset")
     }
+
+
+@pytest.mark.parametrize(
+    ("nat", "makes", "said"),
+    [
+        (False, False, ""),
+        (True, False, "where the DUT does not hold all sessions already"),
+        (True, True, "none before trials that make the DUT's sessions"),
+    ],
+)
+def test_learning_frames_that_a_nat_was_not_sent_are_no_learning(
+    nat: bool, makes: bool, said: str
+) -> None:
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    result = log.measured("connection_rate", 64)
+    for test in log.tests:
+        for place, trial in enumerate(test.trials):
+            spec = trial.spec.model_copy(update={"new_sessions": makes})
+            test.trials[place] = trial.model_copy(update={"spec": spec})
+    scenario = Scenario(
+        deployment=make_deployment("phy2phy"),
+        vswitch="x",
+        traffic=TrafficProfile(),
+        nat=Nat() if nat else None,
+    )
+    run = RunRecord.model_construct(testbed=Testbed(), preset=preset)
+    found = {e.clause: e for e in ledger_of(run, [deployed(scenario)], [result], log.tests)}
+    clause = found["RFC 2544 section 23 b"]
+    assert clause.status == ("deviated" if said else "met")
+    assert said in clause.value
+    assert bool(clause.reason) == bool(said)
 
 
 def _of_result(ledger: list[LedgerEntry], result: Result) -> list[LedgerEntry]:
