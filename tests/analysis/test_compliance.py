@@ -835,6 +835,26 @@ def test_sessions_that_were_never_all_there_were_not_validated(made: bool) -> No
     assert made or entries["RFC 9693 section 4.9"].reason == "not even one session was held"
 
 
+def test_sessions_count_where_the_generator_left_some_out_of_every_trial() -> None:
+    """Up to 1 % may be left out, which is more than a trial's verdict tolerates."""
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    result = log.measured("connection_rate", 64)
+    test = log.tests[-1]
+    limited = {"verdict": Verdict.GENERATOR_LIMITED}
+    test.trials = [trial.model_copy(update=limited) for trial in test.trials]
+    tried = tuple(
+        SessionsTried(sessions=9, rate_per_s=1.0, made=True, came=9, held=9, trial=trial.number)
+        for trial in test.trials
+    )
+    sessions = NatSessions(sessions=9, rate_per_s=1.0, rates=(1.0,), tried=tried)
+    update = {"sessions": sessions, "verdicts": {"GENERATOR_LIMITED": len(tried)}}
+    found = {e.clause: e for e in ledger(preset, [result.model_copy(update=update)], log)}
+    assert found["RFC 9693 section 4.6 (from a secondary source)"].status == "met"
+    assert found["RFC 2544 section 8"].status == "met"
+    assert found["RFC 2544 section 23 d"].value == "2 s at the least"
+
+
 def test_a_test_is_held_against_what_its_own_round_was_given() -> None:
     preset = shipped("rfc2544")
     log = WrittenLog(preset)

@@ -104,7 +104,8 @@ def setup(
     """Hold a run against the clauses that every test of it has in common."""
     scenarios = [one.scenario for one in deployed]
     measured = [r for r in results if r.status == "measured"]
-    every = [trial for case in trials.values() for trial in case if is_valid(trial)]
+    taken = {one.trial for r in measured if r.sessions is not None for one in r.sessions.tried}
+    every = [t for case in trials.values() for t in case if is_valid(t) or t.number in taken]
     profiles = [scenario.traffic for scenario in scenarios]
     both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
     equal = all(p.loads == (1.0, 1.0) for p in profiles)
