@@ -695,6 +695,31 @@ def test_delay_variation_of_a_soak_is_that_of_each_trial() -> None:
     assert (whole.status, whole.value) == ("met", "over 60 s of each trial")
 
 
+@pytest.mark.parametrize("test", ["latency", "soak"])
+def test_delay_variation_of_one_direction_is_not_that_of_both(test: str) -> None:
+    preset = shipped("rfc2544" if test == "latency" else test)
+    log = WrittenLog(preset)
+    result = log.measured(test, 64)
+    trials = log.tests[-1].trials
+    first, second = trials[0].result.directions
+    silent = second.model_copy(update={"latency": None})
+    for place, trial in enumerate(trials):
+        counted = trial.result.model_copy(update={"directions": (first, silent)})
+        trials[place] = trial.model_copy(update={"result": counted})
+    forth = {SIDES[0]: DelayVariation(pdv_ns=1, ipdv_min_ns=-1, ipdv_median_ns=0, ipdv_max_ns=1)}
+    if result.soak is not None:
+        soak = result.soak.model_copy(update={"variation": forth})
+        result = result.model_copy(update={"soak": soak})
+    else:
+        (at,) = result.latency_at
+        at = at.model_copy(update={"variation": forth})
+        result = result.model_copy(update={"latency_at": (at,)})
+    found = {e.clause: e for e in ledger(preset, [result], log)}
+    for clause in ("RFC 5481, packet delay variation", "RFC 8219, inter packet delay variation"):
+        entry = found[clause]
+        assert (entry.status, entry.value) == ("deviated", "not of each direction"), clause
+
+
 def test_sizes_are_those_that_each_test_measured() -> None:
     preset = shipped("rfc2544")
     log = WrittenLog(preset)

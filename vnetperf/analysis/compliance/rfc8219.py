@@ -17,6 +17,9 @@ from vnetperf.results.transport import ip_capacity, tcp_quality
 _TRIALS, _STREAM_S, _TAG_S, _FRAMES = 20, 120.0, 60.0, 500
 #: Why variation of one-way delays is not there.
 _BOTH_WAYS = "of the round trip: the tester's ends have clocks of their own"
+#: What there is of delay variation where a direction has none, and why.
+_NOT_OF_EACH = "not of each direction"
+_SILENT = "no frame of a direction was timed in some trial"
 #: Section 7.3.1: seconds that delay variation is taken over.
 _VARIATION_S = 60.0
 
@@ -69,28 +72,29 @@ def _variation(
 ) -> Iterator[LedgerEntry]:
     both_ways = any(trial.result.round_trip is not None for trial in trials)
     known = bool(found) and all(one.pdv_ns is not None for one in found)
+    # A direction from which nothing came back has no variation, and so none to be told.
+    whole = both_ways or all(d.latency is not None for t in trials for d in t.result.directions)
     # It is that of single trials: however many follow, each has its own smallest delay.
     seconds = min((t.spec.duration_s - t.spec.tag_at_s for t in trials), default=0.0)
+    untold = "not measured" if not known else _NOT_OF_EACH
+    why_untold = "the generator tells no percentiles" if not known else _SILENT
     yield entry(
         "RFC 5481, packet delay variation",
         "delay beyond the smallest, its 99.9th percentile over at least 60 s (RFC 8219)",
-        known and not both_ways and seconds >= _VARIATION_S,
+        known and whole and not both_ways and seconds >= _VARIATION_S,
         f"over {seconds:g} s of each trial" + ", of the round trip" * both_ways
-        if known
-        else "not measured",
-        (_BOTH_WAYS if both_ways else looked.because)
-        if known
-        else "the generator tells no percentiles",
+        if known and whole
+        else untold,
+        (_BOTH_WAYS if both_ways else looked.because) if known and whole else why_untold,
     )
     successive = bool(found) and all(one.ipdv_median_ns is not None for one in found)
+    why = next((one.why for one in found if one.why), "nothing was timed")
     yield entry(
         "RFC 8219, inter packet delay variation",
         "smallest, median and largest difference of successive delays",
-        successive,
-        "reported" if successive else "not measured",
-        _BOTH_WAYS
-        if both_ways
-        else next((one.why for one in found if one.why), "nothing was timed"),
+        successive and whole,
+        "not measured" if not successive else "reported" if whole else _NOT_OF_EACH,
+        _BOTH_WAYS if both_ways else why if not successive else _SILENT,
     )
 
 
