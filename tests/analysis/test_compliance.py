@@ -583,6 +583,18 @@ def test_a_result_at_the_generators_limit_is_no_throughput() -> None:
     )
 
 
+def test_what_could_not_be_reset_stands_beside_what_was() -> None:
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    result = log.measured("reset", 64)
+    why = "a memif wire has no link that can be taken down"
+    lacking = Reset(what="link phy0", type="hardware: interface", load_fps=1e6, why=why)
+    both = result.model_copy(update={"resets": (*result.resets, lacking)})
+    found = {e.clause: e for e in ledger(preset, [both], log)}
+    methods = found["RFC 6201, methods"]
+    assert methods.value == f"vswitch (software): both; not of link phy0: {why}"
+
+
 #: Clauses that speak of the throughput: test -> clause.
 OF_THE_THROUGHPUT = {
     "latency": "RFC 2544 section 26.2, load",

@@ -596,6 +596,7 @@ def rfc6201_reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     both = [one for one in found if one.by_loss_s is not None and one.by_time_s is not None]
     methods = "; ".join(f"{one.what} ({one.type}): both" for one in both) or "none"
     missing = "; ".join(f"{one.what}: {one.why}" for one in resets if one.why)
+    lacking = f"; not of {missing}" if found and missing else ""
     least = min((one.by_time_s.n for one in both if one.by_time_s is not None), default=0)
     yield from looked.entries(
         "RFC 6201",
@@ -603,7 +604,7 @@ def rfc6201_reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "methods",
             "reset time by lost frames or by time stamps, the method reported",
             bool(found) and len(both) == len(found),
-            methods,
+            methods + lacking,
             missing or "one of the two has no number",
         ),
         (
