@@ -115,6 +115,31 @@ def test_plain_traffic_of_a_tester_that_stamps_frames_meets_the_clauses() -> Non
     assert ledger["section 14"] == ("met", "bidirectional")
 
 
+@pytest.mark.parametrize(
+    ("vary", "flows", "status"),
+    [
+        ("ipv4_dst_net", 256, "met"),
+        ("ipv4_dst_net", 255, "deviated"),
+        ("ipv4_dst", 1000, "deviated"),  # hosts of four networks of 256 addresses
+        ("ipv4_dst", 65_534, "met"),
+    ],
+)
+def test_destination_networks_are_no_hosts_of_a_few(vary: Any, flows: int, status: str) -> None:
+    many = TrafficProfile(name="many", flows=flows, vary=(vary,), vary_mode="random")
+    scenarios = [
+        Scenario(deployment=make_deployment("phy2phy"), vswitch="x", traffic=profile)
+        for profile in (TrafficProfile(), many)
+    ]
+    result = Result.model_construct(
+        **{"scenario": "phy2phy_x", "test": "mrr", "frame_size": 64, "goals": ()},
+        **{"verdicts": {"VALID": 1}, "status": "measured", "imix": ""},
+    )
+    run = RunRecord.model_construct(testbed=Testbed(), preset=PRESET)
+    entries = ledger_of(run, [deployed(one) for one in scenarios], [result], [])
+    (clause,) = [e for e in entries if e.clause == "RFC 2544 section 12"]
+    assert clause.status == status
+
+
 def test_tester_and_dut_are_apart_only_where_the_generator_runs_elsewhere() -> None:
     apart = Testbed(trex={"server": "192.0.2.1"})
     far = Testbed(agent=AgentConfig(transport="ssh=dut"))  # the agent's machine carries both

@@ -20,6 +20,7 @@ from vnetperf.analysis.compliance.clause import (
 from vnetperf.analysis.logged_tests import Case, is_valid
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST
+from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import GoalResult, LedgerEntry, Result, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import RoundTrip, Verdict
@@ -110,7 +111,6 @@ def setup(
     both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
     equal = all(p.loads == (1.0, 1.0) for p in profiles)
     broadcast = max((p.broadcast for p in profiles), default=0.0)
-    networks = {"ipv4_dst", "ipv4_dst_net"}
     routed = any(s.routed for s in scenarios)
     reasons = [goal.uncollected for r in measured for goal in r.goals]
     counted_only = sorted({why["duplicated"] for why in reasons if "duplicated" in why})
@@ -150,10 +150,7 @@ def setup(
         entry(
             "RFC 2544 section 12",
             "a single stream, then uniformly random over 256 destination networks",
-            any(
-                p.flows >= 256 and networks & {*p.vary} and p.vary_mode == "random"
-                for p in profiles
-            )
+            any(_networks(p) >= _NETWORKS and p.vary_mode == "random" for p in profiles)
             and any(p.flows == 1 for p in profiles),
             ", ".join(sorted({f"{p.name}: {p.flows} flow(s)" for p in profiles})) or "none",
             "one traffic profile a run; repeat with another --traffic",
@@ -177,6 +174,19 @@ def setup(
         _learning(every, scenarios, f"preset {run.preset.name}"),
         *_phases(every, trials, f"preset {run.preset.name}"),
     ]
+
+
+#: Destination networks of section 12, and the addresses of each.
+_NETWORKS, _OF_NETWORK = 256, 256
+
+
+def _networks(profile: TrafficProfile) -> int:
+    """Destination networks of 256 addresses that a profile's flows are in."""
+    of_net, of_host = (
+        min(profile.flows, profile.room(name)) if name in profile.vary else 1
+        for name in ("ipv4_dst_net", "ipv4_dst")
+    )
+    return max(of_net, ceil(of_host / _OF_NETWORK))
 
 
 #: Frame sizes of section 9.1 that a test needs at the least.
