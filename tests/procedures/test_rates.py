@@ -218,6 +218,23 @@ def test_a_soak_is_judged_only_if_its_load_was_offered(
     assert soak_verdict(old) == "not judged: the intended frames are not recorded"
 
 
+def test_a_direction_that_was_not_offered_is_not_hidden_by_the_other() -> None:
+    class Short(Dut):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            seen = super().run(ask)
+            first, second = seen.result.directions
+            lacking = second.intended * 15 // 10_000  # of both directions together 0.075 %
+            fewer = dict.fromkeys(("sent", "received"), second.sent - lacking)
+            second = second.model_copy(update={**fewer, "unsent": lacking})
+            result = seen.result.model_copy(update={"directions": (first, second)})
+            return limited(TrialOutcome.of(seen.request, result, number=seen.number))
+
+    found, _ = soaked(Short())
+    assert found.intended is not None
+    assert found.offered > 0.999 * found.intended
+    assert soak_verdict(found) == "not judged: 99.85 % of the load was offered"
+
+
 def test_a_share_and_a_doubtful_throughput_are_said() -> None:
     known = KnownThroughput(load_fps=1e6, search=1, goal="ndr", qualifier="at least", note="at l.")
     procedure = soak(inputs(SoakTest(share=0.9, duration_s=1, trial_s=1), throughput=known))

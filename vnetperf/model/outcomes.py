@@ -423,6 +423,8 @@ class Soak(Frozen):
         loss_high: Upper end; None where nothing was lost: no event shows how many frames one takes.
         goal: Loss ratio that it is held against.
         intended: Frames due by load and duration; None: not recorded.
+        least_offered: Share of these that was offered in the direction where it is least, 0..1;
+            None: not recorded.
         lossy_trials: Trials that lost frames; None: not recorded.
         stalled_trials: Numbers of those whose loss may be the tester's, which stood still.
         largest_event: Most frames lost in one event: in successive bins of a direction that all
@@ -446,6 +448,7 @@ class Soak(Frozen):
     loss_high: float | None = None
     goal: float
     intended: int | None = None
+    least_offered: float | None = None
     lossy_trials: int | None = None
     stalled_trials: tuple[int, ...] = ()
     largest_event: int | None = None
@@ -461,8 +464,10 @@ class Soak(Frozen):
         """Why its loss is not held against anything; ""."""
         if self.intended is None:
             return "the intended frames are not recorded"
-        if self.offered < SOAK_OFFERED * self.intended:
-            return f"{percent(self.offered / self.intended, 4)} of the load was offered"
+        shares = [self.offered / self.intended] if self.intended else []
+        shares += [] if self.least_offered is None else [self.least_offered]
+        if shares and (least := min(shares)) < SOAK_OFFERED:
+            return f"{percent(least, 4)} of the load was offered"
         if self.stalled_trials:
             numbers = ", ".join(map(str, self.stalled_trials))
             plural = "s" if len(self.stalled_trials) > 1 else ""

@@ -59,6 +59,7 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
         loss_high=None if high is None or not offered else min(1.0, high / offered),
         goal=test.loss_ratio,
         intended=sum(d.intended for r in results for d in r.directions),
+        least_offered=min((_offered_share(results, place) for place in places), default=None),
         lossy_trials=sum(any(r.lost(d) > 0 for d in r.directions) for r in results),
         stalled_trials=_with_verdict(trials, Verdict.TESTER_STALLED),
         largest_event=None if events is None else max((n for n, _ in events), default=0),
@@ -84,6 +85,13 @@ def _loss(results: Sequence[TrialResult], place: int) -> tuple[float, int]:
     """Loss ratio of a direction; of those without loss the one of fewest frames shows least."""
     lost, offered = (sum(column) for column in zip(*_by_trial(results, place), strict=True))
     return lost / offered if offered else 0.0, -offered
+
+
+def _offered_share(results: Sequence[TrialResult], place: int) -> float:
+    """What was offered in a direction of what was intended there."""
+    intended = sum(result.directions[place].intended for result in results)
+    offered = sum(frames for _, frames in _by_trial(results, place))
+    return offered / intended if intended else 0.0
 
 
 def _events(results: Sequence[TrialResult]) -> list[tuple[int, float]] | None:
