@@ -5,7 +5,7 @@ inside. A session is there when its frame came out with the address and port of 
 when at the end the table holds as many sessions as were sent. So what a full table makes room for
 by forgetting others counts as not held; what ends by a timer while others are made would too, so
 that no trial lasts as long. Frames that the generator left out count neither way: the
-rate is of those that were sent.
+rate is of those that were sent, over the time that they took where they left late.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ class _Try:
     """Sessions made at a rate: whether the generator kept up."""
 
     row: SessionsTried  # Of the last trial of the rate
+    #: Frames/s of those that were sent, in the time that was requested: what a search goes by, so
+    #: that its steps do not depend on how late frames were.
+    in_time_per_s: float
     sent: bool  # Whether the generator offered them all
     again: int  # Trials of the rate before that one
     #: Before each trial of the rate: sessions of the one before, and sessions/s at which they were
@@ -181,6 +184,7 @@ def _search_rate(
     """The highest rate of one search; whether the generator was its limit."""
     test = inputs.parameters
     low, high, of_tester, rising = 0.0, inputs.ceiling_fps, True, True
+    found = 0.0
     fps = min(test.filling_fps, inputs.ceiling_fps)
     _require_outlived(inputs, count, fps)
     slowest = max(inputs.min_load_fps, _outlives_fps(inputs, count))
@@ -190,12 +194,12 @@ def _search_rate(
         # What was sent was sent at a rate of its own, which is evidence of the NAT even where the
         # generator left some out. It is the limit where more is requested and not more is sent.
         more = low if one.sent else low * (1 + test.resolution)
-        if one.row.made and one.row.rate_per_s > more:
-            low = one.row.rate_per_s
+        if one.row.made and one.in_time_per_s > more:
+            low, found = one.in_time_per_s, max(found, one.row.rate_per_s)
         else:
             high, of_tester, rising = max(low, fps), one.row.made, False
         if (low and high <= low * (1 + test.resolution)) or high <= slowest:
-            return low, of_tester
+            return found, of_tester
         if low and rising:
             fps = min(high, 2 * fps)
         else:
@@ -224,9 +228,11 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
         counts = outcome.result.directions[0]
         offered = outcome.result.offered(counts)
         sent = offered >= counts.intended * (1 - LEFT_OUT)
+        in_time = fps * offered / count
+        took_s = counts.tx_seconds
         row = SessionsTried(
             sessions=offered,
-            rate_per_s=fps * offered / count,
+            rate_per_s=min(in_time, offered / took_s) if took_s else in_time,
             made=0 < offered <= min(counts.received, seen.held),
             came=counts.received,
             held=seen.held,
@@ -236,4 +242,4 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
             emptied.append((seen.ended, seen.ended / seen.ended_s))
         says = sent and (row.made or not outcome.result.disturbances)
         if says or again + 1 == ATTEMPTS:
-            return _Try(row, sent, again, tuple(emptied))
+            return _Try(row, in_time, sent, again, tuple(emptied))
