@@ -861,6 +861,21 @@ def test_received_frames_are_verified_where_their_length_was_compared(
     assert said in f"{clause.value} {clause.reason}"
 
 
+@pytest.mark.parametrize("test", ["throughput", "mrr"])
+def test_frames_that_are_not_numbered_are_not_verified_by_any_test(test: str) -> None:
+    """A test without goals tells it by its trials; lengths and payloads may be compared."""
+    preset = shipped("quick")
+    log = WrittenLog(preset)
+    result = log.measured(test, 64).model_copy(update={"faults": CLEAN})
+    why = "not measured: it puts no number into its frames"
+    for logged in log.tests:
+        for place, trial in enumerate(logged.trials):
+            counted = trial.result.model_copy(update={"uncollected": {"duplicated": why}})
+            logged.trials[place] = trial.model_copy(update={"result": counted})
+    (clause,) = [e for e in ledger(preset, [result], log) if e.clause == "RFC 2544 section 10"]
+    assert (clause.status, clause.value) == ("deviated", why)
+
+
 def test_a_case_that_ended_inconsistent_is_named_though_it_was_not_measured() -> None:
     preset = shipped("mlr-strict")
     log = WrittenLog(preset)

@@ -112,7 +112,9 @@ def setup(
     equal = all(p.loads == (1.0, 1.0) for p in profiles)
     broadcast = max((p.broadcast for p in profiles), default=0.0)
     routed = any(s.routed for s in scenarios)
+    # Goals have those of the trial at their bound; tests without goals have trials alone.
     reasons = [goal.uncollected for r in measured for goal in r.goals]
+    reasons += [t.result.uncollected for case in trials.values() for t in case]
     counted_only = sorted({why["duplicated"] for why in reasons if "duplicated" in why})
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
     elsewhere = bool(deployed) and all(_apart(one, run) for one in deployed)
