@@ -620,6 +620,25 @@ def test_what_could_not_be_reset_stands_beside_what_was() -> None:
     assert methods.value == f"vswitch (software): both; not of link phy0: {why}"
 
 
+@pytest.mark.parametrize(("disturbed", "why"), [((), "was offered in trial"), (None, "")])
+def test_a_reset_at_less_than_the_throughput_is_none_at_it(
+    disturbed: tuple[int, ...] | None, why: str
+) -> None:
+    """Trials that offered less count; those in which the tester stood still too long do not."""
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    result = log.measured("reset", 64)
+    trials = log.tests[-1].trials
+    trials[0] = trials[0].model_copy(update={"verdict": Verdict.GENERATOR_LIMITED})
+    left_out = (trials[0].number,) if disturbed is None else disturbed
+    resets = tuple(one.model_copy(update={"disturbed": left_out}) for one in result.resets)
+    update = {"resets": resets, "search": log.tests[-1].begin.search}
+    found = {e.clause: e for e in ledger(preset, [result.model_copy(update=update)], log)}
+    clause = found["RFC 2544 section 26.6, load"]
+    assert clause.status == ("deviated" if why else "met")
+    assert why in clause.reason
+
+
 #: Clauses that speak of the throughput: test -> clause.
 OF_THE_THROUGHPUT = {
     "latency": "RFC 2544 section 26.2, load",

@@ -528,6 +528,10 @@ def reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     whys = [looked.no_throughput]
     if share < 1 - _ROUNDING:
         whys.append(looked.because)
+    left_out = {number for one in looked.result.resets for number in one.disturbed}
+    limited = [t.number for t in shown if t.verdict is Verdict.GENERATOR_LIMITED]
+    if short := [str(number) for number in limited if number not in left_out]:
+        whys.append(f"less than the load was offered in trial {', '.join(short)}")
     kinds = ", ".join(sorted({one.what for one in looked.result.resets if not one.why})) or "none"
     software = "a data plane in software has no power of its own; restarts and links stand for them"
     yield from looked.entries(
