@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from vnetperf.analysis.results_from_log import merge_transfers
-from vnetperf.deployment.guests import share_at_once
+from vnetperf.deployment.guests import _misses, share_at_once
 from vnetperf.model.outcomes import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.model.trial import ThreadEvents
 from vnetperf.report import guests, transfers
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report
@@ -143,3 +144,14 @@ def test_the_share_in_which_all_ran_is_that_of_the_longest_run() -> None:
     assert share_at_once([(0.0, 5.0)]) is None
     assert share_at_once([(0.0, 10.0), (1.0, 11.0), (0.5, 10.5)]) == 0.9
     assert share_at_once([(0.0, 1.0), (2.0, 3.0)]) == 0.0
+
+
+def test_misses_of_some_virtual_processors_are_not_those_of_a_vnf() -> None:
+    """A counter that had no turn has no count, and the others are not all of it."""
+    names = ("vnf0", "vnf0", "vnf1", "vnf1")
+    counts = ({"dTLB load misses": 100}, {}, {"dTLB load misses": 100}, {"dTLB load misses": 20})
+    events = tuple(
+        ThreadEvents(role=role, thread="CPU 0/KVM", counts=counted)
+        for role, counted in zip(names, counts, strict=True)
+    )
+    assert _misses({"events": events, "collected_s": 2.0}) == {"vnf1": 60.0}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -216,7 +216,7 @@ def _together(
         elapsed_s=elapsed_s,
         at_once=share_at_once([(first, last) for first, last in ran]),
         spent=sum_cpu_times([program.cpu() for program in programs]),
-        events_why="" if misses else sampled["uncollected"].get("events", "not measured"),
+        events_why=_why_no_misses(seats, misses, sampled),
     )
 
 
@@ -242,13 +242,26 @@ def _wait_for_threads(programs: Sequence[EndpointProgram], count: int) -> None:
 
 
 def _misses(sampled: dict[str, Any]) -> dict[str, float]:
-    """Misses of the TLB by role, each second."""
-    found: dict[str, float] = {}
+    """Misses of the TLB by role, each second; not of a role one of whose threads has no count."""
+    each: dict[str, list[int | None]] = {}
     for one in sampled["events"]:
-        if (count := one.counts.get(_TLB_MISSES)) is not None:
-            per_s = count / sampled["collected_s"]
-            found[one.role] = found.get(one.role, 0.0) + per_s
-    return found
+        each.setdefault(one.role, []).append(one.counts.get(_TLB_MISSES))
+    return {
+        role: sum(known) / sampled["collected_s"]
+        for role, counts in each.items()
+        if len(known := [count for count in counts if count is not None]) == len(counts)
+    }
+
+
+def _why_no_misses(
+    seats: Sequence[_Seat], misses: Mapping[str, float], sampled: dict[str, Any]
+) -> str:
+    """Why there are no misses of all VNFs together; "" where there are."""
+    if all(f"vnf{seat.number}" in misses for seat in seats):
+        return ""
+    no_turn = "not measured: a counter of some thread had no turn"
+    why: str = sampled["uncollected"].get("events", no_turn)
+    return why
 
 
 def _processor_times(place: Container | GuestPlace) -> tuple[int, ...]:
