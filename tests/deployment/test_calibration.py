@@ -162,3 +162,37 @@ def test_a_brief_calibration_has_one_value_by_short_trials() -> None:
     assert len(found.rates) == 1
     assert found.rates[0] == pytest.approx(4e6, rel=0.1)
     assert max(seconds for _, seconds in loop.trials) < 0.5
+
+
+def burst_of(gap_ns: float, refused: int = 0) -> TrialResult:
+    counts = DirectionCounts(
+        direction=0,
+        intended=1024,
+        sent=1024 - refused,
+        refused=refused,
+        unsent=0,
+        received=1024 - refused,
+        tx_seconds=1024 * gap_ns / 1e9,
+    )
+    return TrialResult(directions=(counts,))
+
+
+@pytest.mark.parametrize(
+    ("bursts", "gap_ns"),
+    [
+        ([burst_of(100.0)], 100.0),
+        ([burst_of(97.7, refused=512)], 97.7),  # the time is that of all that were offered
+        ([burst_of(100.0), burst_of(900.0), burst_of(101.0)], 101.0),  # it stood still in one
+        ([burst_of(60.0, refused=512), burst_of(100.0), burst_of(60.0, refused=9)], 100.0),
+    ],
+)
+def test_the_gap_of_bursts_is_of_whole_ones_and_of_no_stall(
+    bursts: list[TrialResult], gap_ns: float
+) -> None:
+    left = list(bursts)
+    generator: Any = SimpleNamespace(lacks=lambda _: "", run=lambda *_: left.pop(0))
+    assert calibrate._burst_gap(generator, 64, lambda: None, len(bursts)) == gap_ns
+
+
+def test_frames_that_a_ring_refused_were_paced_too() -> None:
+    assert calibrate._pacing_error(burst_of(100.0, refused=512), 1e7) == 0.0

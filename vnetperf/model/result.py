@@ -767,7 +767,8 @@ class CalibrationPoint(Frozen):
         latency_min_ns: Smallest latency, nanoseconds.
         pacing_error: Largest relative difference of offered to intended rate over the rates tried.
         max_burst: Most frames handed over in one call at 10 % of the maximum.
-        smallest_burst_gap_ns: Mean gap of an exact-count burst at full rate, nanoseconds.
+        smallest_burst_gap_ns: Mean gap of an exact-count burst at full rate, nanoseconds; the
+            median of three bursts, where it is not brief.
     """
 
     frame_size: int
