@@ -177,6 +177,24 @@ def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str
     assert sorted(inside) == sorted(back)
 
 
+def test_time_asleep_is_no_time_with_packets(run_dir: Path, spawn: Spawn) -> None:
+    config = ref.Config(subscribers=4, block=63, addresses=1)
+    up, _, _ = traffic(config, 3)
+    write_pcap(run_dir / "in0", [p.frame(ref.OWN[ref.INSIDE], ref.OWN[ref.OUTSIDE]) for p in up])
+    write_pcap(run_dir / "in1", [])
+    engine = Running(run_dir, spawn, config, PIPELINE, "--sleep-us=1000000")
+    engine.forward(3)
+
+    def workers() -> list[dict[str, Any]]:
+        return [engine.ask(f"worker,{n}") for n in range(PIPELINE.count("/") + 1)]
+
+    wait_for(lambda: all(w["turns"] > w["empty"] for w in workers()), 20, "turns to be counted")
+    second = engine.ask("info")["hz"]
+    # Those after the first slept while it took the frames, and found them when they woke.
+    assert all(worker["busy"] < second / 2 for worker in workers())
+    engine.stop()
+
+
 def _swapped(down: list[ref.Packet]) -> Iterator[ref.Packet]:
     """The packets that were answered."""
     for p in down:

@@ -378,8 +378,13 @@ int worker_main(void *unused)
 			w->empty++;
 			if (UNLIKELY(w->unflushed))
 				flush(w);
-			if (engine.options.sleep_us)
+			if (engine.options.sleep_us) {
 				nap();
+				/* or the next turn would have it, which may have packets */
+				before = now;
+				now = rte_rdtsc();
+				w->idle += now - before;
+			}
 		}
 		before = now;
 	}
