@@ -21,7 +21,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.dpdk import DpdkNat, nat_arguments
+from vnetperf.vswitches.cgnat.dpdk import STAGES, DpdkNat, nat_arguments
 from vnetperf.vswitches.cgnat.switch import Cgnat
 
 
@@ -184,6 +184,19 @@ def test_a_trial_has_its_own_drops_by_cause() -> None:
         "filtered": 1,
     }
     assert counter_difference(before, before).causes == {}
+
+
+def test_turns_without_packets_are_empty_polls() -> None:
+    class Works(Told):
+        def ask(self, command: str) -> dict[str, int]:
+            assert command == "/cgnat/worker,0"
+            stages = {f"{s}_{what}": 7 for s in STAGES for what in ("packets", "cycles")}
+            return {"turns": 1000, "empty": 900, "busy": 30, "idle": 70, **stages}
+
+    (work,) = running(Works()).datapath_work()
+    assert (work.polls, work.empty_polls) == (1000, 900)
+    assert (work.busy_cycles, work.idle_cycles, work.packets) == (30, 70, 7)
+    assert {node.calls for node in work.nodes.values()} == {100}
 
 
 def test_frames_are_forwarded_when_the_peers_are_there_also_after_a_port_went() -> None:

@@ -313,6 +313,8 @@ class DpdkNat(NatSwitch):
                     packets=told[f"{stages[0]}_packets"],
                     busy_cycles=told["busy"],
                     idle_cycles=told["idle"],
+                    polls=told["turns"],
+                    empty_polls=told["empty"],
                     nodes={
                         stage: NodeWork(
                             calls=busy,
