@@ -15,7 +15,7 @@ from tests.runner.support import PRESET, Bench, configuration
 from vnetperf import config
 from vnetperf.analysis.compliance import ledger_of, rfc9693
 from vnetperf.analysis.compliance.clause import ClauseContext, LoggedTrials
-from vnetperf.analysis.compliance.rfc2544 import TESTS, _overload_doubts
+from vnetperf.analysis.compliance.rfc2544 import TESTS, _overload_doubts, constant_load
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
 from vnetperf.analysis.results_from_log import faults_of, result_of
 from vnetperf.model.deployment import make_deployment
@@ -50,9 +50,11 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import AgentConfig, CableConfig, HostConfig, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
+    Gaps,
     Latency,
     LoadStep,
     Timeline,
+    TrialGaps,
     TrialRequest,
     TrialResult,
     TrialSpec,
@@ -913,6 +915,24 @@ def test_a_case_that_ended_inconsistent_is_named_though_it_was_not_measured() ->
     assert alone.status == "not applicable"
     assert "has a result; frames that contradict the counts: pvp_x" in alone.value
     assert failed.frame_size == 512
+
+
+@pytest.mark.parametrize(("burst", "status"), [(1, "met"), (16, "deviated")])
+def test_frames_in_groups_are_no_constant_load(burst: int, status: str) -> None:
+    log = WrittenLog(shipped("quick"))
+    log.measured("mrr", 64)
+    send = Gaps(max_s=1e-6, hold_s=1e-3)
+    gaps = TrialGaps(poll=send, send=send, catch_up_frames=1024)
+    trials = [
+        trial.model_copy(update={"result": trial.result.model_copy(update={"gaps": gaps})})
+        for trial in log.tests[-1].trials
+    ]
+    scenario = Scenario(
+        deployment=make_deployment("pvp"), vswitch="x", traffic=TrafficProfile(burst=burst)
+    )
+    (clause,) = constant_load(trials, [deployed(scenario)])
+    assert clause.status == status
+    assert ("groups of 16" in clause.reason) == (burst > 1)
 
 
 CLEAN = FrameFaults(altered=0, verified=900)

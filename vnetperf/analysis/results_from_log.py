@@ -930,9 +930,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
     transfers = merge_transfers(_transfers_in_rounds(records))
     ledger = [
         *ledger_of(run, [*deployed.values()], results, tests),
-        *constant_load(
-            [t for test in tests for t in test.trials], [r.facts for r in deployed.values()]
-        ),
+        *constant_load([t for test in tests for t in test.trials], [*deployed.values()]),
         *transport(transfers),
     ]
     comparisons = comparisons_of(records)

@@ -21,7 +21,7 @@ from vnetperf.analysis.logged_tests import Case, is_valid
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.result import GoalResult, LedgerEntry, Result, ScenarioFacts
+from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import RoundTrip, Verdict
 from vnetperf.model.units import frames, time_s
@@ -42,9 +42,9 @@ def rfc6815_isolation(run: RunRecord) -> list[LedgerEntry]:
 
 
 def constant_load(
-    trials: Sequence[TrialRecord], facts: Sequence[ScenarioFacts]
+    trials: Sequence[TrialRecord], deployed: Sequence[ScenarioRecord]
 ) -> list[LedgerEntry]:
-    """Hold the tester's gaps of sending against it; nothing where none were recorded."""
+    """Hold traffic and the tester's gaps of sending against it; nothing where none are known."""
     paced = [t for t in trials if not t.spec.burst and t.verdict is Verdict.VALID]
     known = [(t.result.gaps, t.result.directions) for t in paced if t.result.gaps is not None]
     if not known:
@@ -54,10 +54,11 @@ def constant_load(
     bridged = rings_known and all(gaps.send.over_s == 0 for gaps, _ in known)
     longest = max(gaps.send.max_s for gaps, _ in known)
     late = max(gaps.catch_up_frames for gaps, _ in known)
+    group = max((one.scenario.traffic.burst for one in deployed), default=1)
     turns = dict.fromkeys(
         f"{role}: {text}"
-        for one in facts
-        if isinstance(slices := one.facts.get("scheduler slices"), dict)
+        for one in deployed
+        if isinstance(slices := one.facts.facts.get("scheduler slices"), dict)
         for role, text in slices.items()
     )
     value = (
@@ -69,9 +70,11 @@ def constant_load(
         entry(
             "RFC 1242 section 3.4",
             "constant load: frames at a fixed interval",
-            bridged and not unsent,
+            bridged and not unsent and group == 1,
             f"{value}; slices and niceness of {'; '.join(turns)}" if turns else value,
-            "how much the DUT's receive ring holds is not known"
+            f"the traffic profile sends frames in groups of {group}"
+            if group > 1
+            else "how much the DUT's receive ring holds is not known"
             if not rings_known
             else "the tester stood still for longer than the DUT's receive ring holds at that load"
             if not bridged
