@@ -108,6 +108,25 @@ def test_show_config_knows_every_option_of_pytest(
     assert found["resume"] == {"value": "", "source": "default"}
 
 
+def test_show_config_has_single_options_and_what_backends_add(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "bed.toml").write_text('[trex]\nserver = "10.0.0.7"\n')
+    typed = ("--guest", "packed", "--guest", "memory_mib=1024", "--core", "ramp=50")
+    own = ("--set", "udp_timeout=120", "--testbed", "bed.toml")
+    found = shown(capsys, *typed, "--nat", "subscribers=16,ports=8", *own)
+    assert found["guest:packed"]["value"] is True
+    assert str(found["guest:packed"]["source"]).endswith("conf/guest/packed.toml")
+    assert found["guest:memory_mib"] == {"value": 1024, "source": "command line guest"}
+    assert found["guest:accel"] == {"value": "auto", "source": "default"}
+    assert found["core:ramp"] == {"value": 50.0, "source": "command line core"}
+    assert found["nat:ports"] == {"value": 8, "source": "command line nat"}
+    assert found["nat:inside"] == {"value": "100.64.0.0/10", "source": "default"}
+    assert found["lb:services"] == {"value": 100, "source": "default"}
+    assert found["switch:udp_timeout"] == {"value": 120, "source": "command line set"}
+    assert found["testbed:trex.server"] == {"value": "10.0.0.7", "source": "bed.toml"}
+
+
 def test_list_prints_the_names_that_options_accept(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     text = capsys.readouterr().out

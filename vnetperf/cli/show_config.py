@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ _LAID_OVER = {
     "preset:time_budget_s": "time_budget",
     "traffic:flows": "flows",
 }
+#: Part of the configuration -> the setting that gives single options of it.
+_SINGLE = {"switch": "set", "guest": "guest", "core": "core", "nat": "nat", "lb": "lb"}
+_WITH_COMMAS = ("nat", "lb")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,15 +54,37 @@ def run(arguments: argparse.Namespace) -> int:
 def _rows(loaded: config.Configuration) -> Iterator[tuple[str, Any, str]]:
     for key, entry in loaded.as_record().items():
         yield key, entry["value"], entry["source"]
-    names = {"testbed": "testbeds", "preset": "presets", "traffic": "traffic", "switch": "switch"}
-    single = {pair.partition("=")[0] for pair in loaded.settings.set}
-    for section, kind in names.items():
-        path = config.find_file(kind, getattr(loaded.settings, section))
-        for key, value, source in _leaves(
-            f"{section}:", getattr(loaded, section), str(path), loaded
-        ):
-            set_alone = section == "switch" and key.removeprefix("switch:") in single
-            yield key, value, f"{loaded.sources['set']} set" if set_alone else source
+    for part, (value, path) in _parts(loaded).items():
+        setting = _SINGLE.get(part, "")
+        single = _single_keys(loaded.settings, setting)
+        for key, item, source in _leaves(f"{part}:", value, path, loaded):
+            alone = key.removeprefix(f"{part}:") in single
+            yield key, item, f"{loaded.sources[setting]} {setting}" if alone else source
+
+
+def _parts(loaded: config.Configuration) -> dict[str, tuple[BaseModel, str]]:
+    """What settings name or make: its values, and the path of the file that it is of, or ""."""
+    settings = loaded.settings
+    kinds = {"testbed": "testbeds", "preset": "presets", "traffic": "traffic", "switch": "switch"}
+    found = {
+        part: (getattr(loaded, part), str(config.find_file(kind, getattr(settings, part))))
+        for part, kind in kinds.items()
+    }
+    guest = next((one for one in settings.guest if "=" not in one), "")
+    found["guest"] = loaded.guest, str(config.find_file("guest", guest)) if guest else ""
+    return found | {
+        "core": (loaded.mobile_core, ""),
+        "nat": (loaded.nat, ""),
+        "lb": (loaded.lb, ""),
+    }
+
+
+def _single_keys(settings: config.Settings, setting: str) -> set[str]:
+    """Keys of the single options that a setting gives."""
+    texts: tuple[str, ...] = getattr(settings, setting, ())
+    if setting in _WITH_COMMAS:
+        texts = tuple(part.strip() for text in texts for part in text.split(","))
+    return {text.partition("=")[0] for text in texts if "=" in text}  # others name a file
 
 
 def _of_the_command(arguments: argparse.Namespace) -> Iterator[tuple[str, Any, str]]:
@@ -89,3 +114,13 @@ def _leaves(
             came_from = loaded.sources["traffic"]  # it is the mix's mean
         plain = value.model_dump(mode="json", include={name})[name]
         yield key, plain, came_from
+    yield from _own(prefix, value.model_extra or {}, source)
+
+
+def _own(prefix: str, values: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any, str]]:
+    """What single backends have: options of a vSwitch, sections of a testbed file."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _own(f"{prefix}{name}.", value, source)
+        else:
+            yield f"{prefix}{name}", value, source
