@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.report import REPORTS
+from vnetperf.results.log import LOG_NAME
+
 #: Each runs a script that starts Python several times.
 pytestmark = pytest.mark.slow
 
@@ -89,6 +92,16 @@ def test_merge_measures_what_is_named_and_keeps_the_run(ci: Ci) -> None:
     assert kept.stat().st_mode & 0o777 == 0o644
     assert (ci.artefacts / "run/junit.xml").exists()
     assert not [p for p in ci.artefacts.parent.iterdir() if p.name.startswith("vnetperf-merge")]
+
+
+def test_every_report_of_a_run_is_kept(tmp_path: Path) -> None:
+    run, kept = tmp_path / "run", tmp_path / "kept"
+    run.mkdir()
+    for name in (*REPORTS, LOG_NAME):
+        (run / name).touch()
+    subprocess.run([TOP / "ci/keep_run", run, kept], check=True, capture_output=True)
+    # The page has links to all files of numbers.
+    assert {path.name for path in kept.iterdir()} == {*REPORTS, LOG_NAME}
 
 
 def test_a_scenario_that_was_skipped_fails_merge(ci: Ci) -> None:
