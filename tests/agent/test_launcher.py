@@ -17,6 +17,7 @@ from unittest.mock import MagicMock
 import execnet
 import pytest
 
+from tests.deployment.test_hosts import plan_of as plan_over_hosts
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, with_nics
 from vnetperf import __version__, config, registry
@@ -431,6 +432,20 @@ def test_a_plan_is_the_agents_own(
     assert "it carries the address 192.0.2.1" in answer["error"]["what"]
     deployed.deploy.assert_not_called()
     calibrate.assert_not_called()
+
+
+def test_a_part_of_a_deployment_over_hosts_is_refused_for_what_it_is(
+    restricted: Agent, deployed: MagicMock
+) -> None:
+    for name in ("pvp_dpdk", "v2p2v_bridge"):
+        for part in plan_over_hosts(name).hosts:
+            for call in ("open", "deploy"):
+                args = {"plan": part.model_dump(mode="json")}
+                error = restricted._answer({"call": call, "args": args})["error"]
+                assert "one host's part of a deployment over several" in error["what"]
+                assert error["where"] == f"plan of host {part.host}"
+                assert f"hosts.{part.host}.transport (docs/hosts.md)" in error["cure"]
+    deployed.assert_not_called()
 
 
 def _is_roots(path: Path) -> bool:

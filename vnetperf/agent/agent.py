@@ -29,7 +29,13 @@ from pydantic import ValidationError
 
 from vnetperf import __version__, registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.agent.launcher import refuse_plan, refuse_plugins, refuse_scenario, refuse_testbed
+from vnetperf.agent.launcher import (
+    refuse_part,
+    refuse_plan,
+    refuse_plugins,
+    refuse_scenario,
+    refuse_testbed,
+)
 from vnetperf.backend import Backend
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
@@ -673,6 +679,7 @@ class Agent:
         checked = Plan.model_validate(plan)
         if not self.restricted:
             return checked
+        refuse_part(checked)
         refuse_testbed(checked.testbed)
         refuse_scenario(checked.scenario)
         # The plan too decides on NICs, drivers and memory: it must be this agent's own, of now.

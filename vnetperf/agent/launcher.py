@@ -164,6 +164,18 @@ def _conflists() -> list[Any]:
     return found
 
 
+def refuse_part(plan: Plan) -> None:
+    """Refuse a host's part of a deployment over several, which no host alone can plan."""
+    if plan.host:
+        raise HostError(
+            "the launcher deploys only what it plans itself, and this is one host's part of a "
+            "deployment over several",
+            where=f"plan of host {plan.host}",
+            cure=f"a testbed of one host, or the agent's own Python by sudo in hosts.{plan.host}."
+            "transport (docs/hosts.md)",
+        )
+
+
 def refuse_plan(plan: Plan, own: Plan) -> None:
     """Refuse a plan that is not the one the agent makes of the same scenario and testbed."""
     # Scenario and testbed were checked; launch lines are for the reader of --plan.
