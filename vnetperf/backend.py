@@ -176,7 +176,6 @@ class Requirements:
         Returns:
             "at HOST", or the path.
         """
-        del testbed
         return path
 
     @classmethod
@@ -189,7 +188,6 @@ class Requirements:
         Returns:
             JSON values, which `missing` finds in the machine's facts (`seen`); None for nothing.
         """
-        del testbed
 
     @classmethod
     def missing_requirement(cls, facts: MachineFacts) -> str:
@@ -241,7 +239,6 @@ class Backend(Requirements, ABC):
             "" when nothing does; otherwise what is missing and the cure, in one sentence. By
             default what is missing of the programs and modules that it declares.
         """
-        del scenario
         return cls.missing_requirement(facts)
 
     @classmethod
@@ -254,7 +251,6 @@ class Backend(Requirements, ABC):
         Returns:
             True when the other ends of its wires have to be told.
         """
-        del scenario
         return False
 
     def pollers(self) -> tuple[Pollers, ...]:
@@ -296,31 +292,26 @@ class Datapath(Backend):
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
         """Poll-mode threads it would run, of a network on all hosts; none in the kernel."""
-        del scenario
         return ()
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Hugepage memory it needs, of a network on all hosts, MiB; 0 for none."""
-        del scenario
         return 0
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """Queues it sends on at a physical port, or to a pod's socket; the other end polls all."""
-        del scenario, placement
         return 1
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """What it starts, for `--plan`, as far as that is known: program -> command line."""
-        del plan, facts
         return {}
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """What NICs of wires or the hosts' link lack for it, with the cure; "" for nothing."""
-        del nics, facts, scenario
         return ""
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:

@@ -77,7 +77,6 @@ class Memif(Wire):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Memif needs nothing of the machine."""
-        del facts, scenario, testbed
         return ""
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
@@ -99,7 +98,6 @@ class Veth(Wire):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Veth needs the right to make interfaces."""
-        del scenario, testbed
         return "" if facts.is_root else "veth needs root to make interfaces; run with sudo"
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
@@ -122,7 +120,6 @@ class ToExternal(Wire):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Needs `[external]` of the testbed file."""
-        del scenario
         problem = cls._section(testbed).problem
         return problem or ("" if facts.is_root else "interfaces need root to be taken; use sudo")
 

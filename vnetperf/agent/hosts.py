@@ -814,7 +814,6 @@ class _PlaceAt:
         return str(self.do("run", argv=list(argv)))
 
     def start(self, name: str, argv: Sequence[str]) -> EndpointProgram:
-        del name
         number = int(self.do("start", argv=list(argv)))
         self._looked = float("-inf")
         return _ProgramAt(self, number)
@@ -825,7 +824,6 @@ class _PlaceAt:
         return self._codes[number]
 
     def received(self, netdev: str) -> int:
-        del netdev
         self._look()
         return self._arrived
 

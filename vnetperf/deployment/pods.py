@@ -503,7 +503,6 @@ class PodNetwork(VSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Let the pods beside the first two, which do since both are there, be reached as well."""
-        del streams
         if self._far is not None or self.network.capabilities.port == "host":
             return
         first = len(self._ports)

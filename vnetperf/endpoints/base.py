@@ -136,17 +136,14 @@ class EndpointTool(Requirements, ABC):
 
     def least_message(self, kind: Kind) -> int:
         """The smallest message it sends, octets."""
-        del kind
         return 1
 
     def paces(self, spec: TransferSpec) -> bool:
         """Whether it can offer a stream at a given rate."""
-        del spec
         return False
 
     def listens_by_udp(self, spec: TransferSpec) -> bool:
         """Whether its server waits at a UDP port, and not at a TCP port."""
-        del spec
         return False
 
     @abstractmethod

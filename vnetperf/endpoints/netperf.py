@@ -45,7 +45,6 @@ class Netperf(EndpointTool):
 
     def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server in one process, which leaves no log under /tmp."""
-        del spec
         return ("netserver", "-D", "-f", "-N", "-L", f"{at.server},4", "-p", str(at.port))
 
     def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:

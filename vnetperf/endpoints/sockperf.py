@@ -51,12 +51,10 @@ class Sockperf(EndpointTool):
 
     def least_message(self, kind: Kind) -> int:
         """Each message has a header of its own."""
-        del kind
         return 14
 
     def most_message(self, spec: TransferSpec) -> int:
         """It sends the same over TCP as over UDP."""
-        del spec
         return MAX_DATAGRAM
 
     def listens_by_udp(self, spec: TransferSpec) -> bool:

@@ -37,12 +37,10 @@ class Sysbench(EndpointTool):
 
     def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """None."""
-        del at, spec
         return ()
 
     def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """All threads compute, or use one block of memory."""
-        del at
         argv = ["sysbench", f"--threads={spec.instances}", f"--time={spec.duration_s}"]
         if spec.kind == "GUEST_CPU":
             return (*argv, "cpu", "run")

@@ -70,7 +70,6 @@ class MpiProgram(Requirements, ABC):
         Returns:
             "" when nothing does; otherwise what is missing and the cure.
         """
-        del spec
         return self.missing_requirement(facts)
 
     def cannot(self, spec: TransferSpec) -> str:
@@ -112,7 +111,6 @@ class MpiProgram(Requirements, ABC):
         Returns:
             Name -> content.
         """
-        del spec
         return {}
 
     @abstractmethod
@@ -139,7 +137,6 @@ class MpiProgram(Requirements, ABC):
         Returns:
             "hpcc 1.5.0".
         """
-        del output
         return self.name
 
 

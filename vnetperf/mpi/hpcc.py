@@ -78,7 +78,6 @@ class Hpcc(MpiProgram):
 
     def command(self, spec: TransferSpec, programs: Mapping[str, str]) -> tuple[str, ...]:
         """It reads its input from the directory that it is started in."""
-        del spec
         return (programs["hpcc"],)
 
     def files(self, spec: TransferSpec) -> dict[str, str]:
@@ -89,7 +88,6 @@ class Hpcc(MpiProgram):
 
     def read(self, output: str, spec: TransferSpec) -> Figures:
         """HPL, whose solution it checks, and the means of the ping-pong between pairs of ranks."""
-        del spec
         pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
         found = {name.strip(): value.strip() for name, _, value in pairs}
         if found.get("Success") != "1":

@@ -323,12 +323,10 @@ class FarHost(PodHost):
 
     def has(self, name: str) -> bool:
         """Nothing of it is here."""
-        del name
         return False
 
     def index(self, name: str) -> int:
         """Of what `change` leaves alone."""
-        del name
         return 0
 
     def add_link(self, name: str, kind: str, mtu: int, *, offloads: bool, **options: Any) -> None:
@@ -396,7 +394,6 @@ class Network(Datapath):
         Returns:
             By default those of its capabilities.
         """
-        del scenario
         return cls.capabilities.routed
 
     @classmethod
@@ -421,7 +418,6 @@ class Network(Datapath):
         Returns:
             Their names; None, by default, where programs are the machine's.
         """
-        del facts
         return None
 
     @property
@@ -588,7 +584,6 @@ class Network(Datapath):
             host: Its host.
             port: What it was given.
         """
-        del host
         if port.pod.netdev:
             self.machine.delete_link(port.pod.netdev)
 

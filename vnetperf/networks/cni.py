@@ -711,7 +711,6 @@ class CniNetwork(Network):
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Call DEL for all pods, whose interfaces stay with whoever has them open."""
-        del hosts
         failed = []
         while self._attached:
             try:

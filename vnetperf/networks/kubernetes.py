@@ -143,7 +143,6 @@ class ClusterPlace:
 
     def write(self, name: str, content: bytes) -> NoReturn:
         """Refuse: nothing is put into a pod of a cluster."""
-        del content
         raise HostError(f"no file {name} is written into a pod of a cluster", where=self.pod)
 
     def statistics(self) -> dict[str, links.LinkStatistics]:
@@ -152,7 +151,6 @@ class ClusterPlace:
 
     def received(self, netdev: str) -> int:
         """Packets that have arrived; by the loopback interface too, which pods of a node share."""
-        del netdev
         return sum(one.rx for one in self.statistics().values())
 
 
@@ -342,7 +340,6 @@ class KubernetesNetwork(Network):
 
     def prepare(self, host: PodHost) -> None:
         """See once that the cluster answers, and lets its user do what a run does."""
-        del host
         if self._version:
             return
         run_id, cluster = self.machine.run_id, self._cluster
@@ -451,7 +448,6 @@ class KubernetesNetwork(Network):
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """See that the pods are where they have to be, with one MTU."""
-        del hosts
         nodes = [port.place for port in ports]
         if (len(set(nodes)) == 1) is not self._same:
             raise DutError(
@@ -475,7 +471,6 @@ class KubernetesNetwork(Network):
 
     def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
         """None: frames are not sent here, and counters of nodes are the cluster's."""
-        del ports
         return ()
 
     def check_alive(self) -> None:
@@ -519,7 +514,6 @@ class KubernetesNetwork(Network):
 
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Delete a pod, and wait until it is gone."""
-        del host
         number = port.pod.port.vnf
         change, _ = self._pods.pop(number)
         self._endpoints.pop(number, None)
@@ -527,7 +521,6 @@ class KubernetesNetwork(Network):
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Delete the pods: nothing of them is on this machine."""
-        del hosts
         while self._pods:
             _, (change, _) = self._pods.popitem()
             change.undo()

@@ -44,7 +44,6 @@ class MacvlanNetwork(Network):
 
     def prepare(self, host: PodHost) -> None:
         """The host's interface is all that pods share."""
-        del host
         self.machine.load_module(MACVLAN_MODULE)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:

@@ -101,7 +101,6 @@ class OvsFlatNetwork(Network):
 
     def launch(self, host: PodHost, switch: PrivateOvs) -> None:
         """Start a host's daemon and wait until it is ready."""
-        del host
         switch.start_switch(switch.answers, "the daemon", cure="see the log above")
 
     def add_uplink(self, host: PodHost, switch: PrivateOvs, bridge: str) -> None:
@@ -131,7 +130,6 @@ class OvsFlatNetwork(Network):
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Add the hosts' link, or the tunnel over it, to the bridge of each host with pods."""
-        del ports
         if self.place == "same" or self._joined:
             return
         self._joined = True

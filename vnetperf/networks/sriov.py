@@ -200,7 +200,6 @@ class SriovNetwork(Network):
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """The NICs join them, once their links are up; in switchdev mode by rules."""
-        del hosts
         if self._switch is not None:
             there = {str(port.pod.port) for port in ports}
             pods = map(port_of, range(pod_count(self.plan.scenario)))
@@ -261,7 +260,6 @@ class SriovNetwork(Network):
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Bring the NICs down, and with them pods' links; the run's end takes functions away."""
-        del hosts
         for host in self._hosts.values():
             # Where laying the link or making functions has failed there is nothing to bring down.
             if self._pods(host)[0] in self._functions:

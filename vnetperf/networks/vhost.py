@@ -192,7 +192,6 @@ class MemifNetwork(VhostUserNetwork):
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """One for the poll-mode thread and one for the others, whatever they send."""
-        del scenario, placement
         return SENDERS
 
     def socket_settings(self, pod: Pod) -> tuple[str, ...]:

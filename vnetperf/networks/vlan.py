@@ -31,7 +31,6 @@ class VlanNetwork(Network):
 
     def prepare(self, host: PodHost) -> None:
         """The host's interface is all that there is."""
-        del host
         self.machine.load_module(VLAN_MODULE)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:

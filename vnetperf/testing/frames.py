@@ -181,7 +181,6 @@ class FrameTester(TrafficGenerator):
         Returns:
             Always "".
         """
-        del facts, scenario
         return ""
 
     @classmethod
@@ -252,7 +251,6 @@ class FrameTester(TrafficGenerator):
             profile: Not used: each stream is one flow.
             frame_size: Octets including FCS.
         """
-        del profile
         self._streams, self._size = streams, frame_size
 
     def learn(self, frames_per_stream: int) -> None:

@@ -173,7 +173,6 @@ class TrafficGenerator(Backend):
         Returns:
             "" or the reason and the cure.
         """
-        del wire, queues, scenario, placement, testbed, facts
         return ""
 
     @classmethod
@@ -187,7 +186,6 @@ class TrafficGenerator(Backend):
         Returns:
             "" or what it cannot send, and what it accepts.
         """
-        del scenario, testbed
         return ""
 
     @classmethod
@@ -221,7 +219,6 @@ class TrafficGenerator(Backend):
         Returns:
             MiB; 0 for none.
         """
-        del scenario, kinds
         return 0
 
     @classmethod
@@ -366,7 +363,6 @@ class TrafficGenerator(Backend):
         Raises:
             GeneratorError: As of `run`; it is not made for it.
         """
-        del trial, window, watch, receives
         raise GeneratorError("its ports are on one host", where=self.name)
 
     def live(self) -> LiveCounts | None:
@@ -420,7 +416,6 @@ class ExternalGenerator(TrafficGenerator):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """Whether the program is here, or a server is named."""
-        del scenario
         trouble = facts.missing_program(cls.programs[0])
         known = not trouble or cls.programs[0].name in facts.program_troubles
         return trouble if known else cls.not_found

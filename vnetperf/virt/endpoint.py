@@ -204,7 +204,6 @@ class GuestPlace:
 
     def start(self, name: str, argv: Sequence[str]) -> GuestProgram:
         """Start a program."""
-        del name
         return GuestProgram(self.guest, self.guest.agent.start(argv, capture=True))
 
     def received(self, netdev: str) -> int:

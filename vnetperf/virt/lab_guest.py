@@ -416,11 +416,9 @@ def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
     """SIGINT calls; SIGTERM and SIGHUP end the lab by an exception. Ignored ones stay ignored."""
 
     def interrupt(number: int, frame: object) -> None:
-        del number, frame
         on_interrupt()
 
     def end(number: int, frame: object) -> None:
-        del frame
         raise SystemExit(128 + number)
 
     wanted = {signal.SIGINT: interrupt, signal.SIGTERM: end, signal.SIGHUP: end}

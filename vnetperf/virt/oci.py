@@ -76,7 +76,6 @@ class OciPod(Container):
 
     def create(self, *, cpuset: bool = True) -> None:
         """Make its network namespace, then the container in it; processors are its cgroup's."""
-        del cpuset
         super().create(cpuset=False)
         self._start_container()
 
@@ -153,7 +152,6 @@ class OciPod(Container):
 
     def entry(self, host: str) -> tuple[str, ...]:
         """As of every container; its host name is its own already."""
-        del host
         return tuple(self._runc("exec", self._container))
 
     def start(self, name: str, argv: Sequence[str]) -> ContainerProgram:

@@ -110,7 +110,6 @@ class Vnf(Backend):
         Returns:
             Kinds, among its `attachments`.
         """
-        del scenario
         return cls.attachments
 
     @classmethod
@@ -137,7 +136,6 @@ class Vnf(Backend):
         Returns:
             What -> how, in one line.
         """
-        del plan, facts, number
         return {}
 
     @classmethod
@@ -151,7 +149,6 @@ class Vnf(Backend):
         Returns:
             Demands, one thread by default; empty where the kernel forwards.
         """
-        del scenario
         return (RoleDemand(role=f"vnf{number}", group="vnf"),)
 
     @classmethod
@@ -165,7 +162,6 @@ class Vnf(Backend):
         Returns:
             The memory, none by default.
         """
-        del scenario, attachment
         return VnfMemory()
 
     @abstractmethod
@@ -312,7 +308,6 @@ class EndpointHost(Vnf):
         Returns:
             "" when it has them, or nobody knows; otherwise what is missing and the cure.
         """
-        del scenario, programs
         return ""
 
     @abstractmethod

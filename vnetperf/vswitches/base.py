@@ -111,7 +111,6 @@ class VSwitch(Datapath):
         Returns:
             The scenario; unchanged by default.
         """
-        del testbed
         return scenario
 
     @classmethod
@@ -140,7 +139,6 @@ class VSwitch(Datapath):
         Returns:
             Seconds; None where time ends none.
         """
-        del scenario
         return None
 
     @property

@@ -215,7 +215,6 @@ class LinuxBridge(KernelSwitch):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The bridges that `--plan` can show."""
-        del facts
         deployment, learns = plan.scenario.deployment, plan.scenario.rules == "learning"
 
         def described(port: Port) -> str:
@@ -289,7 +288,6 @@ class LinuxBridge(KernelSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Add the static entries that keep parallel chains apart; two ports need none."""
-        del streams
         self.entries = fdb_entries(self.plan.scenario)
         rows = [(entry.mac, self.netdevs[entry.port]) for entry in self.entries]
         self.machine.in_netns(lambda: add_fdb_entries(rows))

@@ -160,7 +160,6 @@ class OvsDpdk(OpenVSwitch):
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """What NICs under their kernel driver cannot be."""
-        del facts
         kernel = [nic for nic in nics if nic.side == "dut" and nic.kernel]
         if not kernel or scenario.mtu + FRAME_OCTETS <= STANDARD_FRAME_SIZE:
             return ""
@@ -191,7 +190,6 @@ class OvsDpdk(OpenVSwitch):
 
         A memif client that has fewer receive queues makes OVS drop what it sends on the others.
         """
-        del scenario
         return len(placement.cores["pmd"]) + 1
 
     @classmethod

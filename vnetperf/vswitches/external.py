@@ -138,7 +138,6 @@ class External(VSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """Refuse: it has none for VNFs."""
-        del kind, queues
         raise self.no_port(port, ())
 
     def add_vnf_port(self, attachment: Attachment) -> None:

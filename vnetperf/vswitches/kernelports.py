@@ -219,7 +219,6 @@ class KernelSwitch(KernelAttachments):
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """NAPI threads are given to veth ends, which go with the run."""
-        del facts
         if nics and threaded_napi(scenario):
             return f"threads of NAPI are given to veth ends, not to NICs: {NOT_THREADED}"
         return ""

@@ -232,7 +232,6 @@ class Macvtap(KernelSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Join physical ports that have no VNF between them; the rest goes by addresses."""
-        del streams
         pairs = tc_redirect.joined_phy_ports(self.deployment)
         for source, _ in pairs:
             queues = self.plan.scenario.options.rx_queues or 1

@@ -57,7 +57,6 @@ class OvsKernel(KernelAttachments, OpenVSwitch):
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
         """Room for many flows where there will be many."""
-        del facts
         return flow_limit(plan.scenario)
 
     def start(self) -> None:

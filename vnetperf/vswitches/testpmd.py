@@ -223,7 +223,6 @@ class TestpmdSwitch(VSwitch):
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """It sends on the queue of the number that a frame came in on."""
-        del placement
         return scenario.options.rx_queues or 1
 
     @classmethod
@@ -353,7 +352,6 @@ class TestpmdSwitch(VSwitch):
         is connected. A thread that polls, and is held up between the two while a connection is
         made, reads address 0: so no thread polls before memif ports are connected.
         """
-        del streams
         self.check_alive()
         wait_at_most(self._memif_connected, PEERS_S, "memif ports to be connected")
         self._forward()

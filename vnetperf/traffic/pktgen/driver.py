@@ -154,7 +154,6 @@ class Pktgen(ExternalGenerator):
         facts: MachineFacts,
     ) -> str:
         """Whether it would end at a memif, whose MTU cannot be set."""
-        del queues, scenario, placement
         section = cls.section_of(testbed)
         if wire != "memif" or section.server or section.memif:
             return ""

@@ -24,7 +24,6 @@ def main(argv: list[str]) -> int:
         os.execvp(argv[0], argv)  # noqa: S606 - the caller's program
 
     def end(number: int, frame: FrameType | None) -> None:
-        del frame
         os.kill(pid, number)
 
     signal.signal(signal.SIGTERM, end)

@@ -133,7 +133,6 @@ class Trex(ExternalGenerator):
     @classmethod
     def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
         """TRex may have no instructions for the fields that vary."""
-        del testbed
         plan_burst(frames, 1, 1.0).describe()
 
     @classmethod
@@ -156,7 +155,6 @@ class Trex(ExternalGenerator):
         facts: MachineFacts,
     ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
-        del testbed, facts
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
@@ -175,7 +173,6 @@ class Trex(ExternalGenerator):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
         """Memory for NICs; virtual devices take ordinary pages."""
-        del scenario
         return 2048 if "nic" in kinds else 0
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:

@@ -129,13 +129,11 @@ class Xdpgen(TrafficGenerator):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """A compiler, a kernel that loads programs."""
-        del scenario
         return facts.missing_program(CLANG) or facts.bpf
 
     @classmethod
     def sends_native_xdp(cls, scenario: Scenario) -> bool:
         """Always."""
-        del scenario
         return True
 
     @classmethod
@@ -146,7 +144,6 @@ class Xdpgen(TrafficGenerator):
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
         """More than one kind of frame of each port, more flows than it holds headers of."""
-        del testbed
         ports = [stream.tx_port for stream in scenario.streams]
         if len(ports) > STREAMS or len({*ports}) < len(ports):
             return "it sends one stream from each port"

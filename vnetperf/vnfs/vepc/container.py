@@ -109,7 +109,7 @@ class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
 
     def wait_ready(self, timeout_s: float) -> None:
         """Have the UEs attach; users' packets are forwarded from then on."""
-        del timeout_s  # the attach phase takes what it takes, and is timed
+        # The attach phase takes what it takes, and is timed: `timeout_s` does not end it.
         self.check_alive()
         if self.sessions:
             return  # the switch came back, and the mobile core never noticed

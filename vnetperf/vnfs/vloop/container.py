@@ -167,7 +167,6 @@ class ContainerVloop(Vloop, EndpointHost):
     @classmethod
     def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """Only a kernel that routes has addresses."""
-        del facts
         return endpoint_problem(scenario, f"{cls.name}:{LAUNCHER}")
 
     @contextmanager

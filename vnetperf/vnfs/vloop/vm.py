@@ -149,7 +149,6 @@ class VmVloop(EndpointHost):
     @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
         """Memory of the guest, where it is on hugepages."""
-        del attachment
         guest = scenario.guest
         mib = guest.memory_mib if guest.hugepage_kb else 0
         return VnfMemory(mib, guest.hugepage_kb, floats=True, node=guest.node)
@@ -331,7 +330,6 @@ class VmVloop(EndpointHost):
     @classmethod
     def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """Only a kernel that routes has addresses."""
-        del facts
         return endpoint_problem(scenario, cls.name)
 
     @classmethod

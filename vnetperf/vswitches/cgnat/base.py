@@ -77,7 +77,6 @@ class NatSwitch(VSwitch):
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario routed: a NAT is a router."""
-        del testbed
         return scenario.model_copy(update={"forwarding": "l3"})
 
     @classmethod

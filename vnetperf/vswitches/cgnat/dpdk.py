@@ -174,7 +174,6 @@ class DpdkNat(NatSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """It has none."""
-        del port, queues
         self.check_kind(kind)
         raise AssertionError("its capabilities list no attachment")
 
@@ -231,7 +230,6 @@ class DpdkNat(NatSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Forward, now that both sides of memif are there: see `TestpmdSwitch.connect`."""
-        del streams
         self._forward()
 
     def _forward(self) -> None:

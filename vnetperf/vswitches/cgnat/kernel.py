@@ -150,7 +150,6 @@ class KernelNat(KernelSwitch, NatSwitch):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The rule, for `--plan`."""
-        del facts
         nat = plan.scenario.nat or Nat()
         first, last = nat.block_of(0), nat.block_of(nat.subscribers - 1)
         return {
@@ -227,7 +226,6 @@ class KernelNat(KernelSwitch, NatSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the routes and the rules."""
-        del streams
         self.machine.in_netns(self._route)
         self._load(self.rules())
 

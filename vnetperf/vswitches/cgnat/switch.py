@@ -34,5 +34,4 @@ class Cgnat(ModalSwitch, NatSwitch):
     @classmethod
     def look(cls, testbed: Testbed) -> str:
         """Why the modes on DPDK cannot be built on a machine; "" when they can."""
-        del testbed
         return ENGINE.problem()

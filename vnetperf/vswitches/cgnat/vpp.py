@@ -103,7 +103,6 @@ class VppNat(NatSwitch, Vpp):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Enable the plugin; routes, sides, public addresses, timers."""
-        del streams
         self._send([self.enabling(), *self._routes()])
         self._send([self.port_message(port, on=True) for port in self.interfaces])
         self._send(list(self.nat_messages()))
@@ -321,7 +320,6 @@ class VppNat44(VppNat):
     @classmethod
     def nat_problem(cls, nat: Nat, options: NatOptions) -> str:
         """Why the pool does not suffice."""
-        del options
         needed = cls.addresses(nat)
         if needed <= nat.pool.num_addresses:
             return ""

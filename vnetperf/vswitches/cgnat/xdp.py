@@ -92,7 +92,6 @@ class XdpNat(NatSwitch, Xdp):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The programs, for `--plan`."""
-        del facts
         nat = plan.scenario.nat or Nat()
         return {"XDP": f"translate at {INSIDE} and {OUTSIDE}, native, {nat}"}
 
@@ -134,7 +133,6 @@ class XdpNat(NatSwitch, Xdp):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Tell the programs where frames go."""
-        del streams
 
         def direct() -> None:
             for number, port in enumerate((INSIDE, OUTSIDE)):

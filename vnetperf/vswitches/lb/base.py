@@ -38,13 +38,11 @@ class BalancingSwitch(VSwitch):
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario routed: a node of a cluster is a router."""
-        del testbed
         return scenario.model_copy(update={"forwarding": "l3"})
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """What does it and for which services, for `--plan`."""
-        del facts
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
         return {mode: f"{cls.does_it} {plan.scenario.services or Services()}"}
 

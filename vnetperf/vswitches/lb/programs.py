@@ -52,7 +52,6 @@ class ProgramBalancer(BalancingSwitch, Xdp):
     @classmethod
     def source(cls, scenario: Scenario) -> Path:
         """The program."""
-        del scenario
         return SOURCE
 
     @property

@@ -122,7 +122,6 @@ class OpenVSwitch(VSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the deployment's rules."""
-        del streams
         scenario = self.plan.scenario
         for bridge in self.bridges:
             found = openflow.bridge_rules(scenario, bridge)

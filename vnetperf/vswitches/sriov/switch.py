@@ -210,7 +210,6 @@ class Sriov(VSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Join the ports that the NIC does not join by address."""
-        del streams
         self.eswitch.connect()
 
     def remove_port(self, port: Port) -> None:

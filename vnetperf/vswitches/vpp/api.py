@@ -154,7 +154,6 @@ class VppApi:
         return sorted(str(path) for path in there if path.name.partition(".")[0] in API_DEFINITIONS)
 
     def _on_event(self, name: str, message: Any) -> None:
-        del message
         if name == "sw_interface_event":
             self.interfaces_changed.set()
 

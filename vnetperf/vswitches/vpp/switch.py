@@ -177,7 +177,6 @@ class Vpp(VSwitch):
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:
         """What its tables take of its heap beyond VPP's default, MiB."""
-        del scenario
         return 0
 
     @classmethod
@@ -199,7 +198,6 @@ class Vpp(VSwitch):
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """One per worker."""
-        del scenario
         return len(placement.cores["worker"])
 
     @classmethod
@@ -283,7 +281,6 @@ class Vpp(VSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the deployment's forwarding."""
-        del streams
         scenario, api = self.plan.scenario, self.vpp.api
         index = {port: interface.index for port, interface in self.interfaces.items()}
         if forwarding.forwarding_kind(scenario) == "l3":

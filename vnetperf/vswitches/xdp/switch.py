@@ -106,7 +106,6 @@ class Xdp(KernelSwitch):
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario with the layer that the program forwards at."""
-        del testbed
         if scenario.options.own(XdpOptions).program == ROUTED:
             return scenario.model_copy(update={"forwarding": "l3"})
         return scenario
@@ -136,7 +135,6 @@ class Xdp(KernelSwitch):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The program of each port, for `--plan`."""
-        del facts
         scenario = plan.scenario
         mode = scenario.options.mode or cls.capabilities.modes[0]
         program = cls.source(scenario).stem
@@ -247,13 +245,11 @@ class Xdp(KernelSwitch):
 
     def unplug(self, port: Port, netdev: str) -> None:
         """Detach a port's program; frames for the port are dropped and counted."""
-        del netdev
         self.ports.pop(port).code.close()
         self.in_namespace(lambda: self.forget(port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Tell each port's program where frames go: another port, or the kernel's table."""
-        del streams
         hops = self.plan.scenario.deployment.hops
         connect = self._route if self.plan.scenario.routed else self._redirect
         self.in_namespace(lambda: connect(hops))
