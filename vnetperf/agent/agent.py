@@ -112,41 +112,6 @@ class Channel(Protocol):
         """Wait until the controller has confirmed an event; False when it does not in time."""
 
 
-#: What a controller may call; nothing else of the agent is reached by a message.
-CALLS = frozenset(
-    [
-        "hello",
-        "clock",
-        "clock_sync",
-        "inventory",
-        "deploy",
-        "open",
-        "lay_cables",
-        "plug_nics",
-        "bring_up",
-        "check_path",
-        "check_way_through",
-        "facts",
-        "counters",
-        "learn",
-        "begin_watch",
-        "happen",
-        "end_watch",
-        "run_trial",
-        "run_part",
-        "captured",
-        "users_transfer",
-        "transfer",
-        "open_end",
-        "at_end",
-        "close_end",
-        "check_alive",
-        "calibrate",
-        "teardown",
-    ]
-)
-
-
 class ControllerGoneError(BaseException):
     """The controller went away in the middle of a call: no error of the call's own."""
 
@@ -257,7 +222,7 @@ class Line:
 
 
 class Agent:
-    """Answers calls; holds at most one deployment.
+    """Answers calls, by its methods `call_...`; holds at most one deployment.
 
     A restricted one's controller may not choose what is started as root (docs/security.md).
     """
@@ -306,31 +271,23 @@ class Agent:
                 notes.append(
                     f"nothing is imported as root from where {left_out} (chown, chmod o-w)"
                 )
-            return {
-                "error": {
-                    "class": type(error).__name__,
-                    "what": "\n  ".join([error.what, *notes]),
-                    **{key: getattr(error, key) for key in ("where", "accepted", "cure")},
-                }
-            }
+            what = "\n  ".join([error.what, *notes])
+            rest = {key: getattr(error, key) for key in ("where", "accepted", "cure")}
+            return {"error": {"class": type(error).__name__, "what": what, **rest}}
         except ValidationError as error:  # a controller of another version
             log.exception("call %s failed", message["call"])
-            return {
-                "error": {"class": "HostError", "what": f"not understood: {error}"}
-                | {"where": message["call"], "accepted": "what this version of vnetperf sends"}
-                | {"cure": "install the same version on both sides"}
-            }
+            what = f"not understood: {error}"
+            accepted = "what this version of vnetperf sends"
+            cure = "install the same version on both sides"
         except OSError as error:  # of a backend's own files, sockets or programs
             log.exception("call %s failed", message["call"])
-            what = f"{type(error).__name__}: {error}"
+            what, accepted = f"{type(error).__name__}: {error}", ""
             cure = "remove the cause; run.log has the place in the program"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 what = f"a disk is full{self._full_places()}: {error}"
                 cure = "make room there, and run the case again"
-            return {
-                "error": {"class": "HostError", "what": what, "where": message["call"]}
-                | {"accepted": "", "cure": cure}
-            }
+        rest = {"where": message["call"], "accepted": accepted, "cure": cure}
+        return {"error": {"class": "HostError", "what": what, **rest}}
 
     def _full_places(self) -> str:
         """Directories of this agent's that are on a full disk, for an error."""
@@ -698,6 +655,10 @@ class Agent:
         deployment, self.deployment = self.deployment, None
         self._watching = self._end = None  # its programs and namespace end with the run
         return deployment.teardown() if deployment is not None else []
+
+
+#: What a controller may call; nothing else of the agent is reached by a message.
+CALLS = frozenset(name.removeprefix("call_") for name in vars(Agent) if name.startswith("call_"))
 
 
 def _restore_patiently(
