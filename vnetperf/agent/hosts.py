@@ -232,13 +232,10 @@ class HostsClient:
                 spaces[part.host] = self.clients[part.host].call(
                     "open", length_s=length_s, plan=sent
                 )
-        nics = {
-            part.host: partial(self.clients[part.host].call, "plug_nics", length_s=BRING_UP_S)
-            for part in plan.hosts
-            if part.nics
-        }
-        netdevs = self._lay_cables(plan, spaces) if not nics else {}
-        rings = {cable: ring for own in self._all(nics).values() for cable, ring in own.items()}
+        with_nics = [part.host for part in plan.hosts if part.nics]
+        netdevs = self._lay_cables(plan, spaces) if not with_nics else {}
+        found = self._call_at(with_nics, "plug_nics", length_s=BRING_UP_S)
+        rings = {cable: ring for own in found.values() for cable, ring in own.items()}
         self._all(
             {
                 part.host: partial(
@@ -257,12 +254,7 @@ class HostsClient:
         )
         # Between endpoints nothing but they themselves can send.
         path_check = {} if plan.scenario.apart else self._path_check(plan)
-        found = self._all(
-            {
-                part.host: partial(self.clients[part.host].call, "facts", path_check=path_check)
-                for part in plan.hosts
-            }
-        )
+        found = self._call_at((p.host for p in plan.hosts), "facts", path_check=path_check)
         of_host = {host: ScenarioFacts.model_validate(one).facts for host, one in found.items()}
         return ScenarioFacts(
             scenario=plan.scenario.id,
@@ -292,7 +284,7 @@ class HostsClient:
         tester = plan.of_tester().host
         apart = len(plan.testers) > 1
         others = [part.host for part in plan.hosts if apart or part.host != tester]
-        before = self._counters(others)
+        before = self._call_at(others, "counters")
         try:
             if apart:
                 return self._path_of_parts(plan, PATH_TIMEOUT_S)
@@ -301,7 +293,7 @@ class HostsClient:
                 checked: dict[str, Any] = self.clients[tester].call("check_path", length_s=length_s)
                 return checked
         except DutError as error:
-            for host, ports in self._counters(others).items():
+            for host, ports in self._call_at(others, "counters").items():
                 then = before[host]
                 hops = ", ".join(
                     f"{name} rx {now['rx'] - then[name]['rx']} tx {now['tx'] - then[name]['tx']}"
@@ -311,8 +303,9 @@ class HostsClient:
                 error.add_note(f"  counters of host {host} over all tries: {hops}")
             raise
 
-    def _counters(self, hosts: Iterable[str]) -> dict[str, dict[str, dict[str, int]]]:
-        return self._all({host: partial(self.clients[host].call, "counters") for host in hosts})
+    def _call_at(self, hosts: Iterable[str], name: str, **args: Any) -> dict[str, Any]:
+        """Make the same call at hosts; host -> answer."""
+        return self._all({h: partial(self.clients[h].call, name, **args) for h in hosts})
 
     def run_trial(self, spec: TrialSpec) -> TrialResult:
         """Run a trial of the deployed scenario: counters and collectors of all hosts around it."""
@@ -348,9 +341,7 @@ class HostsClient:
         rest_s = 0.0 if watchers else rest_s
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
         result = self._sent(plan, spec.model_copy(update=update), event_at)
-        ended = self._all(
-            {host: partial(self.clients[host].call, "end_watch") for host in watchers}
-        )
+        ended = self._call_at(watchers, "end_watch")
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
         merged = merge_counts(result, self._each_meter_once(counted, plan.of_tester().host))
         if merged.event is not None and not merged.failed:
@@ -374,10 +365,7 @@ class HostsClient:
 
     def _begin_watch(self, hosts: Sequence[str], wait_s: float) -> str:
         """Have hosts read counters, and look at threads from `wait_s` on; what has died."""
-        call = {"length_s": wait_s, "wait_s": wait_s}
-        begun = self._all(
-            {host: partial(self.clients[host].call, "begin_watch", **call) for host in hosts}
-        )
+        begun = self._call_at(hosts, "begin_watch", length_s=wait_s, wait_s=wait_s)
         return "; ".join(f"host {host}: {why}" for host, why in begun.items() if why)
 
     def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
@@ -420,19 +408,14 @@ class HostsClient:
         sent = spec.model_copy(update={"profile": False, "ipdv": spec.ipdv and one_way})
         asked = sent.model_dump(mode="json")
         most_s = 30 + plan.scenario.set_up_s
-        learned = self._all(
-            {
-                host: partial(self.clients[host].call, "learn", length_s=most_s, spec=asked)
-                for host in testers
-            }
-        )
+        learned = self._call_at(testers, "learn", length_s=most_s, spec=asked)
         if failed := [{**one} for one in learned.values() if one]:
             return TrialResult(directions=(), **failed[0]), ""
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
         if why := self._begin_watch(every, spec.learning_wait_s * (1 - LEARNED_SHARE)):
             return TrialResult(directions=(), failed="dut", failure=why), ""
         parts, late = self._sent_by_parts(testers, sent)
-        ended = self._all({host: partial(self.clients[host].call, "end_watch") for host in every})
+        ended = self._call_at(every, "end_watch")
         counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
         merged = merge_parts(parts, plan.clock_bound_s)
         if not merged.failed:
@@ -696,7 +679,7 @@ class HostsClient:
 
     def _check_alive(self, plan: Plan) -> None:
         duts = [part.host for part in plan.hosts if part.has_dut]
-        self._all({host: partial(self.clients[host].call, "check_alive") for host in duts})
+        self._call_at(duts, "check_alive")
 
     def _cause(self, plan: Plan, error: VnetperfError) -> VnetperfError:
         """The error of a part that has died on any host, rather than what was seen of it."""
