@@ -462,9 +462,8 @@ class Network(Datapath):
         """
         lay_uplinks(hosts, self.plan.scenario.mtu, offloads=self.offloads)
 
-    @abstractmethod
     def prepare(self, host: PodHost) -> None:
-        """Make what a host has of the network before any pod.
+        """Make what a host has of the network before any pod; by default load its modules.
 
         Args:
             host: One of the hosts with pods.
@@ -472,6 +471,8 @@ class Network(Datapath):
         Raises:
             VnetperfError: When the kernel refuses.
         """
+        for module in self.kernel_modules:
+            self.machine.load_module(module)
 
     @abstractmethod
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
@@ -499,9 +500,10 @@ class Network(Datapath):
         """
         return pod.netdev in self.machine.link_statistics()
 
-    @abstractmethod
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Let pods of all hosts reach each other; called once more when others have come.
+
+        By default the hosts' link does.
 
         Args:
             hosts: The two hosts, by number.
@@ -587,9 +589,8 @@ class Network(Datapath):
         if port.pod.netdev:
             self.machine.delete_link(port.pod.netdev)
 
-    @abstractmethod
     def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Take away what `prepare` and `join` made. Idempotent.
+        """Take away what `prepare` and `join` made. Idempotent; by default nothing is left.
 
         Args:
             hosts: The two hosts.

@@ -373,9 +373,6 @@ class DockerOverlayNetwork(Network):
         links.request(name, source, "set", index=index, ifname=new_name)
         links.move(new_name, target, netns=source)
 
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Nothing: the nodes tell each other where pods are."""
-
     def check_alive(self) -> None:
         """Raise when a daemon has ended."""
         for node in self._nodes.values():

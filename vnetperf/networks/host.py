@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from vnetperf.host import ethtool, links
@@ -22,9 +21,6 @@ class HostNetwork(Network):
         """The interface of the pod's host."""
         return self.machine.interface_name(f"u{number}")
 
-    def prepare(self, host: PodHost) -> None:
-        """There is nothing to be made."""
-
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """Move the host's interface to where pods' interfaces are; on one host nothing moves."""
         if not self.has_ports:
@@ -38,13 +34,7 @@ class HostNetwork(Network):
         self.machine.set_link(host.uplink, mac=pod.mac)
         return PodPort(pod=pod, host=host.number, kind="veth", mtu=self.mtu)
 
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """The hosts' link joins them."""
-
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Give the host its interface back."""
         if self.has_ports:
             links.move(host.uplink, host.netns, netns=self.machine.netns)
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Nothing was made."""

@@ -110,6 +110,3 @@ class IpvlanNetwork(Network):
             host.add_neighbour(host.uplink, far.address, far.uplink_mac)
         if self.mode != MODES[0]:
             self.route_far_pods(hosts, ports)
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Nothing but pods' interfaces was made."""

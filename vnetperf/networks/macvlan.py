@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from vnetperf.model.scenario import Scenario
@@ -42,16 +41,6 @@ class MacvlanNetwork(Network):
         why = why_parted(scenario.options.mode or MODES[0], scenario)
         return why or cls.missing_requirement(facts)
 
-    def prepare(self, host: PodHost) -> None:
-        """The host's interface is all that pods share."""
-        self.machine.load_module(MACVLAN_MODULE)
-
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A macvlan."""
         return self.attach_child(host, pod, "macvlan", macvlan_mode=self.mode)
-
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """The hosts' link is one broadcast domain."""
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Nothing but pods' interfaces was made."""

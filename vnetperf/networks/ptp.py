@@ -17,9 +17,6 @@ class PtpNetwork(Network):
     )
     path: ClassVar[str] = "veth, route, hosts' link, route, veth"
 
-    def prepare(self, host: PodHost) -> None:
-        """There is nothing that pods share."""
-
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A veth pair; the host's end is the pod's gateway."""
         port = self.attach_veth(host, pod, mac=pod.gateway_mac)
@@ -29,6 +26,3 @@ class PtpNetwork(Network):
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Route the other host's pods through it."""
         self.route_far_pods(hosts, ports)
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Pods' routes go with their interfaces."""

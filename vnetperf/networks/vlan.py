@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from vnetperf.model.testbed import KernelModule
@@ -29,16 +28,6 @@ class VlanNetwork(Network):
     )
     path: ClassVar[str] = "VLAN, hosts' link, VLAN"
 
-    def prepare(self, host: PodHost) -> None:
-        """The host's interface is all that there is."""
-        self.machine.load_module(VLAN_MODULE)
-
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """The VLAN's interface."""
         return self.attach_child(host, pod, "vlan", vlan_id=VLAN_ID)
-
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """The hosts' link is one broadcast domain for each VLAN."""
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Nothing but pods' interfaces was made."""
