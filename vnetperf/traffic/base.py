@@ -141,13 +141,13 @@ class TrafficGenerator(Backend):
     on_sent: Callable[[], None] = staticmethod(lambda: None)
 
     @classmethod
-    @abstractmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
         """Busy threads it runs.
 
         Returns:
-            Demands.
+            Demands; by default one thread, which sends and receives on all ports.
         """
+        return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
     def cannot_plug(

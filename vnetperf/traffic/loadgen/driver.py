@@ -26,7 +26,7 @@ from vnetperf.model.frames import GTPU, MAX_FRAME_SIZE, TUNNELS
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import GN_TESTER
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import (
@@ -478,11 +478,6 @@ class Loadgen(TrafficGenerator):
         #: Frames of the last trial that kept some, where another has run since.
         self._kept: tuple[CapturedFrame, ...] | None = None
         self._ends: dict[int, WireEnd] = {}
-
-    @classmethod
-    def roles(cls) -> tuple[RoleDemand, ...]:
-        """One thread sends and receives on all ports."""
-        return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:

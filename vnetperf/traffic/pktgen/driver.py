@@ -19,7 +19,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
 from vnetperf.model.frames import GTPU, MIN_FRAME_SIZE, TUNNELS
-from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Placement, Plan, Pollers, Scenario
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
@@ -173,11 +173,6 @@ class Pktgen(ExternalGenerator):
             check_settings(frames, server)
         else:
             check_cycles(frames)
-
-    @classmethod
-    def roles(cls) -> tuple[RoleDemand, ...]:
-        """One thread sends and receives on all ports; another one only makes statistics."""
-        return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:

@@ -27,7 +27,7 @@ from vnetperf.host.xdp import CLANG, BpfObject, compile_program
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, LiveCounts, TrialResult, TrialSpec
@@ -135,11 +135,6 @@ class Xdpgen(TrafficGenerator):
     def sends_native_xdp(cls, scenario: Scenario) -> bool:
         """Always."""
         return True
-
-    @classmethod
-    def roles(cls) -> tuple[RoleDemand, ...]:
-        """One thread, in the kernel all the time of a trial."""
-        return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
