@@ -203,16 +203,9 @@ class FieldSpec:
 
     def parameters(self, file: str) -> dict[str, Any]:
         """What ``stream/field`` and ``stream/expect`` take, besides the stream."""
-        return {
-            "offset": self.offset,
-            "width": self.width,
-            "base": self.base,
-            "count": self.count,
-            "step": self.step,
-            "mode": self.mode,
-            "seed": self.seed,
-            **({"file": file} if file else {}),
-        }
+        found = asdict(self)
+        del found["table"]
+        return found | ({"file": file} if file else {})
 
 
 @dataclass(frozen=True)
