@@ -39,6 +39,7 @@ from vnetperf.traffic.pktgen.process import (
     connect_server,
     pktgen_command,
     pktgen_memory_mib,
+    port_list,
 )
 from vnetperf.traffic.pktgen.streams import (
     MAX_CYCLE,
@@ -221,11 +222,8 @@ class Pktgen(ExternalGenerator):
                 where=self._server,
                 accepted=f"{len(self._ends)}: one at each wire of this deployment",
             )
-        self._lua(f"pktgen.stop('{self._every_port}')")  # what a vanished client left running
-
-    @property
-    def _every_port(self) -> str:
-        return f"0-{len(self._ends) - 1}" if len(self._ends) > 1 else "0"
+        # What a vanished client left running.
+        self._lua(f"pktgen.stop('{port_list(len(self._ends))}')")
 
     def _lua(self, source: str) -> Any:
         return self.started(self._lua_client).call(source)
@@ -242,7 +240,7 @@ class Pktgen(ExternalGenerator):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        states = self._lua(f"return pktgen.linkState('{self._every_port}')")
+        states = self._lua(f"return pktgen.linkState('{port_list(len(self._ends))}')")
         return tuple(
             f"tester port {port}"
             for port in range(len(self._ends))
@@ -436,7 +434,7 @@ class Pktgen(ExternalGenerator):
         """Stop traffic and Pktgen; someone else's goes on without traffic."""
         if self._server and self._lua_client is not None:
             with contextlib.suppress(GeneratorError):
-                self._lua_client.call(f"pktgen.stop('{self._every_port}')")
+                self._lua_client.call(f"pktgen.stop('{port_list(len(self._ends))}')")
         self._end()
 
     def _end(self) -> None:

@@ -167,7 +167,6 @@ class PktgenCommand:
     argv: tuple[str, ...]
     sockets: tuple[Path, ...]
     workers: tuple[int, ...]
-    port: int
 
 
 def pktgen_command(
@@ -204,7 +203,7 @@ def pktgen_command(
     ]
     argv += [f"-s{port}:{path}" for port, (path, _) in sorted(files.items())]
     sockets = tuple(Path(end.socket) for end in ends if end.socket and end.role == "server")
-    return PktgenCommand(tuple(argv), sockets, workers, PORT)
+    return PktgenCommand(tuple(argv), sockets, workers)
 
 
 def pktgen_memory_mib(
@@ -213,6 +212,11 @@ def pktgen_memory_mib(
     """Memory to give Pktgen; without hugepages only what is used is taken."""
     buffers = sum(t.frames * (t.octets + FRAME_OVERHEAD) for _, t in files) * 1.1
     return BASE_MIB + ports * POOL_MIB * (queues + WAYS) + ceil(buffers / (1 << 20))
+
+
+def port_list(ports: int) -> str:
+    """All ports, as Pktgen's commands take them."""
+    return f"0-{ports - 1}" if ports > 1 else "0"
 
 
 def _matrix(ports: int, workers: Sequence[int]) -> str:
@@ -245,7 +249,7 @@ class PktgenProcess:
 
     def connect(self) -> LuaClient:
         """Wait until it listens, and connect."""
-        address = ("127.0.0.1", self._launch.port)
+        address = ("127.0.0.1", PORT)
 
         def opened() -> socket.socket | None:
             with contextlib.suppress(OSError):
@@ -267,7 +271,7 @@ class PktgenProcess:
             check=check,
             error=lambda: failed(f"{silent}; its terminal ends with:\n{self.log_tail()}"),
         )
-        return LuaClient(connection, f"127.0.0.1:{self._launch.port}", self.failure)
+        return LuaClient(connection, f"127.0.0.1:{PORT}", self.failure)
 
     @property
     def pid(self) -> int:

@@ -20,7 +20,7 @@ from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec
 from vnetperf.traffic.base import NUMBERED, WATCH_S, sleep_watching
 from vnetperf.traffic.frames import CompiledFrame
-from vnetperf.traffic.pktgen.process import LuaClient
+from vnetperf.traffic.pktgen.process import LuaClient, port_list
 from vnetperf.traffic.pktgen.streams import address_settings
 
 #: Counters are believed this long after the last frame can have come back, seconds.
@@ -64,7 +64,7 @@ class PortCounters:
 
 def read_counters(client: LuaClient, ports: int) -> tuple[PortCounters, ...]:
     """Read the counters of all ports, as fresh as they are."""
-    found = client.call(READ_COUNTERS.format(f"0-{ports - 1}" if ports > 1 else "0"))
+    found = client.call(READ_COUNTERS.format(port_list(ports)))
     return tuple(_port_counters(found, port) for port in range(ports))
 
 
@@ -322,6 +322,7 @@ class PktgenTrials:
         self._client = client
         self._links = links
         self._senders = dict(senders)
+        self._all = port_list(len(links))
         self._gap_s = 0.0
 
     def wake(self, limit_s: float, watch: Callable[[], None]) -> None:
@@ -376,10 +377,6 @@ class PktgenTrials:
     def stop(self) -> None:
         """End traffic, whoever started it."""
         self._client.call(f"pktgen.stop('{self._all}')")
-
-    @property
-    def _all(self) -> str:
-        return f"0-{len(self._links) - 1}" if len(self._links) > 1 else "0"
 
     @property
     def _probing(self) -> bool:
