@@ -209,11 +209,11 @@ def _pins(root: Element, domain: Domain) -> None:
         return
     tune = SubElement(root, "cputune")
     for number, cpus in enumerate(domain.vcpu_pins):
-        SubElement(tune, "vcpupin", vcpu=str(number), cpuset=_cpuset(cpus))
+        SubElement(tune, "vcpupin", vcpu=str(number), cpuset=format_cpus(cpus))
     if domain.emulator_pin:
-        SubElement(tune, "emulatorpin", cpuset=_cpuset(domain.emulator_pin))
+        SubElement(tune, "emulatorpin", cpuset=format_cpus(domain.emulator_pin))
     for number, cpus in enumerate(domain.iothread_pins, 1):
-        SubElement(tune, "iothreadpin", iothread=str(number), cpuset=_cpuset(cpus))
+        SubElement(tune, "iothreadpin", iothread=str(number), cpuset=format_cpus(cpus))
 
 
 def _numa_memory(root: Element, node: int) -> None:
@@ -239,7 +239,7 @@ def _cpu(root: Element, domain: Domain) -> None:
     mode = "host-passthrough" if domain.accelerator == "kvm" else "maximum"
     cpu = SubElement(root, "cpu", mode=mode, check="none")
     if domain.node is not None:
-        every = _cpuset(tuple(range(domain.vcpus)))
+        every = format_cpus(range(domain.vcpus))
         size = str(domain.memory_mib)
         cell = {"id": "0", "cpus": every, "memory": size, "unit": "MiB"}
         if domain.shares_memory:
@@ -343,10 +343,6 @@ def _function(devices: Element, function: VfBacking) -> None:
     source = SubElement(device, "source")
     SubElement(source, "address", address)
     SubElement(device, "rom", enabled="no")
-
-
-def _cpuset(cpus: Cpus) -> str:
-    return format_cpus(sorted(cpus))
 
 
 def on_off(value: object) -> str:
