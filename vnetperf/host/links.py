@@ -71,7 +71,7 @@ def undo_netns(data: UndoData) -> str:
 #: The calling thread's namespace.
 OWN_NETNS = Path("/proc/thread-self/ns/net")
 MAX_NAME = 15  # IFNAMSIZ without the final NUL
-IFF_UP, IFF_NOARP, IFF_PROMISC, IFF_MULTICAST = 0x1, 0x80, 0x100, 0x1000
+IFF_UP, IFF_NOARP, IFF_MULTICAST = 0x1, 0x80, 0x1000
 ADDR_GEN_NONE = 1
 
 
@@ -95,7 +95,6 @@ class Link:
     mtu: int
     up: bool
     carrier: bool
-    promiscuous: bool
     carrier_changes: int | None = None
     queue_length: int = 0
 
@@ -412,7 +411,6 @@ def _link_of(message: Any) -> Link:
         mtu=message.get_attr("IFLA_MTU"),
         up=bool(message["flags"] & IFF_UP),
         carrier=bool(message.get_attr("IFLA_CARRIER")),
-        promiscuous=bool(message["flags"] & IFF_PROMISC),
         carrier_changes=message.get_attr("IFLA_CARRIER_CHANGES"),
         queue_length=message.get_attr("IFLA_TXQLEN") or 0,
     )
