@@ -190,7 +190,7 @@ def test_memory_has_units() -> None:
 def test_doctor_names_what_is_missing_and_its_cure(
     programs: Programs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("vnetperf.virt.tools.SBIN", "")
+    monkeypatch.setattr("vnetperf.virt.tools.EXTRA_PATH", "")
     programs({})
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("vnetperf.virt.tools.virtme_version", lambda: None)

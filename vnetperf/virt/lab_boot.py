@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.wait import LAB_GUESTS_MARK, LAB_MARK
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.virt.kernel import Kernel
-from vnetperf.virt.tools import SBIN, VIRTME_RUN
+from vnetperf.virt.tools import VIRTME_RUN
 
 MIB_PER_NODE_LEAST = 1024
 NODES = 2
@@ -196,7 +197,7 @@ def _render(argv: list[str], rundir: Path) -> list[str]:
     environment = {
         **os.environ,
         "TMPDIR": str(rundir),
-        "PATH": f"{os.environ.get('PATH', '')}:{SBIN}",
+        "PATH": f"{os.environ.get('PATH', '')}:{EXTRA_PATH}",
     }
     try:
         # Its standard streams must be files that can be opened again, or it wires them otherwise.

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from filelock import FileLock, Timeout
 
+from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 QEMU = "qemu-system-x86_64"
 QEMU_LEAST = (8, 0)
 VIRTME_LEAST = (1, 33)
-SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 INSTALL_CURE = "run scripts/install-deps lab (as root)"
 #: The very Python that runs this, so that a virtual environment's virtme-ng is found.
 VIRTME_RUN = (sys.executable, "-P", "-m", "virtme.commands.run")
@@ -35,7 +35,7 @@ VIRTME_RUN = (sys.executable, "-P", "-m", "virtme.commands.run")
 
 def which(name: str) -> str | None:
     """Path of a program, looked for where root's programs are too."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SBIN}")
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{EXTRA_PATH}")
 
 
 def need_program(name: str, package: str) -> str:
