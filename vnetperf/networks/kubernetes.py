@@ -40,7 +40,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import AbsolutePath, MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
-from vnetperf.virt.endpoint import END_S, CpuTime, Endpoint, EndpointPair, EndpointProgram
+from vnetperf.virt.endpoint import END_S, KILL, CpuTime, Endpoint, EndpointPair, EndpointProgram
 
 #: Runs what is done in a cluster, and is needed for nothing else.
 KUBECTL = Program(
@@ -72,8 +72,8 @@ SHOW_LINKS = (
     "for i in /sys/class/net/*; do echo ${i##*/} $(cat $i/mtu) $(cat $i/address); done; "
     "echo; cat /proc/net/route"
 )
-#: Starts a program and tells its number first; ends it. `kill` is the shell's own.
-START, KILL = 'echo "vnetperf-pid $$"; exec "$@"', 'kill -"$0" "$1"'
+#: Starts a program and tells its number first.
+START = 'echo "vnetperf-pid $$"; exec "$@"'
 #: What the start of a program, and kubectl with warnings before it, add to its output.
 _PROLOGUE = re.compile(r"\A(?:.*\n)*?vnetperf-pid (\d+)\n")
 #: What kubectl adds to the output of a program that has failed.

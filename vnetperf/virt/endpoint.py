@@ -115,8 +115,8 @@ def cpu_time(stat: str) -> CpuTime:
 
 
 GUEST_POLL_S = 0.05
-#: `kill` is the shell's own where an image has no program of that name.
-_KILL = 'kill -"$0" "$1"'
+#: Sends a process a signal. `kill` is the shell's own where an image has no such program.
+KILL = 'kill -"$0" "$1"'
 
 
 class GuestProgram(EndpointProgram):
@@ -153,7 +153,7 @@ class GuestProgram(EndpointProgram):
             if self.ended() is not None:
                 return
             with suppress(DutError):  # it may have ended since
-                self._guest.agent.run(["sh", "-c", _KILL, str(int(number)), str(self._pid)])
+                self._guest.agent.run(["sh", "-c", KILL, str(int(number)), str(self._pid)])
             what = "the end of a program in the guest"
             wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=GUEST_POLL_S)
         if self.ended() is None:
