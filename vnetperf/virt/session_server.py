@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from socket import SO_PEERCRED, SOL_SOCKET, if_nametoindex
 from types import FrameType
@@ -248,25 +248,23 @@ class Libvirt:
         found = self._connection.lookupByName(domain)
         return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
 
-    def running(self, domain: str) -> bool:
-        """Whether a guest runs; False when it is paused or has ended."""
+    def _of_guest(self, domain: str, call: Callable[[Any], Any]) -> Any:
+        """What a call of a guest returns; None where there is none of that name."""
         try:
-            state = self._connection.lookupByName(domain).state()[0]
+            return call(self._connection.lookupByName(domain))
         except self._libvirt.libvirtError as error:
             if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
-                return False
+                return None
             raise
+
+    def running(self, domain: str) -> bool:
+        """Whether a guest runs; False when it is paused or has ended."""
+        state = self._of_guest(domain, lambda guest: guest.state()[0])
         return bool(state == self._libvirt.VIR_DOMAIN_RUNNING)
 
     def known(self, domain: str) -> bool:
         """Whether there is a guest of that name, or its end has yet to be seen."""
-        try:
-            self._connection.lookupByName(domain)
-        except self._libvirt.libvirtError as error:
-            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
-                return False
-            raise
-        return True
+        return self._of_guest(domain, lambda guest: guest) is not None
 
     def pins(self, domain: str) -> dict[str, Any]:
         """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
@@ -279,13 +277,7 @@ class Libvirt:
 
     def destroy(self, domain: str) -> bool:
         """End a guest; False when it had ended."""
-        try:
-            self._connection.lookupByName(domain).destroy()
-        except self._libvirt.libvirtError as error:
-            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
-                return False
-            raise
-        return True
+        return self._of_guest(domain, lambda guest: guest.destroy()) is not None
 
     def answer(self, line: bytes) -> dict[str, Any]:
         """Answer a request."""
