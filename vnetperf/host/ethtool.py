@@ -6,6 +6,7 @@ import ctypes
 import errno
 import struct
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -121,31 +122,25 @@ def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:
 
 def firmware_version(name: str) -> str:
     """Firmware of an interface in the caller's namespace; empty when the driver reports none."""
-
-    def read(tool: Any) -> bytes:
-        # struct ethtool_drvinfo, which pyroute2 lacks: command; driver, version and fw_version of
-        # 32 octets each; more.
-        info = ctypes.create_string_buffer(struct.pack("=I", GET_DRIVER_INFO), 196)
-        tool.ifreq.gstrings = ctypes.cast(info, ctypes.c_void_p)
-        tool.ioctl()
-        return info.raw[68:100]
-
-    found = _ethtool(name, None, read) or b""
-    return found.partition(b"\0")[0].decode(errors="replace").strip()
+    # struct ethtool_drvinfo: command; driver, version and fw_version of 32 octets each; more.
+    found = _ethtool(name, None, partial(_read_struct, GET_DRIVER_INFO, 196)) or b""
+    return found[68:100].partition(b"\0")[0].decode(errors="replace").strip()
 
 
 def phc_index(name: str) -> int | None:
     """Number of the clock of an interface's NIC: `/dev/ptpN`; None for one without."""
+    # struct ethtool_ts_info: command, kinds of stamps, the clock or -1; 8 numbers more.
+    found = _ethtool(name, None, partial(_read_struct, GET_TS_INFO, 44))
+    index = int(struct.unpack_from("=i", found, 8)[0]) if found else -1
+    return index if index >= 0 else None
 
-    def read(tool: Any) -> int:
-        # struct ethtool_ts_info: command, kinds of stamps, the clock or -1; 8 numbers more.
-        info = ctypes.create_string_buffer(struct.pack("=I", GET_TS_INFO), 44)
-        tool.ifreq.gstrings = ctypes.cast(info, ctypes.c_void_p)
-        tool.ioctl()
-        return int(struct.unpack_from("=i", info, 8)[0])
 
-    found = _ethtool(name, None, read)
-    return found if found is not None and found >= 0 else None
+def _read_struct(command: int, size: int, tool: Any) -> bytes:
+    """What a command that pyroute2 lacks answers."""
+    info = ctypes.create_string_buffer(struct.pack("=I", command), size)
+    tool.ifreq.gstrings = ctypes.cast(info, ctypes.c_void_p)
+    tool.ioctl()
+    return info.raw
 
 
 def _ethtool(
