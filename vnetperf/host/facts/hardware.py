@@ -14,10 +14,10 @@ from vnetperf.host.cpu import cpus_of_mask, device_irqs, format_cpus
 from vnetperf.host.facts import attempt, file_number, file_text, is_unknown, unknown
 from vnetperf.host.facts.system import (
     cpu_facts,
-    distribution_facts,
     firmware_facts,
     hostname,
     kernel_facts,
+    release_of,
     uptime,
     virtualisation,
 )
@@ -435,7 +435,7 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
         "cpu": attempt(lambda: cpu_facts(sys=sys, proc=proc)),
         "memory": attempt(lambda: memory_facts(sys=sys, proc=proc)),
         "kernel": attempt(lambda: kernel_facts(sys=sys, proc=proc)),
-        "distribution": attempt(lambda: distribution_facts(etc=etc)),
+        "distribution": attempt(lambda: release_of(file_text(etc / "os-release"))),
         "interrupts": attempt(lambda: interrupt_facts(proc=proc)),
         "firmware": attempt(lambda: firmware_facts(sys=sys)),
         "virtualisation": attempt(lambda: virtualisation(sys=sys, proc=proc)),

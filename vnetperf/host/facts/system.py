@@ -51,11 +51,6 @@ def has_flag(flag: str, *, proc: Path = Path("/proc")) -> bool:
     return flag in _cpuinfo(proc).get("flags", "").split()
 
 
-def is_virtual(*, proc: Path) -> bool:
-    """Whether the CPU reports that a hypervisor runs this machine."""
-    return has_flag("hypervisor", proc=proc)
-
-
 def _topology_facts(topology: CpuTopology) -> dict[str, Any]:
     return {
         "online": format_cpus(cpu.number for cpu in topology.cpus),
@@ -169,13 +164,8 @@ def _clock_offset(topology: CpuTopology) -> str:
     )
 
 
-def distribution_facts(*, etc: Path) -> dict[str, Any]:
-    """Name and version of the distribution, from os-release."""
-    return release_of(file_text(etc / "os-release"))
-
-
 def release_of(text: str) -> dict[str, Any]:
-    """Name and version of a distribution."""
+    """Name and version of a distribution, by its os-release."""
     if is_unknown(text):
         return {"name": text, "id": text, "version": text}
     entries = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
@@ -224,7 +214,7 @@ def virtualisation(*, sys: Path, proc: Path) -> str:
             return hypervisor
     if (sys / "hypervisor/type").exists():
         return file_text(sys / "hypervisor/type")
-    if is_virtual(proc=proc):
+    if has_flag("hypervisor", proc=proc):
         return "a hypervisor that does not report its name"
     return "none"
 
