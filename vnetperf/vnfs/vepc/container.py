@@ -24,7 +24,7 @@ from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import stack
-from vnetperf.vnfs.vepc.mobile_core import MOBILE_CORE_FORM, MobileCorePrograms, MobileCoreVnf
+from vnetperf.vnfs.vepc.mobile_core import MobileCorePrograms, MobileCoreVnf
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, bearer_runs
 from vnetperf.vnfs.vloop.container import LAUNCHER, ContainerVloop, vf_driver_problem
 
@@ -81,7 +81,6 @@ class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         placement = plan.placement
-        self.form = MOBILE_CORE_FORM
         #: Processors of what moves users' packets; empty where the kernel is to choose.
         pinned = self.role not in placement.unpinned
         self.cpus = placement.cores.get(self.role, ()) if pinned else ()

@@ -300,6 +300,7 @@ class MobileCoreVnf(UserPlane, Generic[Programs]):
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
+        self.form: Form | None = MOBILE_CORE_FORM
         self.mobile_core: Programs | None = None
         self.phase: AttachPhase | None = None
         self.sessions: tuple[Bearers, ...] = ()

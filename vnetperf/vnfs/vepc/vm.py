@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host.machine import Machine
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import GUEST_DIR, GuestPlace
 from vnetperf.virt.guest import Guest
 from vnetperf.virt.guest_plan import SYSTEM_VCPU
 from vnetperf.vnfs.vepc import stack
-from vnetperf.vnfs.vepc.mobile_core import MOBILE_CORE_FORM, MobileCorePrograms, MobileCoreVnf
+from vnetperf.vnfs.vepc.mobile_core import MobileCorePrograms, MobileCoreVnf
 from vnetperf.vnfs.vepc.sgsn import sgsn_on_wire
 from vnetperf.vnfs.vloop.vm import VmVloop
 
@@ -75,10 +74,6 @@ class VmVepc(MobileCoreVnf[GuestPrograms], VmVloop):
     #: A mobile core gives up all sessions of an SGSN that has started again. The UE's has the
     #: address of ours, and so it is to the mobile core.
     ends_with_users: ClassVar[bool] = True
-
-    def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
-        super().__init__(machine, plan, number)
-        self.form = MOBILE_CORE_FORM
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
