@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,19 @@ from vnetperf.model.scenario import (
     without_testbed,
 )
 from vnetperf.model.testbed import ClockOffset
+from vnetperf.report import junit_xml
 from vnetperf.report.comparison import comparisons_of
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results.environment import comparability
 from vnetperf.results.folder import log_path, merge_worker_logs, read_run
-from vnetperf.results.records import ComparisonRecord, NotMeasuredRecord, TransfersRecord
+from vnetperf.results.records import (
+    ComparisonRecord,
+    NotMeasuredRecord,
+    RoundRecord,
+    TransfersRecord,
+)
 from vnetperf.testing.sim import SimulatedDut
 
 
@@ -181,6 +191,47 @@ def test_a_transfer_that_failed_has_no_row_once_it_was_measured(tmp_path: Path) 
         bench.run.close()
         rows = [row.test for row in bench.derived().results]
         assert rows == [] if name == "again" else [failed.test], name
+
+
+def test_transfers_of_one_name_that_failed_are_a_row_each(tmp_path: Path) -> None:
+    """With 1 and with 8 clients: one row held the reason of one and the name of the other."""
+    spec = TransferSpec(kind="TCP_STREAM", way="forth", duration_s=5)
+    bench = Bench(tmp_path)
+    for number in (1, 2):
+        bench.run.log.append(RoundRecord(number=number, rounds=2))
+        for clients in (1, 8):
+            bench.run.log.append(
+                NotMeasuredRecord(
+                    scenario="v2v_ovs,endpoints",
+                    test="TCP_STREAM forth",
+                    frame_size=0,
+                    why=f"{clients} broke",
+                    transfer=spec.model_copy(update={"instances": clients}),
+                )
+            )
+    bench.run.close()
+    results = bench.derived()
+    rows = [(row.of, row.why, row.deployments) for row in results.results]
+    assert [row[:2] for row in rows] == [("", "1 broke"), ("8 instances", "8 broke")]
+    assert [(held.attempted, {*held.failures.values()}) for _, why, held in rows if held] == [
+        (2, {"1 broke"}),
+        (2, {"8 broke"}),
+    ]
+    cases = [*ET.fromstring(junit_xml(results)).iter("testcase")]  # noqa: S314 - our own text
+    assert {case.get("name"): case[-1].get("message") for case in cases} == {
+        "TCP_STREAM forth[v2v_ovs,endpoints--]": "1 broke",
+        "TCP_STREAM forth[v2v_ovs,endpoints---x8]": "8 broke",
+    }
+    samples = [line for line in openmetrics(results).splitlines() if not line.startswith("#")]
+    names = [line.rpartition(" ")[0] for line in samples]
+    assert len({*names}) == len(names)
+    (document,) = documents_for_testapi(results, TestApiNames())
+    assert [row["why"] for row in document["details"]["frame_sizes"].values()] == [
+        "1 broke",
+        "8 broke",
+    ]
+    for text in (markdown_report(results), terminal_text(results, width=400)):
+        assert "no size of its own, 8 instances" in text
 
 
 @pytest.mark.parametrize("lost", ["", "the agent has gone"])

@@ -104,6 +104,27 @@ def test_files_for_programs_have_transfers() -> None:
     assert rate["conditions"]["seconds"] == 5
 
 
+def test_a_transfer_that_failed_in_one_deployment_is_one_case() -> None:
+    """Another deployment of it was measured: two cases of one name were an error and a success."""
+    failed = Result(
+        scenario="pvp_bridge",
+        test="TCP_RR both",
+        frame_size=64,
+        of="2 instances",
+        status="not measured",
+        why="no route",
+        failed=True,
+    )
+    run = results(pvp_bridge=ENDPOINTS).model_copy(update={"results": (failed,)})
+    root = ET.fromstring(junit_xml(run))  # noqa: S314 - our own text
+    assert (root.get("tests"), root.get("errors")) == ("1", "1")
+    (case,) = root.iter("testcase")
+    assert case.get("name") == "TCP_RR both[pvp_bridge-64-x2]"
+    values = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert values["rate_1/s"] == "50000.0"
+    assert case.find("error").get("message") == "no route"
+
+
 def test_a_number_of_several_deployments_is_that_of_all_in_every_report() -> None:
     rates = (5.0e9, 5.1e9, 5.2e9, 4.9e9, 1.0e9)
     *earlier, last = (USERS[0].model_copy(update={"bits_per_second": rate}) for rate in rates)

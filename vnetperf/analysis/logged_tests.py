@@ -40,6 +40,8 @@ from vnetperf.results.records import (
 from vnetperf.search import Procedure, make_search
 
 Case = tuple[str, str, int]
+#: A case, and which of several transfers of its name: "8 instances".
+Identity = tuple[str, str, int, str]
 Begin_co = TypeVar("Begin_co", bound=BeginRecord, covariant=True)
 
 
@@ -170,22 +172,22 @@ def planned_rounds(records: Iterable[Record]) -> int:
 
 
 def merge_rounds(rounds: Mapping[int, Sequence[Result]], planned: int = 1) -> list[Result]:
-    """One result for each case of several rounds, each of which is a deployment."""
-    cases: dict[Case, dict[int, Result]] = {}
+    """One result for each case of several rounds, or transfer, each of which is a deployment."""
+    every: dict[Identity, dict[int, Result]] = {}
     for number, results in rounds.items():
         for result in results:
-            cases.setdefault(result.case, {})[number] = result
-    return [_over_deployments(case, cases, planned) for case in cases]
+            every.setdefault(result.identity, {})[number] = result
+    return [_over_deployments(key, every, planned) for key in every]
 
 
 def _over_deployments(
-    case: Case, cases: Mapping[Case, Mapping[int, Result]], planned: int
+    key: Identity, every: Mapping[Identity, Mapping[int, Result]], planned: int
 ) -> Result:
     """The result of one deployment, with what all others gave for its numbers."""
-    found = cases[case]
+    found = every[key]
     measured = {n: result for n, result in found.items() if result.status == "measured"}
     failures = {n: result.why for n, result in found.items() if n not in measured}
-    shown = _shown_round(case, cases, measured) if measured else max(found)
+    shown = _shown_round(key, every, measured) if measured else max(found)
     # A round that failed before its first trial has counted nothing.
     faults = {n: one.faults for n, one in found.items() if n in measured or one.faults.is_counted}
     held = Deployments(
@@ -211,12 +213,12 @@ def _over_deployments(
 
 
 def _shown_round(
-    case: Case, cases: Mapping[Case, Mapping[int, Result]], measured: Mapping[int, Result]
+    key: Identity, every: Mapping[Identity, Mapping[int, Result]], measured: Mapping[int, Result]
 ) -> int:
     """The round in the middle: of the throughput, which other tests take their loads of."""
     throughput = {
         n: goal
-        for n, result in cases.get((case[0], THROUGHPUT, case[2]), {}).items()
+        for n, result in every.get((key[0], THROUGHPUT, key[2], ""), {}).items()
         if result.status == "measured" and (goal := result.throughput_goal) is not None
     }
     order = sorted(throughput, key=lambda n: _place_of_bound(throughput[n]))

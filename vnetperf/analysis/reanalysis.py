@@ -88,8 +88,8 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
             for goal, trials in lacking.items()
         ]
     results = derive(records)
-    known = {r.case: r for r in merge_rounds(answered, planned_rounds(records))}
-    update = {"results": tuple(known[r.case] for r in results.results)}
+    known = {r.identity: r for r in merge_rounds(answered, planned_rounds(records))}
+    update = {"results": tuple(known[r.identity] for r in results.results)}
     return Reanalysis(results.model_copy(update=update), tuple(missing))
 
 

@@ -648,26 +648,25 @@ def _results_of_round(
     final = {t.case: t for t in tests if t.final}
     results = [_result_of_test(t, media, run, otherwise) for t in final.values()]
     # A test that was to begin again and never did has no reason of its own in the log.
-    missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
+    begun = {(*t.case, ""): t for t in tests}  # the last of each, which is the one that failed
+    missing = dict.fromkeys(begun, ("the run was interrupted", False))
     whys = _not_measured(records)
-    missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
-    several = {r.case: r.transfer.several for r in whys if r.transfer}
-    mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
-    last = {t.case: t.trials for t in tests}  # the one that failed
-    for case, (why, failed) in missing.items():
-        if case not in final:
-            scenario, test, size = case
+    missing |= {r.identity: (r.why, r.kind == "failed") for r in whys}
+    mixes = {key: t.begin.imix for key, t in begun.items()} | {r.identity: r.imix for r in whys}
+    for key, (why, failed) in missing.items():
+        scenario, test, size, of = key
+        if (scenario, test, size) not in final:
             results.append(
                 Result(
                     scenario=scenario,
                     test=test,
                     frame_size=size,
                     status="not measured",
-                    of=several.get(case, ""),
+                    of=of,
                     why=why,
                     failed=failed,
-                    imix=mixes.get(case, ""),
-                    **_figures_of(last.get(case, ())),
+                    imix=mixes.get(key, ""),
+                    **_figures_of(begun[key].trials if key in begun else ()),
                 )
             )
     return results

@@ -558,13 +558,17 @@ class Result(Frozen):
         return self.scenario, self.test, self.frame_size
 
     @property
+    def identity(self) -> tuple[str, str, int, str]:
+        """What no other result of its run has: its case, and which of several transfers of that."""
+        return (*self.case, self.of)
+
+    @property
     def size_text(self) -> str:
-        """The frame size in a sentence: "64 octets", or a mix with its mean."""
-        if not self.frame_size:
-            return "no size of its own"
-        if not self.imix:
-            return f"{self.frame_size} octets"
-        return f"IMIX {self.imix} (mean {self._mean} octets)"
+        """The size in a sentence: "64 octets", "64 octets, 8 instances", or a mix with its mean."""
+        if self.imix:
+            return f"IMIX {self.imix} (mean {self._mean} octets)"
+        size = f"{self.frame_size} octets" if self.frame_size else "no size of its own"
+        return f"{size}, {self.of}" if self.of else size
 
     @property
     def size_short(self) -> str:

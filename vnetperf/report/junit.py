@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
@@ -16,13 +17,15 @@ from vnetperf.results.run_metrics import OtherCase, other_cases
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: How transfers of several instances are told apart.
+_INSTANCES = re.compile("^([0-9]+) instances")
 
 
 def _clean(value: object) -> str:
     return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
-def _properties(parent: ET.Element, values: Iterator[tuple[str, object]]) -> None:
+def _properties(parent: ET.Element, values: Iterable[tuple[str, object]]) -> None:
     known = [(name, value) for name, value in values if value not in (None, "")]
     if not known:
         return
@@ -105,10 +108,18 @@ def _testcase(suite: ET.Element, scenario: str, name: str, seconds: float) -> ET
     )
 
 
-def _case(suite: ET.Element, result: Result) -> None:
-    name = f"{result.test}[{result.scenario}-{result.size_name}]"
-    case = _testcase(suite, result.scenario, name, result.wall_seconds)
-    _properties(case, _numbers(result))
+def _name(of: Result | OtherCase) -> str:
+    """A case's name, which no other has: "TCP_STREAM forth[v2v_ovs,endpoints-64-x8]"."""
+    size = of.size if isinstance(of, OtherCase) else of.size_name
+    parts = (of.scenario, size, *filter(None, _INSTANCES.sub(r"x\1", of.of).split(", ")))
+    return f"{of.test}[{'-'.join(parts)}]"
+
+
+def _case(suite: ET.Element, result: Result, other: OtherCase | None) -> None:
+    """A result; `other` is the same transfer, where another deployment of it was measured."""
+    seconds = result.wall_seconds + (other.seconds if other else 0.0)
+    case = _testcase(suite, result.scenario, _name(result), seconds)
+    _properties(case, chain(_numbers(result), _numbers_of_other(other) if other else ()))
     outcome = _outcome(result)
     if outcome == "failures":
         names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
@@ -127,18 +138,25 @@ def _case(suite: ET.Element, result: Result) -> None:
     if number:
         words = "; ".join([f"{result.test}: {number}".replace("\n", "; "), more])
         ET.SubElement(case, "system-out").text = _clean(words)
+    if other:
+        _main_number(case, other)
 
 
 def _other(suite: ET.Element, of: OtherCase) -> None:
     """A transfer that was measured, or the lives of pods."""
-    instances = of.conditions.get("instances", 1)
-    several = f"-x{instances}" if instances > 1 else ""
-    name = f"{of.test}[{of.scenario}-{of.size}{several}]"
-    case = _testcase(suite, of.scenario, name, of.seconds)
-    size = None if of.size == "-" else of.size
-    numbers = [pair for metric in of.metrics for pair in _metric(metric)]
-    about = (("message_size_octets", size), *of.conditions.items())
-    _properties(case, iter([*about, *numbers]))
+    case = _testcase(suite, of.scenario, _name(of), of.seconds)
+    _properties(case, _numbers_of_other(of))
+    _main_number(case, of)
+
+
+def _numbers_of_other(of: OtherCase) -> Iterator[tuple[str, object]]:
+    yield "message_size_octets", None if of.size == "-" else of.size
+    yield from of.conditions.items()
+    for metric in of.metrics:
+        yield from _metric(metric)
+
+
+def _main_number(case: ET.Element, of: OtherCase) -> None:
     main = next((metric for metric in of.metrics if metric.main), None)
     if main is not None and isinstance(main.number, float):
         text = f"{of.test}: {value_text(main.number, main.unit)}"
@@ -155,11 +173,14 @@ def _suite(
     facts = next((found for found in results.scenarios if found.scenario == name), None)
     failed = facts is not None and bool(facts.error)
     counts = Counter(map(_outcome, members))
+    others_by_name = {_name(of): of for of in others}
+    joined = {name: others_by_name.get(name) for name in map(_name, members)}
+    alone = [of for of in others if of not in joined.values()]
     suite = ET.SubElement(
         root,
         "testsuite",
         name=_clean(name),
-        tests=str(len(members) + len(others) + failed),
+        tests=str(len(members) + len(alone) + failed),
         failures=str(counts["failures"]),
         errors=str(counts["errors"] + failed),
         skipped=str(counts["skipped"]),
@@ -174,10 +195,10 @@ def _suite(
         "note": summary.first_line(results),
         "testbed": results.run.testbed,
     }
-    _properties(suite, iter(facts_of_run.items()))
+    _properties(suite, facts_of_run.items())
     for result in members:
-        _case(suite, result)
-    for of in others:
+        _case(suite, result, joined[_name(result)])
+    for of in alone:
         _other(suite, of)
     if facts is not None and facts.error:
         case = _testcase(suite, facts.scenario, f"deploy[{facts.scenario}]", facts.deploy_s)

@@ -80,7 +80,9 @@ def openmetrics(results: RunResults) -> str:
         )
     }
     _run_samples(families, results)
-    for result in results.results:
+    # Of a case several results are transfers that failed: it is not measured, and said once.
+    cases = {(r.scenario, r.test, r.size_name): r for r in results.results}
+    for result in cases.values():
         _result_samples(families, result)
     _other_samples(families, results)
     lines = [line for family in families.values() for line in family.lines()]
@@ -203,7 +205,8 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
             details = sizes.setdefault(one.size, {"status": "measured", "found": []})
             details["found"] += [_other_document(one, metric) for metric in one.metrics]
         for result in members:
-            sizes[result.size_name] = sizes.get(result.size_name, {}) | _result_details(result)
+            size = ", ".join(filter(None, (result.size_name, result.of)))
+            sizes[size] = sizes.get(size, {}) | _result_details(result)
         yield {
             "project_name": names.project,
             "case_name": _CASE_NAME.sub("_", f"{scenario}_{test}"),

@@ -279,7 +279,8 @@ def _missing_of_run(results: RunResults) -> Iterator[MissingValue]:
 
 
 def _missing_of_result(result: Result) -> Iterator[MissingValue]:
-    where = f"{result.scenario}.{result.test}[{result.frame_size}]"
+    size = f"{result.frame_size}, {result.of}" if result.of else result.frame_size
+    where = f"{result.scenario}.{result.test}[{size}]"
     if result.status == "not measured":
         yield MissingValue(where, f"not measured: {result.why or 'no reason was recorded'}")
         return

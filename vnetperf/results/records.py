@@ -178,9 +178,10 @@ class NotMeasuredRecord(Frozen):
     transfer: TransferSpec | None = None  # The transfer that it is about; None: of another test
 
     @property
-    def case(self) -> tuple[str, str, int]:
-        """Scenario, test, frame size."""
-        return self.scenario, self.test, self.frame_size
+    def identity(self) -> tuple[str, str, int, str]:
+        """Scenario, test, frame size, and which of several transfers of those it is about."""
+        of = self.transfer.several if self.transfer else ""
+        return self.scenario, self.test, self.frame_size, of
 
 
 class TransfersRecord(Frozen):

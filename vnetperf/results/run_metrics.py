@@ -126,9 +126,7 @@ def metrics_over_deployments(
 ) -> Iterator[tuple[str, Transfer, list[Metric]]]:
     """Scenario, transfer and its metrics: of several deployments what all of them gave."""
     failed = {
-        (one.scenario, one.test, one.frame_size, one.of): one.deployments
-        for one in results.results
-        if one.deployments is not None
+        one.identity: one.deployments for one in results.results if one.deployments is not None
     }
     for one in results.transfers:
         for each in one.rounds:
@@ -163,6 +161,7 @@ class OtherCase:
     scenario: str
     test: str  # "TCP_STREAM forth" ..., or "pods"
     size: str = "-"  # Octets of a message; "-" where it has none
+    of: str = ""  # What a run may have several of with that name and size: "8 instances"
     seconds: float  # How long it took
     conditions: Mapping[str, Any] = field(default_factory=dict)
     #: Each has a name, and of several deployments their spread as its value.
@@ -182,6 +181,7 @@ def other_cases(results: RunResults) -> Iterator[OtherCase]:
             scenario=scenario,
             test=f"{spec.kind} {spec.way}",
             size=str(spec.message_size or "-"),
+            of=spec.several,
             seconds=transfer.elapsed_s or float(spec.length_s),
             conditions={**metrics[0].conditions, **offered},
             metrics=tuple(named),
