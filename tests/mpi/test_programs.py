@@ -102,6 +102,13 @@ def test_an_output_without_a_result_is_an_error(text: str, says: str) -> None:
         read_columns(text, spec("MPI_ALLTOALL"))
 
 
+@pytest.mark.parametrize("rate", ["0.00", "-1.00", "inf"])
+def test_a_rate_that_cannot_be_is_no_result(rate: str) -> None:
+    """OSU prints two decimals: what moved less than 0.005 MB/s, or nothing, is 0.00."""
+    with pytest.raises(MpiOutputError, match=f"figures that cannot be: 4096 {rate}"):
+        read_columns(BANDWIDTH.replace("1250.00", rate), spec("MPI_BANDWIDTH", 4096))
+
+
 def test_hpcc_reports_hpl_and_ping_pong() -> None:
     found = program("hpcc").read(HPCC, spec("MPI_HPL", None))
     assert found.flops == pytest.approx(3.45678e9)

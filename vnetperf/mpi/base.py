@@ -176,7 +176,8 @@ def _figures_of(row: Mapping[str, str]) -> Figures:
         count = int(row["Iterations"]) if "Iterations" in row else None
     except ValueError as error:
         raise MpiOutputError(f"a column is no number: {error}") from error
-    if any(not 0 < value < float("inf") for value in (*times.values(), rate or 1.0)):
+    figures = [*times.values(), *([] if rate is None else [rate])]
+    if any(not 0 < value < float("inf") for value in figures):
         raise MpiOutputError(f"figures that cannot be: {' '.join(row.values())}")
     if row.get("Validation", "-") not in ("-", "Pass"):
         raise MpiOutputError(f"what arrived is not what was sent: {row['Validation']}")
