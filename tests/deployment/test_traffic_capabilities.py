@@ -60,6 +60,16 @@ def test_what_a_generator_cannot_is_told_with_what_it_can(
     assert "--generator" in str(error)
 
 
+def test_flows_of_fields_out_of_step_are_counted() -> None:
+    """999 values of one field and 64 of another are 63,936 flows."""
+    can = PLAIN.model_copy(update={"vary": frozenset({"ipv4_src", "ipv4_dscp"})})
+    asked = scenario({"flows": 999, "vary": ["ipv4_src", "ipv4_dscp"]})
+    (error,) = generator_errors(asked, can)
+    assert "send 63936 flows, as fields out of step make of 999" in str(error)
+    assert "up to 1000" in str(error)
+    assert not [*generator_errors(asked, can.model_copy(update={"max_flows": None}))]
+
+
 def test_fields_of_a_single_flow_are_not_varied() -> None:
     assert not [*generator_errors(scenario({"vary": ["udp_src"], "vary_mode": "random"}), PLAIN)]
 

@@ -247,8 +247,9 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
         yield cannot(f"vary {', '.join(fixed)}", ", ".join(sorted(can.vary)))
     if varied and profile.vary_mode == "random" and not can.random_fields:
         yield cannot("vary fields at random", 'vary_mode = "inc"')
-    if profile.flows > can.max_flows:
-        yield cannot(f"send {profile.flows} flows", f"up to {can.max_flows}")
+    if can.max_flows is not None and (flows := profile.flow_count) > can.max_flows:
+        more = f", as fields out of step make of {profile.flows}" if flows > profile.flows else ""
+        yield cannot(f"send {flows} flows{more}", f"up to {can.max_flows}")
     if profile.mix is not None and not can.imix:
         yield cannot("send a mix of frame sizes", "one size")
     if profile.loads != (1.0, 1.0) and not can.asymmetric:

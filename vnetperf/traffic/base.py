@@ -82,7 +82,8 @@ class GeneratorCapabilities(Frozen):
         headers: Kinds of header that it can send.
         vary: Fields that it can vary.
         random_fields: True when it can pick values at random.
-        max_flows: Most flows of a stream.
+        max_flows: Most flows of a stream, those that fields out of step make as well
+            (`TrafficProfile.flow_count`); None: as many as a profile makes.
         imix: True when it can send a mix of frame sizes.
         asymmetric: True when it can send different loads into the two ports.
         broadcast: True when it can send a share of a stream's frames to the broadcast address, and
@@ -113,7 +114,7 @@ class GeneratorCapabilities(Frozen):
     headers: frozenset[HeaderKind] = frozenset(HEADERS)
     vary: frozenset[VaryField] = frozenset(FIELD_NAMES)
     random_fields: bool = True
-    max_flows: int = 16_777_216
+    max_flows: int | None = None
     imix: bool = True
     asymmetric: bool = False
     broadcast: bool = False
