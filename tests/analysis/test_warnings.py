@@ -9,14 +9,20 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.results_from_log import derive, warnings_of
+from vnetperf.analysis.results_from_log import cases_left, derive, warnings_of
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
 from vnetperf.model.trial import DirectionCounts, Gaps, Latency, RoundTrip, TrialGaps, TrialResult
 from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.results.metrics import metrics_of
-from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
+from vnetperf.results.records import (
+    EndRecord,
+    EnvironmentRecord,
+    Record,
+    RunRecord,
+    ScenarioRecord,
+)
 from vnetperf.runner.scenarios import make_scenario
 
 
@@ -42,6 +48,59 @@ def warnings(
     record = ScenarioRecord(scenario=scenario, facts=found)
     first = [run] if environment is None else [run, environment]
     return "\n".join(warnings_of(run, [*first, record], [record], []))
+
+
+ALL = tuple(f"test_rfc2544.py::test_throughput[pvp_dpdk-{size}]" for size in (64, 512, 1518))
+
+
+def session(*cases: str, left: tuple[str, ...] | None = (), resumed: bool = True) -> list[Record]:
+    """The records of a session; one that was killed, without `left`, has no end."""
+    loaded = configuration()
+    begin = RunRecord(
+        identity=RunIdentity(tool="", git="", command="", started="", testbed=""),
+        preset=loaded.preset,
+        testbed=Testbed(media=MediaConfig(nominal=False)),
+        settings={},
+        fingerprint="",
+        resumed=resumed,
+        cases=cases,
+    )
+    status = 2 if left and not resumed else 0
+    return [begin, *([] if left is None else [EndRecord(ended="", exit_status=status, left=left)])]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "left"),
+    [
+        (ALL[1:], [(ALL[0],)], ALL[1:]),  # a narrower -k
+        (ALL[1:], [(ALL[0],), (ALL[2],)], ALL[1:2]),
+        (ALL[1:], [ALL], ()),
+        (ALL[1:], [ALL[1:]], ()),
+        (None, [ALL[:2]], ALL[2:]),  # it was killed: which it had run is not known
+        (None, [ALL], ()),
+        ((), [ALL[:1]], ()),  # it had run all of them
+    ],
+)
+def test_cases_that_a_run_was_continued_without_are_named(
+    first: tuple[str, ...] | None, then: list[tuple[str, ...]], left: tuple[str, ...]
+) -> None:
+    records = session(*ALL, left=first, resumed=False)
+    for cases in then:
+        records += session(*cases)
+    found = [text for text in derive(records).warnings if "interrupted" in text]
+    assert [text.partition(": ")[2] for text in found] == [", ".join(left)] * bool(left)
+    assert all(f"continued without {len(left)} of its cases" in text for text in found)
+
+
+def test_a_log_without_cases_is_read_as_before() -> None:
+    records = [*session(left=("",), resumed=False), *session()]
+    assert not [text for text in derive(records).warnings if "interrupted" in text]
+
+
+def test_workers_of_one_session_have_run_its_cases_together() -> None:
+    one, other = (session(*ALL, left=left, resumed=False) for left in (ALL[:1], ALL[1:]))
+    assert cases_left([*one, *other, *session(ALL[0])]) == ()
+    assert cases_left([*one, *session(ALL[1])]) == ALL[:1]
 
 
 def test_what_one_round_deployed_is_not_called_undeployed() -> None:

@@ -72,6 +72,22 @@ def test_a_resumed_run_needs_no_option_again(interrupted: Site) -> None:
     assert interrupted.calls("deploy") == {"deploy pvp_dpdk": 3}
 
 
+def test_a_run_that_is_continued_without_some_of_its_cases_says_so(interrupted: Site) -> None:
+    """It counted as whole, though nothing was measured for them."""
+    assert interrupted.run_apart(*OPTIONS).ret == 2
+    (interrupted.path / "continued").touch()
+
+    def warned() -> list[str]:
+        return [text for text in interrupted.results()["warnings"] if "interrupted" in text]
+
+    interrupted.run_apart("-k", "pvp_dpdk and 512", "--resume", "results/latest")
+    (warning,) = warned()
+    assert "continued without 1 of its cases" in warning
+    assert "::test_throughput[pvp_dpdk-64]" in warning
+    interrupted.run_apart("--resume", "results/latest").assert_outcomes(passed=2)
+    assert warned() == []
+
+
 def test_the_command_that_continues_a_resumed_run_has_what_was_typed_for_it(
     interrupted: Site,
 ) -> None:

@@ -203,6 +203,37 @@ def is_interrupted(records: Sequence[Record]) -> bool:
     return interrupted or is_open
 
 
+#: Cases that were left out which a warning names.
+_NAMED = 5
+
+
+def cases_left(records: Sequence[Record]) -> tuple[str, ...]:
+    """Cases that a session selected, and that neither it nor one that continued it has run.
+
+    A session that was killed does not tell which it had run. Older logs have no cases.
+    """
+    selected: dict[str, None] = {}
+    ran: set[str] = set()
+    now: tuple[str, ...] = ()
+    for record in records:
+        if isinstance(record, RunRecord):
+            now = record.cases
+            selected |= dict.fromkeys(now)
+        elif isinstance(record, EndRecord):
+            ran |= {*now} - {*record.left}
+    if not any(isinstance(record, RunRecord) and record.resumed for record in records):
+        return ()  # then it was interrupted, or each case has its reason
+    return tuple(case for case in selected if case not in ran)
+
+
+def _left_warning(left: Sequence[str]) -> str:
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    return (
+        f"this run was interrupted, and continued without {len(left)} of its cases, of which some "
+        f"results may be missing: {', '.join(left[:_NAMED])}{more}"
+    )
+
+
 #: What stands for a machine without any difference.
 AS_BEFORE = "as before"
 
@@ -212,13 +243,16 @@ def warnings_of(
     records: Sequence[Record],
     scenarios: Sequence[ScenarioRecord],
     tests: Sequence[LoggedTest],
+    left: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Every warning of a run."""
+    """Every warning of a run; `left` are cases that it was continued without."""
     warnings = _restore_warnings(records) + _clock_warnings(records)
     if is_interrupted(records):
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
         )
+    elif left:
+        warnings.append(_left_warning(left))
     warnings += _each_once(
         (record.facts.scenario, text)
         for look in (_placement_warnings, _scenario_warnings)
@@ -705,8 +739,9 @@ def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
 def derive(records: Sequence[Record]) -> RunResults:
     """Everything in a report, from a log; `LogError` where its records do not fit together."""
     with foreign_log("deriving results"):
+        left = cases_left(records)  # of several testbeds each has run some
         if not _is_on_several(records):
-            return _derive(records)
+            return _derive(records, left)
         parts = by_testbed(records)
         lost = {
             name: [r.lost for r in part if isinstance(r, EndRecord) and r.lost]
@@ -716,7 +751,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         for name, part in parts.items():
             others = [r for other in parts if other != name for r in parts[other]]
             stayed = _without_moved(part, others) if lost[name] else part
-            found[name] = _derive([_at(r, name) for r in stayed])
+            found[name] = _derive([_at(r, name) for r in stayed], left)
         return _together(found, lost, _redaction(records))
 
 
@@ -910,7 +945,7 @@ def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRe
     return found
 
 
-def _derive(records: Sequence[Record]) -> RunResults:
+def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
         raise LogError("the log has no run record", where="trial log", cure="measure again")
@@ -940,7 +975,7 @@ def _derive(records: Sequence[Record]) -> RunResults:
         benchmark=run.preset.benchmark,
         preset_note=run.preset.note,
         warnings=(
-            *warnings_of(run, records, list(deployed.values()), tests),
+            *warnings_of(run, records, list(deployed.values()), tests, left),
             *_deployment_warnings(results),
             *drift_warnings(merged),
             *version_warnings(otherwise, run),

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -207,6 +207,12 @@ def _load_thresholds(path: Path) -> Expectations:
         raise pytest.UsageError(str(error)) from None
 
 
+def _case_name(nodeid: str) -> str:
+    """A case without its folders, which depend on where pytest was started."""
+    file, colons, case = nodeid.partition("::")
+    return f"{PurePath(file).name}{colons}{case}"
+
+
 class OutcomeCounter:
     """What became of the session's bench cases, those of workers too; a plugin of pytest's."""
 
@@ -264,9 +270,19 @@ class OutcomeCounter:
         )
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The session's cases as the log has them."""
+        return tuple(map(_case_name, self.cases))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Those that did not run."""
+        return tuple(_case_name(nodeid) for nodeid in self.cases if nodeid not in self._ran)
+
+    @property
     def unfinished(self) -> bool:
         """Whether cases were selected that did not run."""
-        return len(self._ran) < len(self.cases)
+        return bool(self.left)
 
     @property
     def nothing_measured(self) -> bool:
@@ -577,7 +593,8 @@ class BenchSession:
             )
             # A worker's own arguments are xdist's; those of its controller can be typed again.
             argv = getattr(self.config, "workerinput", {}).get("mainargv")
-            run = Run(configuration, log, progress=self.progress, argv=argv)
+            cases = self.outcomes.names
+            run = Run(configuration, log, progress=self.progress, argv=argv, cases=cases)
             run.note_comparisons(self._comparisons)
             run.frame_sizes = self.frame_sizes
             self.expecting.attach(run)
@@ -676,7 +693,7 @@ class BenchSession:
     def _finish(self, exit_status: int, *, cut: bool) -> None:
         for run in self._runs.values():
             try:
-                run.close(exit_status, cut=cut)
+                run.close(exit_status, cut=cut, left=self.outcomes.left)
             except VnetperfError as error:  # the log is closed, and the reports can be written
                 if self.progress:
                     self.progress.say(str(error))

@@ -33,6 +33,9 @@ class RunRecord(Frozen):
     settings: dict[str, dict[str, Any]]  # Effective settings with their sources
     fingerprint: str  # What must be equal for a run to be continued
     resumed: bool = False  # True when this run continues the log
+    #: Test cases that the session selected: "test_rfc2544.py::test_throughput[pvp_dpdk-64]"; none
+    #: in older logs.
+    cases: tuple[str, ...] = ()
 
 
 class EnvironmentRecord(Frozen):
@@ -242,6 +245,8 @@ class EndRecord(Frozen):
     ended: str  # UTC, ISO 8601
     exit_status: int = 0  # pytest's exit status
     cut: bool = False  # True when -x or --maxfail left cases out
+    #: Cases that the session selected and did not run; of a pytest-xdist worker, others' too.
+    left: tuple[str, ...] = ()
     overhead: dict[str, float] = Field(default_factory=dict)  # Seconds by what they were spent on
     lost: str = ""  # Why the testbed was given up, and its cases went to another; ""
     #: Host on another machine, "" for the only one -> its clock against the controller's at the

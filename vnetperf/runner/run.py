@@ -163,7 +163,9 @@ class MaxLoads:
         return self._hints.get((scenario.id, frame_size))
 
 
-def run_record(configuration: Configuration, command: str, *, resumed: bool) -> RunRecord:
+def run_record(
+    configuration: Configuration, command: str, *, resumed: bool, cases: Iterable[str] = ()
+) -> RunRecord:
     """The record of a run that begins now."""
     c = configuration
     return RunRecord(
@@ -181,6 +183,7 @@ def run_record(configuration: Configuration, command: str, *, resumed: bool) -> 
         settings=c.as_record(),
         fingerprint=fingerprint_of(c),
         resumed=resumed,
+        cases=tuple(cases),
     )
 
 
@@ -258,6 +261,7 @@ class Run:
         progress: Progress | None = None,
         calibrations: CalibrationCache | None = None,
         argv: Sequence[str] | None = None,
+        cases: Iterable[str] = (),
     ) -> None:
         self.configuration = configuration
         self.progress = progress or NoProgress()
@@ -300,7 +304,8 @@ class Run:
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
-        record = run_record(configuration, shlex.join(argv or sys.argv), resumed=resumed)
+        command = shlex.join(argv or sys.argv)
+        record = run_record(configuration, command, resumed=resumed, cases=cases)
         self.log = TrialLog(log_path)  # first: from here on nobody else writes it
         try:
             if resumed:
@@ -538,8 +543,8 @@ class Run:
         self.client.teardown()
         self.spend("teardown", time.monotonic() - began)
 
-    def close(self, exit_status: int = 0, *, cut: bool = False) -> None:
-        """End the run in order; `cut` when cases were left out."""
+    def close(self, exit_status: int = 0, *, cut: bool = False, left: Iterable[str] = ()) -> None:
+        """End the run in order; `cut` when -x left cases out, `left` those that did not run."""
         clocks: dict[str, ClockOffset] = {}
         try:
             self.release()
@@ -554,14 +559,17 @@ class Run:
             with contextlib.ExitStack() as at_the_end:
                 at_the_end.callback(self.run_log.close)
                 at_the_end.callback(self.log.close)
-                at_the_end.callback(self._log_end, exit_status, clocks, cut=cut)
+                end = EndRecord(
+                    ended="", exit_status=exit_status, cut=cut, left=tuple(left), clocks=clocks
+                )
+                at_the_end.callback(self._log_end, end)
                 self.client.close()
 
-    def _log_end(self, exit_status: int, clocks: dict[str, ClockOffset], *, cut: bool) -> None:
+    def _log_end(self, end: EndRecord) -> None:
         spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
-        log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
+        log.info("the run ends with status %d; seconds spent: %s", end.exit_status, spent)
         if self._is_refused:  # the log is left as it was
             return
         self._write_held()
-        end = EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent, lost=self.lost)
-        self.log.append(end.model_copy(update={"clocks": clocks, "cut": cut}))
+        known = {"ended": utc_now(), "overhead": spent, "lost": self.lost}
+        self.log.append(end.model_copy(update=known))
