@@ -299,6 +299,37 @@ def test_runs_are_looked_for_where_they_are_written_to(
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "report {}",
+        "report {} --up-to-damage",
+        "why {} pvp_dpdk throughput 64",
+        "compare {} {}:pvp_dpdk",
+        "publish {} --openmetrics -",
+        "expect limits.toml {}",
+    ],
+)
+def test_a_broken_configuration_is_a_warning_to_who_does_not_need_it(
+    line: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(elsewhere)
+    bench.throughput()
+    bench.run.close()
+    limits = '[[expect]]\nscenario = "pvp_dpdk"\nat_least = 1\n'
+    (elsewhere / "limits.toml").write_text(limits)
+    (elsewhere / "vnetperf.toml").write_text("results_dir = \n")
+    assert main([word.format(elsewhere) for word in line.split()]) == 0
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert "vnetperf.toml: is not valid TOML" in warning
+    assert "warning" in warning
+    # Runs are looked for by name where it has them written.
+    assert main([word.format("some") for word in line.split()]) == 1
+    told = capsys.readouterr().err
+    assert "vnetperf.toml: is not valid TOML" in told
+    assert "warning" not in told
+
+
+@pytest.mark.parametrize(
     ("argv", "variables", "shared"),
     [
         ("pytest --results-dir ../runs -k x", {}, "runs"),

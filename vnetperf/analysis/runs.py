@@ -39,10 +39,15 @@ class StoredRun:
         return next(iter(self.rounds.values()))
 
 
+def is_run(path: Path) -> bool:
+    """Whether it is a log, or a folder with one."""
+    return path.is_file() or (path.is_dir() and holds_run(path))
+
+
 def find_run(text: str, results_dir: Path = Path("results")) -> Path:
     """The folder, or log, that a user means."""
     for path in (Path(text), results_dir / text):
-        if path.is_file() or (path.is_dir() and holds_run(path)):
+        if is_run(path):
             return path
     there = Path(text).is_dir() or (results_dir / text).is_dir()
     runs = [path.name for path in results_dir.glob("*") if holds_run(path)]

@@ -115,6 +115,20 @@ def results_folder(typed: str | None = None, environment: Mapping[str, str] = os
     return Path(config.validate(config.Settings, given, str(user_file)).results_dir)
 
 
+def folder_of_runs(names: Sequence[str], typed: str | None = None) -> Path:
+    """The folder that runs are in; where each name is a whole path, a broken file is a warning."""
+    from vnetperf.analysis.runs import is_run
+
+    try:
+        return results_folder(typed)
+    except ConfigError as error:
+        if not all(is_run(Path(name)) for name in names):
+            raise
+        text = " ".join(str(error).split())
+        print(f"vnetperf: warning, not needed here: {text}", file=sys.stderr)
+        return Path("results")  # in which none of them is looked for
+
+
 def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: str) -> None:
     """Add the options of commands that compare numbers."""
     parser.add_argument("--all", action="store_true", help=everything)
@@ -151,7 +165,7 @@ def read_records(name: str, results_dir: str | None = None) -> tuple[Path, list[
     from vnetperf.results.folder import read_run
     from vnetperf.results.log import read_log
 
-    path = find_run(name, results_folder(results_dir))
+    path = find_run(name, folder_of_runs([name], results_dir))
     return path, read_log(path) if path.is_file() else read_run(path)
 
 

@@ -10,7 +10,7 @@ from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options, add_results_dir, results_folder, share_of
+from vnetperf.cli import add_output_options, add_results_dir, folder_of_runs, share_of
 
 if TYPE_CHECKING:
     from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"{arguments.confidence:g} is no level", where="--confidence", accepted="0.5 .. 0.999"
         )
-    folder = results_folder(arguments.results_dir)
+    runs = [run for side in (arguments.a, arguments.b) for run in _parts(side)[0]]
+    folder = folder_of_runs(runs, arguments.results_dir)
     found = compare(
         side_of(arguments.a, folder),
         side_of(arguments.b, folder),
@@ -88,6 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
     return int(arguments.fail_if_worse and found.fails_gate)
 
 
+def _parts(text: str) -> tuple[list[str], str]:
+    """The runs of a side, as they are typed, and its scenario."""
+    runs, scenario = text, ""
+    if not Path(text).exists() and ":" in text:
+        runs, _, scenario = text.partition(":")
+    return [runs] if Path(runs).exists() else runs.split("+"), scenario
+
+
 def side_of(text: str, results_dir: Path) -> Side:
     """Read one side."""
     from vnetperf.analysis.comparison import Side
@@ -95,10 +104,7 @@ def side_of(text: str, results_dir: Path) -> Side:
     from vnetperf.model.errors import ConfigError
     from vnetperf.results.log import LOG_NAME
 
-    runs, scenario = text, ""
-    if not Path(text).exists() and ":" in text:
-        runs, _, scenario = text.partition(":")
-    parts = [runs] if Path(runs).exists() else runs.split("+")
+    parts, scenario = _parts(text)
     found: dict[Path, str] = {}
     for one in parts:
         path = find_run(one, results_dir).resolve()

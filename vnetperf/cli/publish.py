@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from vnetperf.cli import results_folder
+from vnetperf.cli import folder_of_runs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "nothing was asked for", where="publish", accepted="--openmetrics FILE, --testapi URL"
         )
-    found = find_run(arguments.run, results_folder())
+    found = find_run(arguments.run, folder_of_runs([arguments.run]))
     results = derive(read_run(found.parent if found.is_file() else found))
     if arguments.openmetrics == "-":
         sys.stdout.write(openmetrics(results))

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import read_records, results_folder
+from vnetperf.cli import folder_of_runs, read_records
 
 if TYPE_CHECKING:
     from vnetperf.analysis.reanalysis import Reanalysis, WantedGoal
@@ -88,7 +88,7 @@ def _records_of(arguments: argparse.Namespace) -> tuple[Path, list[Record], tupl
     from vnetperf.analysis.runs import find_run
     from vnetperf.results.folder import read_up_to_damage
 
-    given = find_run(arguments.folder, results_folder())
+    given = find_run(arguments.folder, folder_of_runs([arguments.folder]))
     records, damage = read_up_to_damage(given)
     notes = tuple(
         f"the log is damaged, and only the records before that line are used: {error.where}: "
