@@ -314,6 +314,9 @@ class Datapath(Backend):
         """What NICs of wires or the hosts' link lack for it, with the cure; "" for nothing."""
         return ""
 
+    def before_trial(self) -> None:
+        """Get ready for a trial: `datapath_work` is read next, then its frames are sent."""
+
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """What each forwarding thread counts by itself: packets, cycles, lookups; or none.
 

@@ -20,6 +20,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.trial import DatapathWork
 from vnetperf.traffic.loadgen.driver import engine_port
 from vnetperf.vswitches import testpmd as cabling
 from vnetperf.vswitches.testpmd import TestpmdSwitch, phy_device, vnf_device
@@ -145,6 +146,16 @@ def test_a_trial_has_polls_however_long_ago_the_last_one_was(
     clock[0] += 60
     (work,), _ = watch._work_since()
     assert work.polls is None  # the trial itself was too long
+
+
+def test_a_switch_that_tells_neither_polls_nor_idle_cycles_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vnetperf.deployment.trial.CollectorSession", MagicMock())
+    work = DatapathWork(thread="vpp_wk_0", packets=1, busy_cycles=1, idle_cycles=None)
+    switch = MagicMock(datapath_work=MagicMock(return_value=(work,)))
+    DutWatch(MagicMock(vswitch=switch)).start()
+    assert switch.datapath_work.call_count == 1
 
 
 @pytest.mark.usefixtures("clock")

@@ -543,6 +543,10 @@ class PodNetwork(VSwitch):
         """The network's poll-mode threads."""
         return self._network.pollers()
 
+    def before_trial(self) -> None:
+        """Let the network get ready."""
+        self._network.before_trial()
+
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """What the network's threads have counted."""
         return self._network.datapath_work()

@@ -713,11 +713,7 @@ class DutWatch:
     def start(self) -> None:
         """Begin to look at threads; traffic follows."""
         if self._deployment.plan.has_dut:
-            self._work, self._why_no_work = _datapath_work(self._deployment)
-            if any(w.polls is None and w.idle_cycles is None for w in self._work.values()):
-                # Polls of too long a time are unknown, as testpmd's since the last trial, and so
-                # would be those of this one: they are counted from a second look on.
-                self._work, self._why_no_work = _datapath_work(self._deployment)
+            self._work, self._why_no_work = _datapath_work(self._deployment, begins=True)
         self.collectors.start()
 
     def sent(self) -> None:
@@ -907,9 +903,13 @@ def _tester_counted(
     return tuple(own[number] for number in sorted(own))
 
 
-def _datapath_work(deployment: LiveDeployment) -> tuple[dict[str, DatapathWork], str]:
+def _datapath_work(
+    deployment: LiveDeployment, *, begins: bool = False
+) -> tuple[dict[str, DatapathWork], str]:
     """What the vSwitch's threads have counted, by thread; and why that is not known."""
     try:
+        if begins:
+            deployment.vswitch.before_trial()
         return {work.thread: work for work in deployment.vswitch.datapath_work()}, ""
     except VnetperfError as error:  # no reason to lose a trial
         return {}, f"not measured: {error}"
