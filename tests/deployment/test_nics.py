@@ -12,11 +12,13 @@ from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, with_nics
 from vnetperf.deployment.placement import place_roles
 from vnetperf.deployment.planner import choose_nics, preferred_node, wires_of
+from vnetperf.host.nic import vfs
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import NicUse, RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.wires import Nic
 
 NO_IOMMU: dict[str, Any] = {"iommu_group": None}
 
@@ -91,6 +93,33 @@ def test_no_driver_at_all_is_told_with_every_reason() -> None:
         with pytest.raises(CapabilityError, match=said) as caught:
             choose(machine, dut)
         assert caught.value.where == "nics[0].dut"
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_nic_with_several_interfaces_is_not_planned(*, isolated: bool) -> None:
+    """It was refused only when it was to be taken, in the same words."""
+    two = {"interfaces": ("ens1", "ens1d1")}
+    machine = with_nics(facts(is_root=True), dut0=two)
+    testbed = Testbed(nics=CABLES, isolated=isolated)
+    why = Nic.missing(machine, scenario(), testbed)
+    assert why.startswith(f"nics[0].dut: {DUT0}: it has 2 interfaces (ens1, ens1d1), of which one")
+    assert "name another NIC" in why
+
+
+VFS = {"vfs": 2, "vfs_in_use": "its virtual function 0000:41:01.1 is given to vfio-pci"}
+
+
+def test_virtual_functions_in_use_are_not_planned_to_end() -> None:
+    """In an isolated environment too; under the driver that the NIC has they do not."""
+    machine = with_nics(facts(), dut0=VFS)
+    with pytest.raises(CapabilityError, match="has virtual functions already, and its") as caught:
+        choose(machine, Program)
+    assert caught.value.where == "nics[0].dut"
+    assert "end what uses them" in caught.value.cure
+    assert choose(machine, InKernel)[1].driver == "igb"
+    assert not vfs.why_not_so_many(with_nics(facts()), DUT0, 2, of="pvp", cure="")
+    why = vfs.why_not_so_many(machine, DUT0, 2, of="pvp", cure="")
+    assert why.startswith(f"{DUT0}: the NIC has virtual functions already, and its virtual")
 
 
 def test_wires_are_those_of_physical_ports_or_the_first() -> None:

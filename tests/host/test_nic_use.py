@@ -338,6 +338,19 @@ def test_a_nic_in_use_is_taken_by_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     assert taken == ["0000:01:00.0"] * 2
 
 
+def test_virtual_functions_in_use_are_noted_beside_what_uses_the_nic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one may be taken in an isolated environment, the other not."""
+    found = nic.pci.PciNic("0000:01:00.0", "", "", "igb", 0, ("ens1",), 2, 7, "", 1)
+    monkeypatch.setattr(nic.pci, "group_mates", lambda address: {})
+    monkeypatch.setattr(nic.pci, "kernel_driver", lambda address: "igb")
+    monkeypatch.setattr(nic.vfs, "why_in_use", lambda *_: "one is given to vfio-pci")
+    now = nic._nic_facts(found, {"ens1": InterfaceUse("it carries the address 192.0.2.1")})
+    assert now.in_use == "it carries the address 192.0.2.1"
+    assert now.vfs_in_use == "one is given to vfio-pci"
+
+
 @pytest.mark.parametrize("name", ["/home/m/x.ko", "x.ko", "-r", "", "veth bridge", "a/../b"])
 def test_only_names_of_modules_are_loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = MagicMock()

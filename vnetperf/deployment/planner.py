@@ -24,7 +24,15 @@ from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
-from vnetperf.model.testbed import CoresConfig, MachineFacts, NicFacts, Testbed, clocks_apart_s
+from vnetperf.model.testbed import (
+    VFS_CURE,
+    CoresConfig,
+    MachineFacts,
+    NicFacts,
+    Testbed,
+    clocks_apart_s,
+    vfs_kept,
+)
 from vnetperf.vnfs.base import UserPlane, Vnf
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
@@ -84,6 +92,10 @@ def _nic_use(
     for kind in wanted:
         driver, reason = _driver(kind, nic, facts)
         if driver:
+            # They end with the driver that has the NIC.
+            why = "" if nic.driver in ("", driver) else vfs_kept(nic.vfs_in_use)
+            if why:
+                raise CapabilityError(f"{nic.address}: {why}", where=where, cure=VFS_CURE)
             return NicUse(
                 wire=wire,
                 side=side,

@@ -505,6 +505,23 @@ class HugepageFacts(Frozen):
     free: int
 
 
+#: What to do about a NIC with several interfaces, and about one whose virtual functions are in use.
+SEVERAL_CURE = "name another NIC; in switchdev mode, take its virtual functions away first"
+VFS_CURE = "end what uses them, or name another NIC in the testbed file"
+
+
+def several_interfaces(names: Sequence[str]) -> str:
+    """Why a NIC with several interfaces is not taken; "" for one with less."""
+    if len(names) < 2:
+        return ""
+    return f"it has {len(names)} interfaces ({', '.join(names)}), of which one would come back"
+
+
+def vfs_kept(reason: str) -> str:
+    """Why virtual functions are not taken away, of which one is in use; "" without a reason."""
+    return f"the NIC has virtual functions already, and {reason}" if reason else ""
+
+
 class NicFacts(Frozen):
     """A PCI network device.
 
@@ -519,6 +536,8 @@ class NicFacts(Frozen):
         group_mates: Other devices of the group that the kernel drives, "0000:00:1f.2 (ahci)":
             vfio hands a group out as a whole.
         in_use: Why it must not be taken: it carries addresses, a route, a session; "" when free.
+        vfs_in_use: Why the virtual functions that it has must not be taken away, which is part of
+            `in_use` too; "" when they may be.
         never: True when it is never taken: an SSH session of the machine goes over it, or what uses
             it (a bridge, a bond, a VLAN, a container) would not have it back.
     """
@@ -534,6 +553,7 @@ class NicFacts(Frozen):
     iommu_group: int | None = None
     group_mates: tuple[str, ...] = ()
     in_use: str = ""
+    vfs_in_use: str = ""
     never: bool = False
 
     def refusal(self, *, isolated: bool) -> str:
@@ -543,6 +563,8 @@ class NicFacts(Frozen):
         """
         if self.never:
             return f"{self.address} is in use: {self.in_use}; name another NIC, or free it first"
+        if why := several_interfaces(self.interfaces):
+            return f"{self.address}: {why}; {SEVERAL_CURE}"
         if self.in_use and not isolated:
             return (
                 f"{self.address} is in use: {self.in_use}; name a NIC that nothing "

@@ -21,6 +21,7 @@ def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts
     found = [uses[name] for name in nic.interfaces if name in uses]
     use = max(found, key=lambda u: (u.session, u.lost), default=usage.InterfaceUse(""))
     mates = pci.group_mates(nic.address)
+    vfs_in_use = vfs.why_in_use(nic.address, uses)
     return NicFacts(
         address=nic.address,
         driver=nic.driver,
@@ -32,7 +33,8 @@ def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts
         physical=nic.physical,
         iommu_group=nic.iommu_group,
         group_mates=tuple(f"{address} ({driver})" for address, driver in mates.items()),
-        in_use=use.reason or _other_use(nic) or vfs.why_in_use(nic.address, uses),
+        in_use=use.reason or _other_use(nic) or vfs_in_use,
+        vfs_in_use=vfs_in_use,
         never=use.never or _hidden(nic),
     )
 

@@ -15,6 +15,7 @@ from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import SEVERAL_CURE, several_interfaces
 
 #: Flags of an interface that a run may change: NOARP, PROMISC, ALLMULTI, MULTICAST.
 UP, PROMISCUOUS = 0x1, 0x100
@@ -286,12 +287,13 @@ def interface_noted(
     It is put back at once when the block fails: whoever controls the run may be cut off. A device
     with several is refused: all go with its driver, and only one is known by the device's address.
     """
-    if len(names := pci.nic(address, sys=sys).interfaces) > 1:
+    names = pci.nic(address, sys=sys).interfaces
+    if why := several_interfaces(names):
         raise HostError(
-            f"it has {len(names)} interfaces ({', '.join(names)}), of which one would come back",
+            why,
             where=f"NIC {address}",
             accepted="a PCI function with one interface",
-            cure="name another NIC; in switchdev mode, take its virtual functions away first",
+            cure=SEVERAL_CURE,
         )
     name = next(iter(names), "")
     data = {"pci": address, "netns": str(netns) if netns else ""}

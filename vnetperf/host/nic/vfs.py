@@ -19,7 +19,7 @@ from vnetperf.host.nic import netdev, pci, usage
 from vnetperf.host.nic.pci import USER_DRIVERS
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import HostError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import VFS_CURE, MachineFacts, vfs_kept
 
 LINK_STATES = {"auto": 0, "enable": 1, "disable": 2}
 
@@ -83,11 +83,16 @@ def why_none(facts: MachineFacts) -> str:
 
 
 def why_not_so_many(facts: MachineFacts, address: str, wanted: int, *, of: str, cure: str) -> str:
-    """Why a NIC cannot have the functions that a deployment needs of it; "" where it can."""
+    """Why a NIC cannot have the functions that a deployment needs of it; "" where it can.
+
+    Those that it has are taken away first.
+    """
     nic = facts.nic(address)
     most = nic.max_vfs if nic else 0
     if not most:
         return f"{address} has no SR-IOV; turn it on in the firmware, or name another NIC"
+    if nic and (why := vfs_kept(nic.vfs_in_use)):
+        return f"{address}: {why}; {VFS_CURE}"
     if wanted > most:
         return (
             f"{of} needs {wanted} virtual functions of {address}, which can have {most}; {cure}, "
@@ -118,12 +123,8 @@ def why_in_use(
 
 def end_vfs(journal: Journal, physical: str, *, sys: Path = pci.SYS) -> None:
     """Take away the virtual functions that a NIC has; undoing makes as many anew, set as before."""
-    if reason := why_in_use(physical, sys=sys):
-        raise HostError(
-            f"the NIC has virtual functions already, and {reason}",
-            where=physical,
-            cure="end what uses them, or name another NIC in the testbed file",
-        )
+    if why := vfs_kept(why_in_use(physical, sys=sys)):
+        raise HostError(why, where=physical, cure=VFS_CURE)
     if vf_addresses(physical, sys=sys):
         # Of an interface that was borrowed the settings stand in the journal already.
         with netdev.interface_noted(journal, physical, sys=sys):
