@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pydantic import ValidationError
@@ -22,8 +24,9 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.vswitches.lb import ipvs
 from vnetperf.vswitches.lb.ipvs import held, ipvs_rules
-from vnetperf.vswitches.lb.rules import iptables_rules, nft_rules
+from vnetperf.vswitches.lb.rules import RuleBalancer, iptables_rules, nft_rules
 from vnetperf.vswitches.lb.switch import ServiceBalancer
 
 SERVICES = Services(services=3, flows=11, clients=2)
@@ -185,6 +188,22 @@ TCP  0A600001:0050 rr
 )
 def test_ipvs_holds_what_its_backends_have_active_or_not(told: str, sessions: int) -> None:
     assert held(IPVS_HEADER + told) == sessions
+
+
+def test_settings_of_ipvs_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that does not have one ignores it: so the result has what it was measured with."""
+    for name, value in {"conntrack": 1, "expire_nodest_conn": 0, "sloppy_tcp": 1}.items():
+        (tmp_path / name).write_text(f"{value}\n")
+    monkeypatch.setattr(ipvs, "IPVS_SETTINGS", tmp_path)
+    monkeypatch.setattr(RuleBalancer, "facts", lambda _: {"mode": "ipvs"})
+    switch = ipvs.IpvsBalancer.__new__(ipvs.IpvsBalancer)
+    switch.machine = MagicMock(in_netns=lambda function: function())
+    assert switch.facts()["settings of IPVS"] == {
+        "conntrack": "1",
+        "expire_nodest_conn": "0",
+        "expire_quiescent_template": "not there",
+        "sloppy_tcp": "1",
+    }
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ MODULES = tuple(
 #: The link that has all virtual addresses: that of the run's namespace. kube-proxy makes one of
 #: kind dummy, whose module would have to stay loaded after the run.
 LINK = "lo"
+IPVS_SETTINGS = PROC / "sys/net/ipv4/vs"
 #: As kube-proxy sets them: connections stand in conntrack too, and end with their backend.
 #: `sloppy_tcp`, which kube-proxy leaves off: the tester's segments open no connections.
 SETTINGS = {
@@ -82,7 +83,7 @@ class IpvsBalancer(RuleBalancer):
 
     def _route(self) -> None:
         super()._route()
-        write_settings(PROC / "sys/net/ipv4/vs", SETTINGS)
+        write_settings(IPVS_SETTINGS, SETTINGS)
 
     def connect(self, streams: Any) -> None:
         """Make the services' addresses the node's own, then its services."""
@@ -127,12 +128,22 @@ class IpvsBalancer(RuleBalancer):
         return self.machine.in_netns(first_page).count(b"\n") > 1
 
     def facts(self) -> dict[str, Any]:
-        """Besides: how connections are distributed, and room of their hash."""
+        """Besides: how connections are distributed, its settings, and room of their hash."""
         try:
             hashed = Path("/sys/module/ip_vs/parameters/conn_tab_bits").read_text().strip()
         except OSError:
             hashed = "not told"
-        return {**super().facts(), "scheduler": "rr", "bits of IPVS's hash": hashed}
+        settings = self.machine.in_netns(
+            lambda: {
+                name: kernel.read_text(IPVS_SETTINGS / name) or "not there" for name in SETTINGS
+            }
+        )
+        return {
+            **super().facts(),
+            "scheduler": "rr",
+            "settings of IPVS": settings,
+            "bits of IPVS's hash": hashed,
+        }
 
     def stop(self) -> None:
         """Take services and addresses away; interfaces stay."""
