@@ -12,7 +12,8 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vnetperf.report.text import ValueKind, printable, single, tick_label
+from vnetperf.model.units import Unit
+from vnetperf.report.text import printable, single, tick_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Axis:
     pad: int = 0  # Distance of the scale's ends from the frame
 
     @classmethod
-    def of(cls, name: str, kind: ValueKind, **more: Any) -> Axis:
+    def of(cls, name: str, kind: Unit, **more: Any) -> Axis:
         """An axis of values of one kind."""
         tick, value = partial(tick_label, kind=kind), partial(single, kind=kind)
         return cls(name=name, **({"tick": tick, "value": value} | more))

@@ -229,14 +229,14 @@ SpreadRows = Sequence[tuple[str, Spread | None]]
 _MOST_SAMPLES = 400
 
 
-def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
+def _spread_hover(name: str, spread: Spread, kind: units.Unit) -> str:
     ends = f"{text.single(spread.minimum, kind)} to {text.single(spread.maximum, kind)}"
     median = f"median {text.single(spread.median, kind)}, {ends}"
     first = f"{name}: {text.mean_with_n(spread, kind)}"
     return "\n".join([first, median, *text.remarks(spread, kind)])
 
 
-def _beside_text(spread: Spread | None, kind: text.ValueKind, *, least: bool) -> str:
+def _beside_text(spread: Spread | None, kind: units.Unit, *, least: bool) -> str:
     if spread is None:
         return ""
     if least:
@@ -245,7 +245,7 @@ def _beside_text(spread: Spread | None, kind: text.ValueKind, *, least: bool) ->
 
 
 def spread_plot(
-    title: str, axis: str, rows: SpreadRows, kind: text.ValueKind, *, least: bool = False
+    title: str, axis: str, rows: SpreadRows, kind: units.Unit, *, least: bool = False
 ) -> Plot | None:
     """Quantities of one kind that were measured several times, a row each.
 
@@ -297,7 +297,7 @@ SizeSeries = Mapping[str, Mapping[int, Spread]]
 
 
 def by_size_plot(
-    title: str, axis: str, results: Sequence[Result], held: SizeSeries, kind: text.ValueKind
+    title: str, axis: str, results: Sequence[Result], held: SizeSeries, kind: units.Unit
 ) -> Plot | None:
     """Means with their intervals by frame size, a line for each name."""
     if len({size for found in held.values() for size in found}) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.units import (
@@ -43,13 +43,10 @@ def tick_percent(ratio: float) -> str:
     return f"10{str(power).translate(_SUPERSCRIPT)} %"
 
 
-#: What a spread's values are: they decide the unit that is shown.
-ValueKind: TypeAlias = Unit
-
 _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 _RATE_UNITS = ((1e9, "Gfps"), (1e6, "Mfps"), (1e3, "kfps"), (1.0, "fps"))
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_UNITS_OF_KIND: dict[ValueKind, tuple[tuple[float, str], ...]] = {
+_UNITS_OF_KIND: dict[Unit, tuple[tuple[float, str], ...]] = {
     "fps": _RATE_UNITS,
     "ns": tuple((factor * 1e9, unit) for factor, unit in _TIME_UNITS),
     "s": _TIME_UNITS,
@@ -63,7 +60,7 @@ _LOPSIDED = 0.1
 _TINY = 1e-3
 
 
-def single(value: float, kind: ValueKind) -> str:
+def single(value: float, kind: Unit) -> str:
     """A single value with its unit."""
     if kind in _UNITS_OF_KIND:
         return value_text(value, kind)
@@ -77,19 +74,19 @@ def known(value: Value | None, show: Callable[[Value], str]) -> str | None:
     return None if value is None else show(value)
 
 
-def if_known(value: float | None, kind: ValueKind) -> str | None:
+def if_known(value: float | None, kind: Unit) -> str | None:
     """A single value with its unit; None of None."""
     return None if value is None else single(value, kind)
 
 
-def tick_label(value: float, kind: ValueKind) -> str:
+def tick_label(value: float, kind: Unit) -> str:
     """A value on an axis."""
     if kind in ("ns", "s"):
         return tick_time(value if kind == "ns" else value * 1e9)
     return percent(value, 3) if kind == "ratio" else tick_fps(value)
 
 
-def _unit(value: float, kind: ValueKind) -> tuple[float, str]:
+def _unit(value: float, kind: Unit) -> tuple[float, str]:
     # Rounded as it will be shown, so that 999.97 kfps does not become "1000.0 kfps".
     size = abs(float(f"{value:.3e}"))
     units = _UNITS_OF_KIND.get(kind, ((1.0, kind),))
@@ -104,7 +101,7 @@ def _decimals(half: float, mean: float) -> int:
     return max(0, min(wanted, most))
 
 
-def mean_interval(spread: Spread, kind: ValueKind) -> str:
+def mean_interval(spread: Spread, kind: Unit) -> str:
     """The mean with its interval; of three values or fewer their extremes, of two modes both."""
     if len(spread.modes) > 1:
         return f"two modes: {', '.join(single(v, kind) for v in spread.modes)}"
@@ -122,7 +119,7 @@ def mean_interval(spread: Spread, kind: ValueKind) -> str:
     return _plus_minus(spread.mean, max(below, above), kind)
 
 
-def _plus_minus(mean: float, half: float, kind: ValueKind) -> str:
+def _plus_minus(mean: float, half: float, kind: Unit) -> str:
     """Mean and half of the interval in one unit, with decimals that fit both."""
     if not half:
         number, _, unit = single(mean, kind).rpartition(" ")
@@ -140,24 +137,24 @@ def _plus_minus(mean: float, half: float, kind: ValueKind) -> str:
     return f"{first} {_PLUS_MINUS} {second} {unit}".rstrip()
 
 
-def _range_text(low: float, high: float, kind: ValueKind, word: str = " to ") -> str:
+def _range_text(low: float, high: float, kind: Unit, word: str = " to ") -> str:
     first, last = single(low, kind), single(high, kind)
     number, _, unit = first.rpartition(" ")
     return f"{number if number and last.endswith(f' {unit}') else first}{word}{last}"
 
 
-def mean_with_n(spread: Spread, kind: ValueKind) -> str:
+def mean_with_n(spread: Spread, kind: Unit) -> str:
     """The mean with interval and number of measurements."""
     shown = mean_interval(spread, kind)
     return f"{shown[:-1]}; n {spread.n})" if shown.endswith(")") else f"{shown} (n {spread.n})"
 
 
-def stdev(spread: Spread, kind: ValueKind) -> str:
+def stdev(spread: Spread, kind: Unit) -> str:
     """The sample standard deviation."""
     return "\N{EN DASH}" if spread.stdev is None else single(spread.stdev, kind)
 
 
-def remarks(spread: Spread, kind: ValueKind) -> tuple[str, ...]:
+def remarks(spread: Spread, kind: Unit) -> tuple[str, ...]:
     """What a mean hides: two modes, outliers."""
     notes = []
     if len(spread.modes) > 1:
@@ -171,7 +168,7 @@ def remarks(spread: Spread, kind: ValueKind) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def remarks_of(known: Iterable[tuple[str, Spread]], kind: ValueKind) -> Iterator[str]:
+def remarks_of(known: Iterable[tuple[str, Spread]], kind: Unit) -> Iterator[str]:
     """Remarks on several means, each after what it is of."""
     for about, found in known:
         yield from (f"{about}: {remark}." for remark in remarks(found, kind))
