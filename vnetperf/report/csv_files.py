@@ -76,12 +76,8 @@ def _loss_at_lower_bound(row: Row) -> object:
 
 
 def _mode_of_sum(row: Row, place: int) -> object:
-    held = row["rate"].goal.confirmation if _direction(row) == "aggregate" else None
+    held = row["sum"].confirmation if row["sum"] else None
     return held.modes[place] if held is not None and held.modes else None
-
-
-def _l1_of_sum(row: Row) -> object:
-    return None if _direction(row) != "aggregate" else row["rate"].goal.throughput_l1_bps
 
 
 _BOUNDS = ("lower_bound_fps", "upper_bound_fps", "conditional_throughput_fps")
@@ -105,7 +101,7 @@ _RESULTS: Columns = {
     "mode_low_fps": partial(_mode_of_sum, place=0),
     "mode_high_fps": partial(_mode_of_sum, place=1),
     **{name: f"rate.bound.{name}" for name in _BOUNDS},
-    "lower_bound_l1_bps": _l1_of_sum,
+    "lower_bound_l1_bps": "sum.throughput_l1_bps",
     "loss_ratio_at_lower_bound": _loss_at_lower_bound,
     "media_max_fps": "result.media_max_fps",
     "generator_max_fps": "result.generator_max_fps",
@@ -141,7 +137,7 @@ _RESULTS: Columns = {
 def results_csv(results: RunResults) -> str:
     """results.csv: a row per goal and direction, "aggregate" being their sum."""
     rows = (
-        {"result": result, "rate": rate}
+        {"result": result, "rate": rate, "sum": None if not rate or rate.direction else rate.goal}
         for result in results.results
         for rate in (rate_rows(result) if result.goals else (None,))
     )
@@ -202,28 +198,18 @@ def cpu_csv(results: RunResults) -> str:
     return _csv(results, _CPU, rows)
 
 
-def _spread(row: Row) -> Spread | None:
-    """What the value is the mean of: that of deployments has a row of its own."""
-    value = row["metric"].value
-    return value if isinstance(value, Spread) else None
-
-
-def _of_spread(row: Row, name: str) -> object:
-    return getattr(_spread(row), name, None)
-
-
 def _confidence(row: Row) -> object:
-    found = _spread(row)
+    found = row["spread"]
     return found.confidence if found and found.method else None
 
 
 def _modes(row: Row) -> str:
-    found = _spread(row)
+    found = row["spread"]
     return " ".join(f"{mode:g}" for mode in found.modes) if found else ""
 
 
 def _outliers(row: Row) -> str:
-    found = _spread(row)
+    found = row["spread"]
     if found is None:
         return ""
     return " ".join(f"{found.values[place]:g}" for place in found.outliers if place < found.n)
@@ -237,12 +223,12 @@ _OUTCOMES: Columns = {
     "quantity": "metric.name",
     "unit": "metric.unit",
     "value": "metric.number",
-    "n": partial(_of_spread, name="n"),
-    "interval_low": partial(_of_spread, name="low"),
-    "interval_high": partial(_of_spread, name="high"),
+    "n": "spread.n",
+    "interval_low": "spread.low",
+    "interval_high": "spread.high",
     "confidence": _confidence,
-    "interval_method": partial(_of_spread, name="method"),
-    **{name: partial(_of_spread, name=name) for name in ("stdev", "median", "minimum", "maximum")},
+    "interval_method": "spread.method",
+    **{name: f"spread.{name}" for name in ("stdev", "median", "minimum", "maximum")},
     "modes": _modes,
     "outliers": _outliers,
     "note": "metric.note",
@@ -254,7 +240,12 @@ _OUTCOMES: Columns = {
 def outcomes_csv(results: RunResults) -> str:
     """outcomes.csv: the value of a spread is its mean; of two modes there is none."""
     rows = (
-        {"result": result, "metric": metric}
+        {
+            "result": result,
+            "metric": metric,
+            # What the value is the mean of: that of deployments has a row of its own.
+            "spread": metric.value if isinstance(metric.value, Spread) else None,
+        }
         for result in results.results
         for metric in named_metrics_of(result)
     )
