@@ -55,7 +55,6 @@ class IpCapacity:
     #: over its length, bit/s; None where there is none.
     bits_per_second: float | None = None
     loss_ratio: float | None = None  # Loss ratio there, 0..1
-    jitter_ms: float | None = None  # Interarrival jitter at its end, milliseconds
     met: int = 0  # Sub-intervals that meet the criterion
     intervals: int = 0  # All that are about a second long
     why: str = ""  # Why there is no number; ""
@@ -75,10 +74,10 @@ def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
         received, lost = (sum(getattr(p, name) for p in parts) for name in ("received", "lost"))
         bits = 8 * sum(part.octets + UDP_HEADERS * part.received for part in parts)
         loss = lost / (received + lost) if received + lost else 1.0
-        found.append((bits / seconds, loss, max(part.jitter_ms for part in parts)))
+        found.append((bits / seconds, loss))
     met = [one for one in found if one[1] <= MOST_LOST]
     if not met:
-        best = min((loss for _, loss, _ in found), default=1.0)
+        best = min((loss for _, loss in found), default=1.0)
         why = (
             f"no sub-interval of 1 s lost {percent(MOST_LOST)} or less (the least is "
             f"{percent(best)})"
@@ -86,8 +85,8 @@ def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
             else "it is shorter than a sub-interval of 1 s"
         )
         return IpCapacity(intervals=len(found), why=why)
-    rate, loss, jitter = max(met)
-    return IpCapacity(rate, loss, jitter, met=len(met), intervals=len(found))
+    rate, loss = max(met)
+    return IpCapacity(rate, loss, met=len(met), intervals=len(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,7 @@ def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
 
 def _efficiency(transfer: Transfer) -> float | None:
     """Tools count payload once and segments that were sent again: both were transmitted."""
-    known = (transfer.sent_octets, transfer.retransmits, transfer.segment_octets)
-    octets, again, segment = known
+    octets, again, segment = transfer.sent_octets, transfer.retransmits, transfer.segment_octets
     if octets is None or again is None or segment is None or octets <= 0:
         return None
     return octets / (octets + again * segment)
@@ -153,7 +151,7 @@ def _time_ratio(transfer: Transfer, beside: Sequence[Transfer]) -> float | None:
         return None
     (way,) = transfer.spec.ways
     streams = [one for one in beside if one.spec.kind == "UDP_STREAM" and one.spec.way == way]
-    rates = [found.bits_per_second for one in streams if (found := ip_capacity(one, way))]
+    rates = [ip_capacity(one, way).bits_per_second for one in streams]
     known = [rate for rate in rates if rate is not None]
     if not known:
         return None
