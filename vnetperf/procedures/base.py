@@ -143,12 +143,6 @@ def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
     )
 
 
-def sum_known(counts: Sequence[int | None]) -> int | None:
-    """The sum; None where one was not recorded."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
-
-
 def _sums(rows: Iterable[Sequence[int]]) -> list[int]:
     return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
 

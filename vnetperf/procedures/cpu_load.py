@@ -14,7 +14,7 @@ from statistics import fmean
 
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
-from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse
+from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse, total_if_known
 from vnetperf.model.trial import (
     MachineLoad,
     ProcessorLoad,
@@ -24,7 +24,7 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, share_of_throughput, sum_known
+from vnetperf.procedures.base import ProcedureInputs, share_of_throughput
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -113,8 +113,8 @@ def _of_host(
         role=prefix + MACHINE,
         processors=whole,
         busy=round(used, 4) if recorded else None,
-        backlog_dropped=sum_known([one.backlog_dropped for one in every]),
-        backlog_squeezed=sum_known([one.backlog_squeezed for one in every]),
+        backlog_dropped=total_if_known(one.backlog_dropped for one in every),
+        backlog_squeezed=total_if_known(one.backlog_squeezed for one in every),
         **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
     )
 
@@ -220,12 +220,11 @@ def _at(
     inputs: ProcedureInputs[CpuLoadTest], share: float, of: str, trials: Sequence[TrialOutcome]
 ) -> CpuAt:
     uses = [{use.role: use for use in cpu_by_role(one.result)} for one in trials]
-    work = [one.result.datapath for one in trials]
-    polls = [each.polls for one in work for each in one]
-    empty = [each.empty_polls for one in work for each in one]
-    cycles = [(each.busy_cycles, each.idle_cycles) for one in work for each in one]
-    all_cycles = sum_known([None if idle is None else busy + idle for busy, idle in cycles])
-    all_polls, all_empty = sum_known(polls), sum_known(empty)
+    work = [each for one in trials for each in one.result.datapath]
+    polls = total_if_known(each.polls for each in work)
+    empty = total_if_known(each.empty_polls for each in work)
+    busy = sum(each.busy_cycles for each in work)
+    idle = total_if_known(each.idle_cycles for each in work)
     return CpuAt(
         load_fps=trials[0].load_fps * inputs.in_sum,
         of=of,
@@ -238,8 +237,8 @@ def _at(
             for role in dict.fromkeys(role for each in uses for role in each)
             if (cost := _cost(role, uses, trials)) is not None
         },
-        in_work=sum(busy for busy, _ in cycles) / all_cycles if all_cycles else None,
-        empty_polls=all_empty / all_polls if all_polls and all_empty is not None else None,
+        in_work=busy / (busy + idle) if idle is not None and busy + idle else None,
+        empty_polls=empty / polls if polls and empty is not None else None,
         watched_share=_watched(trials),
         watched_s=_watched_s(trials),
         energy=_energy(trials),
@@ -305,7 +304,7 @@ def _events_per_frame(role: str, event: str, trials: Sequence[TrialOutcome]) -> 
     A trial without any count of the role, while its frames are in the sum, is one too.
     """
     each = [[one.counts.get(event) for one in t.result.events if one.role == role] for t in trials]
-    whole = sum_known([count for counts in each for count in counts])
+    whole = total_if_known(count for counts in each for count in counts)
     frames = sum(one.result.received for one in trials)
     return whole / frames if all(each) and whole is not None and frames else None
 

@@ -16,13 +16,13 @@ from typing import Any
 
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
+from vnetperf.model.result import total_if_known
 from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import (
     ProcedureInputs,
     latencies_of,
     repeat_trial,
     share_of_throughput,
-    sum_known,
 )
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -49,8 +49,8 @@ def merge_latencies(latencies: Sequence[Latency]) -> Latency:
         max_ns=max(latency.max_ns for latency in latencies),
         percentiles=percentiles,
         hdr=hdr,
-        before_departure=sum_known([latency.before_departure for latency in latencies]),
-        above_range=sum_known([latency.above_range for latency in latencies]),
+        before_departure=total_if_known(latency.before_departure for latency in latencies),
+        above_range=total_if_known(latency.above_range for latency in latencies),
     )
 
 
