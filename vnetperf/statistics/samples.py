@@ -126,10 +126,13 @@ def two_modes(values: Sequence[float], resolution: float = 0.0) -> tuple[float, 
     mode is taken for two in about one sample of a hundred.
     """
     n, ordered = len(values), sorted(values)
-    allowed = _allowed(n)
-    least = max(2, -(-n // 5))
-    if not allowed or ordered[0] == ordered[-1]:
+    if n < _ONE_MODE[0][0] or ordered[0] == ordered[-1]:
         return ()
+    import numpy as np
+
+    sizes, shares = zip(*_ONE_MODE, strict=True)
+    allowed = float(np.interp(n, sizes, shares))
+    least = max(2, -(-n // 5))
     middle = fmean(ordered)
     shifted = [v - middle for v in ordered]  # sums of squares of large numbers would cancel
     sums = [0.0, *accumulate(shifted)]
@@ -144,18 +147,6 @@ def two_modes(values: Sequence[float], resolution: float = 0.0) -> tuple[float, 
         return ()
     low, high = fmean(ordered[:at]), fmean(ordered[at:])
     return (low, high) if high - low > 2.0 * resolution else ()
-
-
-def _allowed(n: int) -> float:
-    """The share for a number of values; 0 where they are too few."""
-    if n < _ONE_MODE[0][0]:
-        return 0.0
-    if n >= _ONE_MODE[-1][0]:
-        return _ONE_MODE[-1][1]
-    below = max(point for point in _ONE_MODE if point[0] <= n)
-    above = min(point for point in _ONE_MODE if point[0] > n)
-    share = (n - below[0]) / (above[0] - below[0])
-    return below[1] + share * (above[1] - below[1])
 
 
 def outliers(values: Sequence[float], modes: Sequence[float] = ()) -> tuple[int, ...]:
