@@ -124,11 +124,9 @@ Encapsulation = Literal["vxlan", "gre", "geneve", "gtpu"]
 
 #: Octets that encapsulation adds to a frame: outer Ethernet 14, IPv4 20, then UDP 8 and VXLAN 8
 #: (RFC 7348), UDP 8 and Geneve 8 without options (RFC 8926), or GRE 4 without a key (RFC 2784).
-OVERHEAD: dict[TunnelKind, int] = {"vxlan": 50, "gre": 38, "geneve": 50}
-
-#: Octets that GTP-U adds to a packet: IPv4 20, UDP 8, GTP 8 without options. The packet is in it
-#: without Ethernet, so that a frame has one Ethernet header on either side.
-GTPU_OVERHEAD = 36
+#: GTP-U adds IPv4 20, UDP 8, GTP 8 without options to a packet, which is in it without Ethernet, so
+#: that a frame has one Ethernet header on either side.
+OVERHEAD: dict[str, int] = {"vxlan": 50, "gre": 38, "geneve": 50, GTPU: 36}
 
 #: Ends of the tunnel, from TEST-NET-1 (RFC 5737): test streams use 198.18.0.0/15.
 DUT_ADDRESS, TESTER_ADDRESS, PREFIX = "192.0.2.1", "192.0.2.2", 24
@@ -154,9 +152,7 @@ def carrier_ports(carrier: str) -> dict[str, int]:
 
 def overhead(kind: str) -> int:
     """Octets that a tunnel adds to a frame; 0 for "", which is none."""
-    if kind == GTPU:
-        return GTPU_OVERHEAD
-    return next((octets for name, octets in OVERHEAD.items() if name == kind), 0)
+    return OVERHEAD.get(kind, 0)
 
 
 VaryField = Literal[

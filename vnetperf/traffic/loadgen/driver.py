@@ -381,7 +381,7 @@ def _address(frame: CompiledFrame, start: int, *, source: bool) -> tuple[int, in
     if kind not in ADDRESSES:
         return None
     from_, to, width = ADDRESSES[kind]
-    skip = tunnel.GTPU_OVERHEAD if frame.stream.tunnel == tunnel.GTPU and not source else 0
+    skip = tunnel.OVERHEAD[tunnel.GTPU] if frame.stream.tunnel == tunnel.GTPU and not source else 0
     return at + 2 + skip + (from_ if source else to), width
 
 
