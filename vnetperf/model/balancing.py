@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from pydantic import Field, model_validator
 
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, given
 from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, FlowEnds
 from vnetperf.model.profile import MOST_FLOWS
 
@@ -82,9 +82,7 @@ class Services(Frozen):
 
     def given(self) -> dict[str, str]:
         """What differs from the defaults, for a reader: name -> value."""
-        plain = Services()
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}
+        return {name: str(value) for name, value in given(self, Services()).items()}
 
     def __str__(self) -> str:
         return (

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, given
 from vnetperf.model.profile import MOST_FLOWS
 
 #: Ports below are never given out (RFC 6056 section 3.2).
@@ -165,14 +165,12 @@ class Nat(Frozen):
 
         Of each session, in order: four octets of `public`, its address, and two of `public_ports`.
         """
-        given = {name: getattr(self, name) for name in Nat.model_fields}
-        return _LearntNat(**given, public=public, public_ports=public_ports)
+        same = {name: getattr(self, name) for name in Nat.model_fields}
+        return _LearntNat(**same, public=public, public_ports=public_ports)
 
     def given(self) -> dict[str, str]:
         """What differs from the defaults, for a reader: name -> value."""
-        plain = Nat()
-        values = {name: getattr(self, name) for name in Nat.model_fields}
-        return {k: str(v) for k, v in values.items() if v != getattr(plain, k)}
+        return {name: str(value) for name, value in given(self, Nat()).items()}
 
     def __str__(self) -> str:
         of = "a public address" if self.addresses == 1 else f"{self.addresses} public addresses"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, given
 
 Own = TypeVar("Own", bound=Frozen)
 
@@ -92,24 +92,14 @@ class SwitchOptions(Frozen):
 
     def given(self) -> dict[str, Any]:
         """Options that are set, apart from the mode: name -> value."""
-        given = _given(self, SwitchOptions(), "name", "description", "mode")
         own = (self.model_extra or {}).items()
-        return given | {name: value for name, value in own if value is not None}
+        set_ = given(self, SwitchOptions(), "name", "description", "mode")
+        return set_ | {name: value for name, value in own if value is not None}
 
     def own(self, model: type[Own]) -> Own:
         """The options that a backend declares, with defaults for those not given."""
-        given = (self.model_extra or {}).items()
-        return model.model_validate({k: v for k, v in given if k in model.model_fields})
-
-
-def _given(options: Frozen, plain: Frozen, *without: str) -> dict[str, Any]:
-    """Options that differ from their defaults."""
-    values = {name: getattr(options, name) for name in type(plain).model_fields}
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in without and value != getattr(plain, name)
-    }
+        extra = (self.model_extra or {}).items()
+        return model.model_validate({k: v for k, v in extra if k in model.model_fields})
 
 
 def _rising(text: str) -> str:
@@ -215,7 +205,7 @@ class GuestOptions(Frozen):
 
     def given(self) -> dict[str, Any]:
         """Options that are set: name -> value."""
-        return _given(self, GuestOptions(), "name", "description")
+        return given(self, GuestOptions(), "name", "description")
 
 
 GtpuMode = Literal["tun", "kernel"]
@@ -334,4 +324,4 @@ class MobileCoreOptions(Frozen):
 
     def given(self) -> dict[str, Any]:
         """Options that are set: name -> value."""
-        return _given(self, MobileCoreOptions())
+        return given(self, MobileCoreOptions())
