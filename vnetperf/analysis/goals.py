@@ -59,10 +59,14 @@ from vnetperf.search.tst009 import ALGORITHM as TST009
 _INTERRUPTED = "the run was interrupted"
 
 
+def _longest(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    longest = max((t.spec.duration_s for t in trials), default=0.0)
+    return [t for t in trials if t.spec.duration_s == longest]
+
+
 def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
     """The trial that stands for those at a load."""
-    longest = max((t.spec.duration_s for t in trials), default=0.0)
-    return next((t for t in reversed(trials) if t.spec.duration_s == longest), None)
+    return next(reversed(_longest(trials)), None)
 
 
 def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
@@ -137,12 +141,10 @@ def _offered_ratio(
     trials: Sequence[TrialRecord], which: Callable[[Iterable[float]], float], direction: int = -1
 ) -> float:
     """Offered over intended frames of the longest trials at a load: the least, or the most."""
-    longest = max((t.spec.duration_s for t in trials), default=0.0)
     ratios = []
-    for trial in trials:
+    for trial in _longest(trials):
         counted = [c for c in trial.result.directions if direction in (-1, c.direction)]
-        intended = sum(counts.intended for counts in counted)
-        if intended and trial.spec.duration_s == longest:
+        if intended := sum(counts.intended for counts in counted):
             ratios.append(sum(map(trial.result.offered, counted)) / intended)
     return which(ratios) if ratios else 1.0
 
@@ -195,17 +197,14 @@ def _by_direction(
 
 def _timed(trials: Sequence[TrialRecord]) -> TrialRecord | None:
     """The trial whose latency stands for those at a load: the last of the longest."""
-    if not trials:
-        return None
-    longest = max(t.spec.duration_s for t in trials)
-    full = [t for t in trials if t.spec.duration_s == longest]
+    full = _longest(trials)
     whole = [
         t
         for t in full
         if t.result.round_trip is not None
         or all(c.latency is not None and c.latency.percentiles for c in t.result.directions)
     ]
-    return (whole or full)[-1]
+    return next(reversed(whole or full), None)
 
 
 def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
