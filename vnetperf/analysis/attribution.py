@@ -23,14 +23,10 @@ def lost_at(
     if not result.hops:
         return {}
     by_port = {hop.port: hop for hop in result.hops}
-    places: dict[str, int] = {}
+    places: Counter[str] = Counter()
     for counts in result.directions:
-        if result.lost(counts) <= 0:
-            continue
-        for place, frames in _lost_along_path(
-            deployment, by_port, result, counts, hosts=hosts or {}
-        ).items():
-            places[place] = places.get(place, 0) + frames
+        if result.lost(counts) > 0:
+            places.update(_lost_along_path(deployment, by_port, result, counts, hosts or {}))
     return _split_inside(deployment, places, result.hops)
 
 
@@ -66,7 +62,6 @@ def _lost_along_path(
     by_port: dict[str, HopCounters],
     result: TrialResult,
     counts: DirectionCounts,
-    *,
     hosts: Mapping[str, str],
 ) -> dict[str, int]:
     source = deployment.ends[counts.direction]
