@@ -11,9 +11,19 @@ from typing import Any, Literal, TypeAlias, get_args
 from vnetperf.model.outcomes import (
     MOST_FORWARDED,
     MPI_PAIRS,
+    AddressTable,
+    BackToBack,
+    CpuLoad,
+    ForwardingRate,
     Kind,
     LatencyAt,
+    LossStep,
+    NatSessions,
     OverTrials,
+    Recovery,
+    Reset,
+    Service,
+    Soak,
     Spread,
 )
 from vnetperf.model.parameters import ADDRESSES_RESOLUTION, LEARNING_RESOLUTION
@@ -237,18 +247,13 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     found = result.deployments
     over = {one.label: one for one in found.numbers} if found is not None else {}
     if found is not None:
-        named: dict[str, Any] = {
-            "scenario": result.scenario,
-            "test": result.test,
-            "size": result.size_name,
-        }
         counts = (
             ("attempted", found.attempted),
             ("measured", found.measured),
             ("failed", len(found.failures)),
         )
         for what, count in counts:
-            yield Metric(**named, name=f"deployments_{what}", unit="", value=float(count))
+            yield Metric(**_case(result), name=f"deployments_{what}", unit="", value=float(count))
     for one in _metrics_of_shown(result):
         repeated = over.get(one.label) if one.label else None
         metric = one
@@ -272,6 +277,10 @@ def metrics_of(result: Result) -> Iterator[Metric]:
                 value=repeated.spread,
                 conditions=metric.conditions,
             )
+
+
+def _case(result: Result) -> dict[str, Any]:
+    return {"scenario": result.scenario, "test": result.test, "size": result.size_name}
 
 
 def _why(result: Result) -> str:
@@ -310,11 +319,6 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     if result.of_other_deployment:
         conditions["throughput"] = "that of another deployment"
     irregular = "irregular" if result.irregular else ""
-    common: dict[str, Any] = {
-        "scenario": result.scenario,
-        "test": result.test,
-        "size": result.size_name,
-    }
 
     def make(
         name: str,
@@ -332,7 +336,7 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         if other.get("main") and irregular:
             other["qualifiers"] = (*other.get("qualifiers", ()), irregular)
         return Metric(
-            **common,
+            **_case(result),
             name=name,
             unit=unit,
             value=value,
@@ -362,15 +366,9 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         whys = (at.note.removeprefix("not measured: ") for at in result.latency_at)
         why = "; ".join(dict.fromkeys(filter(None, whys))) or "no frame was timed"
         yield make("", "ns", None, main=True, why=why)
-    yield from _of_loss_steps(make, result)
-    yield from _of_bursts(make, result)
-    yield from _of_interruptions(make, result)
-    yield from _of_rates(make, result)
-    yield from _of_soak(make, result)
-    yield from _of_addresses(make, result)
-    yield from _of_sessions(make, result)
-    yield from _of_service(make, result)
-    yield from _of_cpu_load(make, result)
+    for field_, of in _OF_TESTS.items():
+        if held := getattr(result, field_):
+            yield from of(make, result, held)
 
 
 def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
@@ -540,8 +538,8 @@ def _over_trials(
         yield make(f"{name}_{part}_of_trials", "ns", getattr(found, f"{part}_ns"), *of)
 
 
-def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
-    for number, step in enumerate(result.loss_steps, 1):
+def _of_loss_steps(make: _Make, result: Result, found: tuple[LossStep, ...]) -> Iterator[Metric]:
+    for number, step in enumerate(found, 1):
         # Not a load of its own: the largest one can differ a little from run to run.
         label = f"loss at {step.input_ratio:.4g} of the largest load"
         if result.test == "loss_profile":
@@ -558,10 +556,7 @@ def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
             yield make("loss_ratio", "ratio", value, item, direction)
 
 
-def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
-    found = result.back_to_back
-    if found is None:
-        return
+def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
     capped = ""
     if found.capped:
         of = f"{found.at_longest} of {found.frames.n} searches"
@@ -602,36 +597,38 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("burst_gap_mean", "ns", found.gap_ns)
 
 
-def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
-    recovery = result.recovery
-    if recovery is not None:
-        note = recovery.why or recovery.note
-        about: dict[str, Any] = {"note": note, "load_fps": recovery.overload_fps}
-        compared: dict[str, Any] = {"less": "recovery", "main": True, **about}
-        if recovery.at_least_s is None:
-            about |= {**compared, "qualifiers": (note,) if note else ()}
-        else:  # no number, but it is long: the mean of other deployments alone would be too short
-            yield make("", "s", recovery.at_least_s, qualifiers=("at least",), **compared)
-        yield make("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
-        for name, trials in (
-            ("trials_not_overloaded", recovery.not_overloaded),
-            ("trials_disturbed", recovery.disturbed),
-            ("trials_not_recovered", recovery.censored),
-        ):
-            yield make(name, "", float(len(trials)))
-        yield make("throughput_used", "fps", recovery.throughput_fps)
-        yield make("overload", "fps", recovery.overload_fps)
-        yield make("load_after", "fps", recovery.relaxed_fps)
-        yield make("overload_duration", "s", recovery.overload_s)
-    for reset in result.resets:
+def _of_recovery(make: _Make, _: Result, recovery: Recovery) -> Iterator[Metric]:
+    note = recovery.why or recovery.note
+    about: dict[str, Any] = {"note": note, "load_fps": recovery.overload_fps}
+    compared: dict[str, Any] = {"less": "recovery", "main": True, **about}
+    if recovery.at_least_s is None:
+        about |= {**compared, "qualifiers": (note,) if note else ()}
+    else:  # no number, but it is long: the mean of other deployments alone would be too short
+        yield make("", "s", recovery.at_least_s, qualifiers=("at least",), **compared)
+    yield make("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
+    for name, trials in (
+        ("trials_not_overloaded", recovery.not_overloaded),
+        ("trials_disturbed", recovery.disturbed),
+        ("trials_not_recovered", recovery.censored),
+    ):
+        yield make(name, "", float(len(trials)))
+    yield make("throughput_used", "fps", recovery.throughput_fps)
+    yield make("overload", "fps", recovery.overload_fps)
+    yield make("load_after", "fps", recovery.relaxed_fps)
+    yield make("overload_duration", "s", recovery.overload_s)
+
+
+def _of_resets(make: _Make, _: Result, resets: tuple[Reset, ...]) -> Iterator[Metric]:
+    for reset in resets:
         methods = (
             ("loss", reset.by_loss_s, reset.at_least_s),
             ("time", reset.by_time_s, None),
         )
         for method, took, least in methods:
             label = f"{reset.what} ({reset.type}) by {_RESET_METHODS[method]}"
-            about = {"note": reset.why or reset.note, "load_fps": reset.load_fps}
-            compared = {"less": label, "main": method == "loss", **about}
+            note = reset.why or reset.note
+            about: dict[str, Any] = {"note": note, "load_fps": reset.load_fps}
+            compared: dict[str, Any] = {"less": label, "main": method == "loss", **about}
             if least is None:
                 about = compared
             else:
@@ -643,8 +640,8 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
         yield make("load", "fps", reset.load_fps, reset.what)
 
 
-def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
-    for rate in result.rates:
+def _of_rates(make: _Make, _: Result, found: tuple[ForwardingRate, ...]) -> Iterator[Metric]:
+    for rate in found:
         label = f"forwarded at {rate.of}"
         yield make("load", "fps", rate.load_fps, rate.of)
         # The load that most is forwarded at is found, too, by chance one of several on a plateau.
@@ -656,10 +653,7 @@ def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
         yield make("trial_duration", "s", rate.duration_s, rate.of)
 
 
-def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
-    soak = result.soak
-    if soak is None:
-        return
+def _of_soak(make: _Make, _: Result, soak: Soak) -> Iterator[Metric]:
     yield make("load", "fps", soak.load_fps, soak.of)
     yield make("duration", "s", soak.seconds, soak.of)
     yield make("offered", "frames", float(soak.offered), soak.of)
@@ -698,11 +692,8 @@ def _or_none(count: int | None) -> float | None:
     return None if count is None else float(count)
 
 
-def _of_service(make: _Make, result: Result) -> Iterator[Metric]:
+def _of_service(make: _Make, _: Result, service: Service) -> Iterator[Metric]:
     """ITU-T Y.1564; frame loss, delay and its variation as Y.1563 defines them."""
-    service = result.service
-    if service is None:
-        return
     yield make("committed_rate", "fps", service.cir_fps, service.of)
     yield make("service_met", "", service.met, service.of, note=service.note)
     for step in service.every_step:
@@ -724,10 +715,9 @@ def _of_service(make: _Make, result: Result) -> Iterator[Metric]:
             yield make("frame_delay_variation", "ns", flow.variation_ns, **at, less=less[1])
 
 
-def _of_cpu_load(make: _Make, result: Result) -> Iterator[Metric]:
+def _of_cpu_load(make: _Make, _: Result, found: CpuLoad) -> Iterator[Metric]:
     """Processor time by role and load; what a further frame takes is of all loads together."""
-    found = result.cpu_load
-    for at in found.at if found is not None else ():
+    for at in found.at:
         yield make("load", "fps", at.load_fps, at.of)
         yield make("forwarding_rate", "fps", at.forwarded_fps, at.of)
         yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
@@ -749,17 +739,14 @@ def _of_cpu_load(make: _Make, result: Result) -> Iterator[Metric]:
             yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
             for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
                 yield make(f"{event}_per_frame", "", getattr(cost, f"{event}_per_frame"), *of)
-    for role, fit in found.fits.items() if found is not None else ():
+    for role, fit in found.fits.items():
         judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
         label = f"processor time of a further frame, {role}" if judged else ""
         yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, less=label)
         yield make("processors_without_frames", "", fit.idle, "", role)
 
 
-def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
-    table = result.addresses
-    if table is None:
-        return
+def _of_addresses(make: _Make, result: Result, table: AddressTable) -> Iterator[Metric]:
     about: dict[str, Any] = {
         "qualifiers": ("at least",) if table.capped else (),
         "note": table.note,
@@ -774,10 +761,7 @@ def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("capped", "", table.capped)
 
 
-def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
-    found = result.sessions
-    if found is None:
-        return
+def _of_sessions(make: _Make, result: Result, found: NatSessions) -> Iterator[Metric]:
     about: dict[str, Any] = {
         "qualifiers": ("at least",) if found.capped else (),
         "note": found.note,
@@ -790,3 +774,18 @@ def _of_sessions(make: _Make, result: Result) -> Iterator[Metric]:
     why, label = "no time of ending sessions was recorded", "connection tear-down rate"
     yield make("tear_down_rate", "1/s", found.ended_per_s, more=label, why=why)
     yield make("capped", "", found.capped)
+
+
+#: Where a result has what a test found -> its numbers.
+_OF_TESTS: dict[str, Callable[[_Make, Result, Any], Iterator[Metric]]] = {
+    "loss_steps": _of_loss_steps,
+    "back_to_back": _of_bursts,
+    "recovery": _of_recovery,
+    "resets": _of_resets,
+    "rates": _of_rates,
+    "soak": _of_soak,
+    "addresses": _of_addresses,
+    "sessions": _of_sessions,
+    "service": _of_service,
+    "cpu_load": _of_cpu_load,
+}
