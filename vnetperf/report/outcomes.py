@@ -574,22 +574,21 @@ def _searched(test: str, found: AddressTable | NatSessions) -> tuple[str, str]:
     return (count, f"at least {rate}") if test in _OF_RATES else (f"at least {count}", rate)
 
 
+def _searched_columns(test: str, count: str, rate: str) -> Iterator[Column[Entry[Any]]]:
+    """Entries of a table and their rate, of which the test searches one."""
+    of_rate = test in _OF_RATES
+    yield _SIZE
+    yield Column(count, lambda e: _searched(test, e.found)[0], bold=not of_rate)
+    yield Column(rate, lambda e: _searched(test, e.found)[1], bold=of_rate)
+
+
 def _address_tables(group: Group) -> Iterator[Table]:
-    known, learning = group.entries(lambda r: [r.addresses]), group.test in _OF_RATES
-    columns: tuple[Column[Entry[AddressTable]], ...] = (
-        _SIZE,
-        Column(
-            "addresses used" if learning else "address caching capacity",
-            lambda e: _searched(group.test, e.found)[0],
-            bold=not learning,
-        ),
-        Column(
-            "address learning rate" if learning else "addresses sent at",
-            lambda e: _searched(group.test, e.found)[1],
-            bold=learning,
-        ),
-        Column("tried", lambda e: str(len(e.found.tried))),
-    )
+    known = group.entries(lambda r: [r.addresses])
+    names = ("address caching capacity", "addresses sent at")
+    if group.test in _OF_RATES:
+        names = ("addresses used", "address learning rate")
+    tried_of: Column[Entry[AddressTable]] = Column("tried", lambda e: str(len(e.found.tried)))
+    columns = (*_searched_columns(group.test, *names), tried_of)
     capped = "the most that was tried was no limit."
     notes = [
         *group_sentences((e.result.size_text, capped if e.found.capped else "") for e in known),
@@ -612,19 +611,12 @@ _SESSIONS_TRIED: tuple[Column[tuple[Result, SessionsTried]], ...] = (
 
 
 def _session_tables(group: Group) -> Iterator[Table]:
-    known, rate = group.entries(lambda r: [r.sessions]), group.test in _OF_RATES
+    known = group.entries(lambda r: [r.sessions])
+    names = ("capacity, sessions", "made at, 1/s")
+    if group.test in _OF_RATES:
+        names = ("sessions", "establishment rate, 1/s")
     columns: tuple[Column[Entry[NatSessions]], ...] = (
-        _SIZE,
-        Column(
-            "sessions" if rate else "capacity, sessions",
-            lambda e: _searched(group.test, e.found)[0],
-            bold=not rate,
-        ),
-        Column(
-            "establishment rate, 1/s" if rate else "made at, 1/s",
-            lambda e: _searched(group.test, e.found)[1],
-            bold=rate,
-        ),
+        *_searched_columns(group.test, *names),
         Column("of each search", lambda e: ", ".join(map(units.short_fps, e.found.rates)) or None),
         Column("tear-down rate, 1/s", lambda e: text.known(e.found.ended_per_s, units.short_fps)),
     )
