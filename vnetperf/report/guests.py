@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
 from vnetperf.model import units
 from vnetperf.model.outcomes import Figures
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
-from vnetperf.report.plot import Axis, Plot, Point, Series, series_css
+from vnetperf.report.plot import Axis, Plot, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
 from vnetperf.report.text import known
-from vnetperf.report.transfers import HeldTransfer, but_for, interval_text, scale_of, values_of
+from vnetperf.report.transfers import (
+    HeldTransfer,
+    but_for,
+    interval_text,
+    rounds_point,
+    scale_of,
+    values_of,
+)
 from vnetperf.results.run_metrics import known_apart
 
 GUESTS_TITLE = "Speed of guests"
@@ -84,9 +92,8 @@ def _misses_text(found: Figures) -> str | None:
 
 
 def _host_text(row: _Row) -> str | None:
-    values = values_of(row.baseline)
-    scale = scale_of(row.transfer)
-    return scale.text(sum(values) / len(values) * scale.factor) if values else None
+    values, scale = values_of(row.baseline), scale_of(row.transfer)
+    return scale.text(fmean(values) * scale.factor) if values else None
 
 
 def _host(row: _Row) -> Figures:
@@ -183,13 +190,8 @@ def _plot(caption: str, axis: str, rows: Mapping[int, _Row]) -> Plot:
         points = []
         for place, at in enumerate(places):
             sides = rows[at].rounds if index == 0 else rows[at].baseline
-            values = [value * scale.factor for value in values_of(sides)]
-            if not values:
-                continue
-            mean = sum(values) / len(values)
-            low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
-            hover = f"{name}, {at}: {scale.text(mean)}"
-            points.append(Point(place, mean, low=low, high=high, hover=hover))
+            if values := values_of(sides):
+                points.append(rounds_point(values, scale, place, f"{name}, {at}"))
         series.append(Series(name, points, css=series_css(index), line=True, shift=index * 5 - 2))
     return Plot(
         title=f"{caption}: by {axis}",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from vnetperf.model import units
@@ -191,7 +192,7 @@ class _Row:
     @property
     def mean(self) -> Transfer:
         """The transfer with the mean of all rounds as its number."""
-        mean = sum(self.rates) / len(self.rates) if self.rates else None
+        mean = fmean(self.rates) if self.rates else None
         field = "bits_per_second" if self.is_stream else "transactions_per_second"
         return self.transfer.model_copy(update={field: mean})
 
@@ -491,7 +492,7 @@ class HeldTransfer:
         VNFs' speed events/s or octets/s.
         """
         found = values_of(self.rounds)
-        return sum(found) / len(found) if found else None
+        return fmean(found) if found else None
 
     @property
     def ratio(self) -> tuple[float, float | None, float | None] | None:
@@ -503,7 +504,7 @@ class HeldTransfer:
         # Not in pairs: a round that failed is in neither list, and which one it was is not known.
         found = difference(sides[0], sides[1], paired=False).ratio
         if found is None:
-            return (sum(mine) / len(mine)) / (sum(base) / len(base)), None, None
+            return fmean(mine) / fmean(base), None, None
         value, low, high = found
         if min(len(mine), len(base)) <= FEW:  # alike, or far apart, by chance
             return 1 + value, None, None
@@ -830,9 +831,14 @@ def networks_plot(
 
 
 def _pod_point(row: PodTransfer, field: str, places: Sequence[int], scale: Scale) -> Point:
-    values = [value * scale.factor for value in values_of(row.rounds)]
-    mean, place = sum(values) / len(values), getattr(row.transfer.spec, field) or 0
-    low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
-    words = "octets" if field == "message_size" else field
-    hover = f"{row.network}, {place} {words}: {scale.text(mean)}"
-    return Point(places.index(place), mean, low=low, high=high, hover=hover)
+    at = getattr(row.transfer.spec, field) or 0
+    about = f"{row.network}, {at} {'octets' if field == 'message_size' else field}"
+    return rounds_point(values_of(row.rounds), scale, places.index(at), about)
+
+
+def rounds_point(values: Sequence[float], scale: Scale, place: int, about: str) -> Point:
+    """The mean of all rounds; its range is least to most."""
+    scaled = [value * scale.factor for value in values]
+    mean = fmean(scaled)
+    low, high = (min(scaled), max(scaled)) if len(scaled) > 1 else (None, None)
+    return Point(place, mean, low=low, high=high, hover=f"{about}: {scale.text(mean)}")
