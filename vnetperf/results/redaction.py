@@ -247,7 +247,7 @@ class Pseudonyms:
             (_URL, self._url),
             (_LABEL, lambda match: match[1] + self._of_serial(match[2])),
             (_STATED_SERIAL, lambda match: match[1] + self._of_serial(match[2])),
-            (_PATH, self._path),
+            (_PATH, lambda match: self.token("paths", match[0])),
             (_EUI64, self._serial),
             (_MAC, self._mac),
             (_LINK_BY_MAC, self._link),
@@ -278,9 +278,6 @@ class Pseudonyms:
             return match[0]
         whole = match[0] if match[0].count(":") == 2 else f"0000:{match[0]}"
         return match[0] if "devices" in self.kept else self.token("devices", whole)
-
-    def _path(self, match: re.Match[str]) -> str:
-        return match[0] if "paths" in self.kept else self.token("paths", match[0])
 
     def _url(self, match: re.Match[str]) -> str:
         if "hosts" in self.kept:
@@ -578,25 +575,19 @@ class Redactor:
     def _plain_words(self, text: str) -> str:
         """A text of which every word is known; hidden otherwise."""
         for word in re.findall(r"[^\W_]+", text):
-            known = word.casefold() in self._vocabulary | _WORDS and not self._is_name(word)
+            plain = word.casefold()
+            known = plain in self._vocabulary | _WORDS and plain not in self._whole
             if not known and not _NUMBER_WORD.fullmatch(word):
                 return _HIDDEN
         return text
-
-    def _is_name(self, word: str) -> bool:
-        return word.casefold() in self._whole
 
     def _transport(self, text: str) -> str:
         """How an agent is reached: user and host by their tokens, and nothing else."""
         if not text.startswith("ssh="):
             return self.tokens.plain(text)
         users, host = ssh_names(text)
-        return "ssh=" + "".join(
-            [
-                *(f"{self._as_name(user, 'users')}@" for user in users[:1]),
-                self._as_name(host, "hosts"),
-            ]
-        )
+        user = f"{self._as_name(users[0], 'users')}@" if users else ""
+        return f"ssh={user}{self._as_name(host, 'hosts')}"
 
     def _setting(self, text: str) -> str:
         """A setting: values that are paths, or are given to others as they are, have a token."""
@@ -605,9 +596,7 @@ class Redactor:
             return text
         if "/" in text or text.endswith(".toml"):
             head, place = (f"{name}=", value) if equals else ("", text)
-            return head + (
-                place if "paths" in self.tokens.kept else self.tokens.token("paths", place)
-            )
+            return head + self.tokens.token("paths", place)
         return text
 
     def _is_public(self, text: str) -> bool:
