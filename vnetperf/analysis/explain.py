@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vnetperf.analysis.goals import trials_at
-from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, is_valid, tests_of
+from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, tests_of
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
@@ -65,11 +65,11 @@ def explain(
     number = number or max(rounds)
     part = rounds[number]
     result = _result(derive(part).results, scenario, test, size)
-    case = (result.scenario, result.test, result.frame_size)
     named = named_as_results(part)
-    attempts = [_attempt(logged, result) for logged in tests_of(named) if logged.case == case]
+    tests = [logged for logged in tests_of(named) if logged.case == result.case]
+    attempts = tuple(_attempt(logged, result) for logged in tests)
     which = f"round {number} of {len(rounds)}" if len(rounds) > 1 else ""
-    return Explanation(result, tuple(attempts), tuple(_conclusions(result, named, case)), which)
+    return Explanation(result, attempts, tuple(_conclusions(result, named, tests)), which)
 
 
 def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:
@@ -122,14 +122,16 @@ def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalR
     return text
 
 
-def _conclusions(result: Result, records: Sequence[Record], case: Case) -> list[str]:
+def _conclusions(
+    result: Result, records: Sequence[Record], tests: Sequence[LoggedTest]
+) -> list[str]:
     if result.status != "measured":
         return [f"not measured: {result.why}"]
-    tests = [t for t in tests_of(records) if t.case == case and t.final]
+    last = [logged for logged in tests if logged.final][-1]
     sentences = []
     for goal in result.goals:
-        sentences += _of_goal(goal, tests[-1])
-    known = tests[-1].begin.inputs if isinstance(tests[-1].begin, ProcedureRecord) else {}
+        sentences += _of_goal(goal, last)
+    known = last.begin.inputs if isinstance(last.begin, ProcedureRecord) else {}
     throughput = known.get("throughput")
     if throughput:
         note = f" ({throughput['note']})" if throughput.get("note") else ""
@@ -140,7 +142,7 @@ def _conclusions(result: Result, records: Sequence[Record], case: Case) -> list[
     sentences += [
         f"measured after an attempt that failed: {r.why.splitlines()[0]}"
         for r in records
-        if isinstance(r, NotMeasuredRecord) and (r.scenario, r.test, r.frame_size) == case
+        if isinstance(r, NotMeasuredRecord) and r.identity == result.identity
     ]
     return sentences
 
