@@ -27,8 +27,11 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result, RunIdentity, RunResults
 from vnetperf.model.trial import ThreadLoad, TrialResult
-from vnetperf.report import html_report, markdown_report, results_json, terminal_text
+from vnetperf.report import results_json
 from vnetperf.report.csv_files import outcomes_csv, transfers_csv
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results.log import read_log
 from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
 from vnetperf.results.records import RoundRecord, RunRecord, TransfersRecord, TrialRecord

@@ -14,7 +14,9 @@ from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
 from vnetperf.model.trial import DirectionCounts, Gaps, Latency, RoundTrip, TrialGaps, TrialResult
-from vnetperf.report import html_report, markdown_report, terminal_text
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results.metrics import metrics_of
 from vnetperf.results.records import (
     EndRecord,

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from vnetperf.model.trial import Verdict
-from vnetperf.report import html_report, write_all
+from vnetperf.report import write_all
+from vnetperf.report.page import html_report
 
 from . import chromium
 from .sample import build

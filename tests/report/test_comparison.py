@@ -15,9 +15,10 @@ from vnetperf.model.result import (
     ThreadUse,
 )
 from vnetperf.model.scenario import Comparison, Variant
-from vnetperf.report import html_report, markdown_report, write_all
+from vnetperf.report import write_all
 from vnetperf.report.comparison import comparisons_of
-from vnetperf.report.page import variants_plot
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report, variants_plot
 from vnetperf.report.plot import RIGHT, svg
 from vnetperf.report.terminal import terminal_text
 from vnetperf.results.records import ComparisonRecord

@@ -2,7 +2,7 @@ import csv
 import io
 import json
 
-from vnetperf.report import results_csv, trials_csv
+from vnetperf.report.csv_files import results_csv, trials_csv
 
 
 def _rows(said: str) -> list[dict[str, str]]:

@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from vnetperf.report import REPORTS, html_report, run_tables, summary
+from vnetperf.report import REPORTS, run_tables, summary
+from vnetperf.report.page import html_report
 
 from .sample import build
 from .sample_outcomes import with_outcomes

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from vnetperf.model.outcomes import Recovery, Soak
-from vnetperf.report import junit_xml
+from vnetperf.report.junit import junit_xml
 
 
 def parsed(results):

@@ -6,10 +6,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from vnetperf.report import junit_xml, results_csv, terminal_text, trials_csv
+from vnetperf.report.csv_files import results_csv, trials_csv
+from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
+from vnetperf.report.terminal import terminal_text
 
 SAYS = "Virtual lab: its speeds and latencies mean nothing"
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from vnetperf.report import markdown_report
+from vnetperf.report.markdown import markdown_report
 from vnetperf.report.summary import flatten_facts, is_missing, missing_values
 from vnetperf.report.table import escape_markdown, markdown_code
 

@@ -8,16 +8,13 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from vnetperf.model.result import Deployments, Observation, Redaction, RepeatedNumber
-from vnetperf.report import (
-    html_report,
-    junit_xml,
-    latency,
-    markdown_report,
-    outcomes,
-    terminal_text,
-)
+from vnetperf.report import latency, outcomes
 from vnetperf.report.csv_files import curves_csv, outcomes_csv
+from vnetperf.report.junit import junit_xml
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
 from vnetperf.report.summary import groups
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.statistics.samples import spread
 

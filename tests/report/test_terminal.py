@@ -4,8 +4,9 @@ import pytest
 from rich.console import Console
 
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, print_results, terminal_text
+from vnetperf.report import goal_text
 from vnetperf.report.page import html_report
+from vnetperf.report.terminal import print_results, terminal_text
 
 GOLDEN_HEAD = """\
 Warning: cores are shared: DUT and tester run on processor 1 (slices of 100 µs)

@@ -9,8 +9,9 @@ import xml.etree.ElementTree as ET
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunIdentity, RunResults
-from vnetperf.report import junit_xml, transfers
+from vnetperf.report import transfers
 from vnetperf.report.csv_files import transfers_csv
+from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics

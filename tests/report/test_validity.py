@@ -10,7 +10,9 @@ import pytest
 
 from vnetperf.model.result import BoundTrials, RunResults
 from vnetperf.model.trial import Gaps, TrialGaps, Verdict
-from vnetperf.report import html_report, markdown_report, results_csv, trials_csv
+from vnetperf.report.csv_files import results_csv, trials_csv
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
 from vnetperf.results.metrics import metrics_of
 

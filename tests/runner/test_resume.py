@@ -14,7 +14,9 @@ from vnetperf.analysis.goals import goals_of
 from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import Result
-from vnetperf.report import html_report, markdown_report, terminal_text
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.results.records import (

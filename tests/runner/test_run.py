@@ -42,7 +42,10 @@ from vnetperf.model.trial import (
     Verdict,
 )
 from vnetperf.procedures.base import direction_name
-from vnetperf.report import html_report, markdown_report, results_json, terminal_text
+from vnetperf.report import results_json
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     CalibrationRecord,

@@ -20,7 +20,6 @@ from vnetperf.report.csv_files import (
 from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
-from vnetperf.report.terminal import print_results, terminal_text
 from vnetperf.results.log import foreign_log
 
 #: A list of numbers, one a line: in JSON no string holds a line break, so it is never text.
@@ -78,16 +77,3 @@ def write_all(results: RunResults, directory: Path) -> list[Path]:
         write_atomically(path, text)
         written.append(path)
     return written
-
-
-__all__ = [
-    "html_report",
-    "junit_xml",
-    "markdown_report",
-    "print_results",
-    "results_csv",
-    "results_json",
-    "terminal_text",
-    "trials_csv",
-    "write_all",
-]
