@@ -7,7 +7,7 @@ They run when this file is named, e.g. `pytest testcases/test_endpoints.py -k ph
 
 import pytest
 
-from vnetperf.model.outcomes import Kind, Way
+from vnetperf.model.transfer import Kind, Way
 from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments(

@@ -6,7 +6,7 @@ They run when this file is named: `pytest testcases/test_guests.py -k pvp_bridge
 
 import pytest
 
-from vnetperf.model.outcomes import GuestKind
+from vnetperf.model.transfer import GuestKind
 from vnetperf.runner.bench import Bench
 
 

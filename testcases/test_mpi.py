@@ -6,7 +6,7 @@ They run when this file is named: `pytest testcases/test_mpi.py -k bmp2bmp_macvl
 
 import pytest
 
-from vnetperf.model.outcomes import MpiKind
+from vnetperf.model.transfer import MpiKind
 from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments("bmp2bmp", "bmp2vmp")

@@ -6,7 +6,7 @@ section "Traffic between sockets" has the rates, and the processor time for each
 
 import pytest
 
-from vnetperf.model.outcomes import Kind
+from vnetperf.model.transfer import Kind
 from vnetperf.runner.bench import Bench
 
 

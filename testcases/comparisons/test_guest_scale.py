@@ -7,7 +7,7 @@ vcpus=4`; pinning is `--guest vcpu_pins` and `--vnf-placement`.
 
 import pytest
 
-from vnetperf.model.outcomes import GuestKind
+from vnetperf.model.transfer import GuestKind
 from vnetperf.runner.bench import Bench
 
 _KINDS = pytest.mark.parametrize("kind", ["GUEST_CPU", "GUEST_READ", "GUEST_RANDOM_READ"])

@@ -6,7 +6,7 @@
 
 import pytest
 
-from vnetperf.model.outcomes import Kind
+from vnetperf.model.transfer import Kind
 from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments("bmp2bmp")

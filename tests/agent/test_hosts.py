@@ -22,10 +22,10 @@ from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
-from vnetperf.model.outcomes import Figures, TransferSpec
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Program, Testbed
+from vnetperf.model.transfer import Figures, TransferSpec
 from vnetperf.model.trial import (
     DirectionCounts,
     EnergyUse,

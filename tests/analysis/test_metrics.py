@@ -16,11 +16,9 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     NatSessions,
-    Transfer,
-    Transfers,
-    TransferSpec,
 )
 from vnetperf.model.result import Result, RunResults
+from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import Latency
 from vnetperf.results.metrics import (
     Metric,

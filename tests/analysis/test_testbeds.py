@@ -14,7 +14,6 @@ from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
-from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import (
     Comparison,
@@ -24,6 +23,7 @@ from vnetperf.model.scenario import (
     without_testbed,
 )
 from vnetperf.model.testbed import ClockOffset
+from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.report import junit_xml
 from vnetperf.report.comparison import comparisons_of
 from vnetperf.report.markdown import markdown_report

@@ -19,7 +19,6 @@ from vnetperf.analysis.thresholds import (
     judge_metric,
     mean_of_repeats,
 )
-from vnetperf.model.outcomes import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
 from vnetperf.model.result import (
     Deployments,
     Observation,
@@ -29,6 +28,7 @@ from vnetperf.model.result import (
     ScenarioFacts,
     Transfers,
 )
+from vnetperf.model.transfer import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
 from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut

@@ -10,7 +10,7 @@ import pytest
 from vnetperf.deployment.mpi import MpiPod, MpiRun
 from vnetperf.host.paths import read_end
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.outcomes import TransferSpec
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.virt.oci import RANKS
 
 SPEC = TransferSpec(kind="MPI_ALLTOALL", tool="loops", duration_s=1, pods=2, ranks=2)

@@ -17,7 +17,7 @@ from vnetperf.deployment import endpoints, transfers
 from vnetperf.deployment.endpoints import listening_ports
 from vnetperf.deployment.transfers import Exchange, offered_rate
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError
-from vnetperf.model.outcomes import Transfer, TransferSpec, Way
+from vnetperf.model.transfer import Transfer, TransferSpec, Way
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.deployment.transfers import sum_figures
-from vnetperf.model.outcomes import Figures
+from vnetperf.model.transfer import Figures
 
 NUMBERS = st.floats(0, 1e12)
 FIGURES = st.builds(

@@ -10,8 +10,8 @@ import pytest
 
 from vnetperf import registry
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
-from vnetperf.model.outcomes import Kind, TransferSpec
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import Kind, TransferSpec
 
 RECORDED = Path(__file__).with_name("recorded")
 AT = Sockets(server="198.19.0.1", client="198.18.0.1", port=5201)

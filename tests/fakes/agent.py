@@ -19,10 +19,10 @@ from tests.fakes.machine import facts as machine_facts
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import PHY_PORTS, Deployment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.outcomes import Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
+from vnetperf.model.transfer import Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.trial import (
     DirectionCounts,
     HopCounters,

@@ -16,7 +16,7 @@ from vnetperf.deployment.mpi import IN_GUEST, GuestDaemon, MpiPod, MpiRun, _end_
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError
-from vnetperf.model.outcomes import TransferSpec
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import mpi_scenario, why_no_mpi
 from vnetperf.virt.endpoint import GuestPlace

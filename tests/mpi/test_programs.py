@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf import registry
 from vnetperf.deployment.mpi import _why_failed
-from vnetperf.model.outcomes import Kind, TransferSpec
+from vnetperf.model.transfer import Kind, TransferSpec
 from vnetperf.mpi import loops
 from vnetperf.mpi.base import MpiOutputError, MpiProgram, read_columns
 from vnetperf.mpi.hpcc import grid

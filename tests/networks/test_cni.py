@@ -18,10 +18,10 @@ from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import links
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
-from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks import cni
 from vnetperf.networks.base import Pod, PodHost
 from vnetperf.results.environment import comparability

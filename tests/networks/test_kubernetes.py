@@ -15,8 +15,8 @@ from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.pods import no_frames
 from vnetperf.host.cluster import RUN_LABEL
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.outcomes import TransferSpec
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.networks.kubernetes import (
     KILL,
     ClusterProgram,

@@ -18,7 +18,7 @@ from vnetperf.deployment import endpoints
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints
 from vnetperf.model.errors import DutError, GeneratorError
-from vnetperf.model.outcomes import Kind, TransferSpec
+from vnetperf.model.transfer import Kind, TransferSpec
 
 Unchanged = Callable[[], tuple[str, ...]]
 IN_THE_MIDDLE_S = 1.5

@@ -14,7 +14,7 @@ from tests.real.conftest import pids_of
 from tests.real.switches import deployed, forwards
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.model.errors import CapabilityError, GeneratorError
-from vnetperf.model.outcomes import TransferSpec
+from vnetperf.model.transfer import TransferSpec
 
 Unchanged = Callable[[], tuple[str, ...]]
 CPU = TransferSpec(kind="GUEST_CPU", tool="sysbench", instances=2, duration_s=1)

@@ -27,7 +27,7 @@ from vnetperf.host.cluster import Cluster, ClusterError, create_pod, undo_pod
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.errors import VnetperfError
-from vnetperf.model.outcomes import POD_ATTACHED, POD_REMOVED
+from vnetperf.model.transfer import POD_ATTACHED, POD_REMOVED
 from vnetperf.networks.kubernetes import KubernetesSection, manifest
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario

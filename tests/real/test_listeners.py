@@ -25,7 +25,7 @@ from tests.real.switches import deployed
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints
 from vnetperf.host.processes import find_processes
-from vnetperf.model.outcomes import TransferSpec
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.virt import images
 
 PROC = Path("/proc")

@@ -18,7 +18,7 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_users
 from vnetperf.host.cpu import format_cpus
 from vnetperf.model.errors import DutError
-from vnetperf.model.outcomes import TransferSpec
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.virt import images
 
 Unchanged = Callable[[], tuple[str, ...]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vnetperf.analysis.results_from_log import merge_transfers
-from vnetperf.model.outcomes import Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.model.transfer import Kind, Transfer, Transfers, TransferSpec
 from vnetperf.report import mpi, transfers
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from vnetperf.analysis.results_from_log import merge_transfers
-from vnetperf.model.outcomes import (
+from vnetperf.model.result import (
+    ComparedVariant,
+    ComparisonResult,
+    RunIdentity,
+    RunResults,
+    ScenarioFacts,
+)
+from vnetperf.model.transfer import (
     OCTETS_ADDED,
     POD_ATTACHED,
     POD_FIRST_PACKET,
@@ -14,13 +21,6 @@ from vnetperf.model.outcomes import (
     Transfer,
     Transfers,
     TransferSpec,
-)
-from vnetperf.model.result import (
-    ComparedVariant,
-    ComparisonResult,
-    RunIdentity,
-    RunResults,
-    ScenarioFacts,
 )
 from vnetperf.report import transfers
 from vnetperf.report.comparison import comparisons_of, variant_transfers

@@ -7,8 +7,8 @@ import io
 import xml.etree.ElementTree as ET
 
 from vnetperf.analysis.compliance.rfc8219 import transport
-from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunIdentity, RunResults
+from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.report import transfers
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.junit import junit_xml

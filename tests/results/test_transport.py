@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.outcomes import Figures, Flow, Kind, SubInterval, Transfer, TransferSpec
+from vnetperf.model.transfer import Figures, Flow, Kind, SubInterval, Transfer, TransferSpec
 from vnetperf.results.transport import MOST_LOST, UDP_HEADERS, ip_capacity, tcp_quality
 
 

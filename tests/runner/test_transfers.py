@@ -13,9 +13,9 @@ from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
-from vnetperf.model.outcomes import EndFacts, Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import EndFacts, Kind, Transfer, Transfers, TransferSpec
 from vnetperf.results.transport import CpuPerGigabit, cpu_per_gigabit
 from vnetperf.runner import transfers
 from vnetperf.runner.bench import Bench

@@ -66,9 +66,9 @@ from vnetperf.host.snapshot import read_last
 from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
-from vnetperf.model.outcomes import ServerPlace, TransferSpec
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.transfer import ServerPlace, TransferSpec
 from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec, TrialWindow
 
 log = logging.getLogger(__name__)

@@ -43,10 +43,10 @@ from vnetperf.model.errors import (
     HostError,
     VnetperfError,
 )
-from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
+from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import (
     EventSpec,
     EventTimes,

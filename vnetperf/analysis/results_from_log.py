@@ -28,7 +28,7 @@ from vnetperf.analysis.logged_tests import (
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.nat import NEW_SESSIONS
-from vnetperf.model.outcomes import BackToBack, Service, Transfer, Transfers, TransferSpec
+from vnetperf.model.outcomes import BackToBack, Service
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
     Calibration,
@@ -51,6 +51,7 @@ from vnetperf.model.scenario import (
     variant_id,
     without_testbed,
 )
+from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import PROCEDURES, standard_test

@@ -40,7 +40,12 @@ from vnetperf.model.options import (
     MobileCoreOptions,
     SwitchOptions,
 )
-from vnetperf.model.outcomes import (
+from vnetperf.model.parameters import TestName
+from vnetperf.model.preset import FrameSizes
+from vnetperf.model.profile import MOST_FLOWS
+from vnetperf.model.scenario import Forwarding, PodHosts, PodKind, Rules, VnfPlacement
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.transfer import (
     AUTO,
     MAX_INSTANCES,
     MAX_MESSAGE,
@@ -48,11 +53,6 @@ from vnetperf.model.outcomes import (
     MAX_RANKS,
     ServerPlace,
 )
-from vnetperf.model.parameters import TestName
-from vnetperf.model.preset import FrameSizes
-from vnetperf.model.profile import MOST_FLOWS
-from vnetperf.model.scenario import Forwarding, PodHosts, PodKind, Rules, VnfPlacement
-from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import parse_capture
 
 ENV_PREFIX = "VNETPERF_"

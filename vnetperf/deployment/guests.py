@@ -29,8 +29,8 @@ from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, Unreadabl
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError
-from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.scenario import Pollers
+from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, TransferSpec
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import CpuTime, EndpointProgram, GuestPlace
 from vnetperf.vnfs.base import EndpointHost

@@ -28,9 +28,9 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
-from vnetperf.model.outcomes import MPI_PAIRS, EndFacts, Transfer, TransferSpec
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
 from vnetperf.mpi.base import MpiOutputError, MpiProgram
 from vnetperf.networks.base import PodPort
 from vnetperf.virt.container import Container, ContainerProgram

@@ -28,7 +28,6 @@ from vnetperf.model.deployment import (
     vnf_mac,
 )
 from vnetperf.model.errors import DutError, NoResultError
-from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.scenario import (
     ETHERNET_OCTETS,
     NicUse,
@@ -41,6 +40,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
+from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.trial import DatapathWork, HopCounters
 from vnetperf.networks.base import (
     FarHost,

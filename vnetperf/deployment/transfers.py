@@ -23,7 +23,7 @@ from vnetperf.host.links import SHOW_IP, fragments_made
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
-from vnetperf.model.outcomes import (
+from vnetperf.model.transfer import (
     EndFacts,
     Figures,
     Flow,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vnetperf.backend import Requirements
-from vnetperf.model.outcomes import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.outcomes import Figures, Kind, SubInterval, TransferSpec
 from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
 
 #: Longest wait for the server's answer, milliseconds. That nothing arrives is seen before.
 CONNECT_MS = 10_000

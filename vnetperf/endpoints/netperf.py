@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.outcomes import Figures, Kind, TransferSpec
 from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
 _LATENCY = {
     "min": "MIN_LATENCY",

@@ -7,8 +7,8 @@ import signal
 from typing import ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.outcomes import MAX_DATAGRAM, Figures, Kind, TransferSpec
 from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import MAX_DATAGRAM, Figures, Kind, TransferSpec
 
 _COMMANDS = {"STREAM": "throughput", "RR": "ping-pong", "LOAD": "under-load"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -6,8 +6,8 @@ import re
 from typing import ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
-from vnetperf.model.outcomes import Figures, Kind, TransferSpec
 from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
 #: A block that is read or written from end to end is larger than most caches; in random places,
 #: where each access takes its time, larger than what a TLB reaches with pages of 4 KiB.

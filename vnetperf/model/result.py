@@ -25,10 +25,10 @@ from vnetperf.model.outcomes import (
     Service,
     Soak,
     Spread,
-    Transfers,
 )
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import without_testbed
+from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import Latency, SearchPhase, TrialGaps, Verdict
 from vnetperf.model.units import Unit
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from vnetperf.backend import Requirements
-from vnetperf.model.outcomes import MPI_WITHOUT_SIZE, Figures, MpiKind, TransferSpec
 from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.transfer import MPI_WITHOUT_SIZE, Figures, MpiKind, TransferSpec
 
 #: What starts ranks; that of another library of MPI is not used.
 MPIRUN = Program(

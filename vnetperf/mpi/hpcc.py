@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import isfinite, isqrt
 from typing import ClassVar
 
-from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
 from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.transfer import Figures, MpiKind, TransferSpec
 from vnetperf.mpi.base import MPIRUN, MpiOutputError, MpiProgram
 
 #: Order of the matrix, and of its blocks; all other parts of hpcc take their sizes from these.

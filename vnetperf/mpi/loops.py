@@ -10,8 +10,8 @@ from typing import ClassVar
 from vnetperf.host.build import compiled
 from vnetperf.host.paths import make_cache
 from vnetperf.model.errors import HostError
-from vnetperf.model.outcomes import Figures, MpiKind, TransferSpec
 from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, MpiKind, TransferSpec
 from vnetperf.mpi.base import MPIRUN, MpiProgram, read_columns
 
 SOURCE = Path(__file__).with_name("loops.c")

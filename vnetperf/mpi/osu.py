@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, get_args
 
-from vnetperf.model.outcomes import Figures, Kind, MpiKind, TransferSpec
 from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.transfer import Figures, Kind, MpiKind, TransferSpec
 from vnetperf.mpi.base import MPIRUN, MpiProgram, read_columns
 
 _BINARIES: dict[Kind, str] = {

@@ -20,9 +20,9 @@ from vnetperf.host.linux import RTNH_F_ONLINK, netlink, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort
-from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import POD_PROGRAMS

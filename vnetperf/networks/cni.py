@@ -35,9 +35,9 @@ from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
-from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program, Testbed
+from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks.base import (
     PROC_SYS,
     TAG_OCTETS,

@@ -19,9 +19,9 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import PhyPort, Port, vnf_mac
 from vnetperf.model.errors import DutError
-from vnetperf.model.outcomes import OCTETS_ADDED
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
+from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks.base import (
     TAG_OCTETS,
     Network,

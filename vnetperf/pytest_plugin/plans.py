@@ -16,12 +16,12 @@ from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.frames import LinkSpeed
-from vnetperf.model.outcomes import GuestKind, Kind
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import GuestKind, Kind
 from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
 from vnetperf.pytest_plugin.cases import (
     Selected,

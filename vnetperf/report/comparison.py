@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import Transfer, TransferSpec
 from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
@@ -20,6 +19,7 @@ from vnetperf.model.result import (
     ThreadUse,
 )
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
+from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.report import goal_text
 from vnetperf.report.table import Cell, Column, Table
 from vnetperf.report.text import known

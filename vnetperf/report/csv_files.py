@@ -10,9 +10,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from vnetperf.model.outcomes import Curve, Spread, Transfer
+from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result, RunResults
+from vnetperf.model.transfer import Transfer
 from vnetperf.report import summary
 from vnetperf.report.goal_text import rate_rows
 from vnetperf.results.metrics import named_metrics_of

@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import Figures
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
+from vnetperf.model.transfer import Figures
 from vnetperf.report.plot import Axis, Plot, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
 from vnetperf.report.text import known

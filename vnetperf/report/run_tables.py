@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import TransferSpec
 from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, Result, RunResults
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names

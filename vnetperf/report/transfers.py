@@ -10,7 +10,9 @@ from statistics import fmean
 from typing import Any, Literal
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import (
+from vnetperf.model.result import RunResults
+from vnetperf.model.scenario import ENDPOINTS_VARIANT
+from vnetperf.model.transfer import (
     OCTETS_ADDED,
     EndFacts,
     Figures,
@@ -19,8 +21,6 @@ from vnetperf.model.outcomes import (
     TransferSpec,
     Way,
 )
-from vnetperf.model.result import RunResults
-from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, Column, Table, group_sentences
 from vnetperf.report.text import known, mean_with_n

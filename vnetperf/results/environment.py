@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
-from vnetperf.model.outcomes import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 
 #: In place of a value that only the other run has.
 ABSENT: Final = "not recorded"

@@ -10,12 +10,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from vnetperf.model.outcomes import (
     MOST_FORWARDED,
-    MPI_PAIRS,
     AddressTable,
     BackToBack,
     CpuLoad,
     ForwardingRate,
-    Kind,
     LatencyAt,
     LossStep,
     NatSessions,
@@ -35,6 +33,7 @@ from vnetperf.model.result import (
     RepeatedNumber,
     Result,
 )
+from vnetperf.model.transfer import MPI_PAIRS, Kind
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics import clopper_pearson, spread

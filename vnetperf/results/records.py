@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.outcomes import Transfers, TransferSpec
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Calibration, Profile, Redaction, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Scenario
 from vnetperf.model.testbed import ClockOffset, Testbed
+from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 
 #: Counted up when a record of before is read no more, or older tools cannot read what is new:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from vnetperf.model.outcomes import (
+from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.transfer import (
     MPI_PAIRS,
     POD_ATTACHED,
     POD_FIRST_PACKET,
@@ -19,7 +20,6 @@ from vnetperf.model.outcomes import (
     Figures,
     Transfer,
 )
-from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.units import Unit
 from vnetperf.results.metrics import (
     COMPARED_PERCENTILES,

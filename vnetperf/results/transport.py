@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vnetperf.model.outcomes import OneWay, Transfer
+from vnetperf.model.transfer import OneWay, Transfer
 from vnetperf.model.units import percent
 
 #: Octets of the headers of IPv4 with UDP, and with TCP without options.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from vnetperf.config import Configuration
 from vnetperf.model.errors import NoResultError
-from vnetperf.model.outcomes import GuestKind, Kind, MpiKind, Transfer, Transfers, Way
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario, Variant
+from vnetperf.model.transfer import GuestKind, Kind, MpiKind, Transfer, Transfers, Way
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario

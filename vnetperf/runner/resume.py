@@ -12,9 +12,9 @@ from typing import Any
 
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, tests_of
 from vnetperf.model.errors import ConfigError, LogError
-from vnetperf.model.outcomes import Transfers, TransferSpec
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import EXTRAS, MachineFacts
+from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.results.environment import tree_differences
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (

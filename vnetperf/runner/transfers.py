@@ -15,7 +15,9 @@ from vnetperf.deployment.endpoints import why_no_endpoints
 from vnetperf.deployment.pods import network_of, switch_class
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
-from vnetperf.model.outcomes import (
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import (
     AUTO,
     MPI_PAIRS,
     MPI_WITHOUT_SIZE,
@@ -27,8 +29,6 @@ from vnetperf.model.outcomes import (
     TransferSpec,
     Way,
 )
-from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
-from vnetperf.model.testbed import MachineFacts
 from vnetperf.mpi.base import MpiProgram
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.run import Run

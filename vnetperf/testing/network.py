@@ -15,14 +15,9 @@ from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.trial import check_path
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
-from vnetperf.model.outcomes import (
-    OCTETS_ADDED,
-    POD_ATTACHED,
-    POD_FIRST_PACKET,
-    POD_REMOVED,
-)
 from vnetperf.model.scenario import ETHERNET_OCTETS, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import OCTETS_ADDED, POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.networks.base import Network, NetworkCapabilities
 from vnetperf.testing.cases import Case
 from vnetperf.testing.frames import FrameTester, stream_frame

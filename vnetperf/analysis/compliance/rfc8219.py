@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry
-from vnetperf.model.outcomes import DelayVariation, ServiceStep, Transfers
+from vnetperf.model.outcomes import DelayVariation, ServiceStep
 from vnetperf.model.result import LedgerEntry
+from vnetperf.model.transfer import Transfers
 from vnetperf.results.records import TrialRecord
 from vnetperf.results.transport import ip_capacity, tcp_quality
 

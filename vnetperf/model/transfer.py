@@ -1,0 +1,330 @@
+"""Transfers between endpoints: between sockets, between ranks of MPI, and the speed of guests."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.units import value_text
+
+#: What ranks of MPI do: messages one way and back, windows of messages one way, one-sided puts and
+#: gets in windows, a collective of all ranks; MPI_HPL solves a dense system of linear equations.
+MpiKind = Literal[
+    "MPI_LATENCY",
+    "MPI_BANDWIDTH",
+    "MPI_PUT",
+    "MPI_GET",
+    "MPI_ALLTOALL",
+    "MPI_ALLREDUCE",
+    "MPI_BARRIER",
+    "MPI_HPL",
+]
+#: Those between two ranks, one in each of the first two pods; all others are of all ranks.
+MPI_PAIRS: tuple[MpiKind, ...] = ("MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET")
+#: Those without messages of a size.
+MPI_WITHOUT_SIZE: tuple[MpiKind, ...] = ("MPI_BARRIER", "MPI_HPL")
+#: What a VNF's processors and memory are measured by, without any traffic: computation, memory
+#: read and written from end to end, and read in random places, which pages and TLBs matter for.
+GuestKind = Literal["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"]
+#: TCP_STREAM and UDP_STREAM send as much as they may, _RR sends a message and waits for its
+#: answer, _LOAD sends messages at a rate and times their answers.
+Kind = Literal[
+    "TCP_STREAM",
+    "UDP_STREAM",
+    "TCP_RR",
+    "UDP_RR",
+    "TCP_LOAD",
+    "UDP_LOAD",
+    MpiKind,
+    GuestKind,
+]
+#: "forth" from the client's end to the server's, "back" the other way, "both" at once.
+Way = Literal["forth", "back", "both"]
+OneWay = Literal["forth", "back"]
+#: Where the second endpoint is: at the tester's port 1, or in the VNF.
+ServerPlace = Literal["far", "vnf"]
+
+#: Largest message, and the largest that a datagram of IPv4 carries, octets.
+MAX_MESSAGE, MAX_DATAGRAM = 65_536, 65_507
+MAX_INSTANCES = 64
+#: Most pods of a network, and most ranks of MPI in each.
+MAX_PODS, MAX_RANKS = 64, 64
+#: A tool by its own choice: the first one installed that can do what is asked.
+AUTO = "auto"
+
+
+#: Facts of a pod: how long its network took to give it its interface and to take it away, and how
+#: long from the one to the first packet that arrived there, seconds.
+POD_ATTACHED, POD_REMOVED = "attached in, s", "removed in, s"
+POD_FIRST_PACKET = "first packet after, s"
+#: Fact of a network: octets that frames between hosts are longer by.
+OCTETS_ADDED = "octets added between hosts"
+
+
+class TransferSpec(Frozen):
+    """One transfer.
+
+    Attributes:
+        kind: What is done: see Kind.
+        way: From where: see Way.
+        tool: Registered name of the endpoint tool; of MPI, of the program.
+        message_size: Octets handed to each call of send; None leaves it to the tool. Of a
+            collective what each rank sends to each other, as OSU's benchmarks count it.
+        instances: Parallel processes of the tool at each end, each way; of GUEST_ its threads in
+            each VNF.
+        duration_s: Whole seconds.
+        warmup_s: Whole seconds of the same that are run before and thrown away.
+        rate_bps: Of UDP_STREAM: payload offered by each instance, bit/s; 0 for as much as it can.
+        rate_of_tcp: Of UDP_STREAM: True offers what TCP reached the same way before.
+        message_rate: Of _LOAD: messages/s of each instance.
+        pods: Of MPI: pods with ranks; 0 for what is no MPI.
+        ranks: Of MPI: ranks in each pod.
+    """
+
+    kind: Kind
+    way: Way = "forth"
+    tool: str = "iperf3"
+    message_size: int | None = Field(default=None, ge=1, le=MAX_MESSAGE)
+    instances: int = Field(default=1, ge=1, le=MAX_INSTANCES)
+    duration_s: int = Field(ge=1)
+    warmup_s: int = Field(default=0, ge=0)
+    rate_bps: float = Field(default=0.0, ge=0)
+    rate_of_tcp: bool = False
+    message_rate: int = Field(default=1000, ge=1)
+    pods: int = Field(default=0, ge=0, le=MAX_PODS)
+    ranks: int = Field(default=0, ge=0, le=MAX_RANKS)
+
+    @property
+    def requested(self) -> TransferSpec:
+        """What is the same in each round: without the rate that TCP gave in one."""
+        return self.model_copy(update={"rate_bps": 0.0}) if self.rate_of_tcp else self
+
+    @property
+    def several(self) -> str:
+        """What a run may have several of with one kind and way: "8 instances, at 1 Gbit/s"."""
+        given = [f"{self.instances} instances"] * (self.instances > 1)
+        if self.rate_bps and not self.rate_of_tcp:
+            given.append(f"at {value_text(self.rate_bps, 'bit/s')}")
+        return ", ".join(given)
+
+    @property
+    def is_mpi(self) -> bool:
+        """True when ranks of MPI exchange messages."""
+        return self.kind.startswith("MPI_")
+
+    @property
+    def is_guest(self) -> bool:
+        """True when nothing is transferred: the processors and memory of VNFs are measured."""
+        return self.kind.startswith("GUEST_")
+
+    @property
+    def ways(self) -> tuple[OneWay, ...]:
+        """Ways that are measured at once."""
+        return ("forth", "back") if self.way == "both" else (self.way,)
+
+    @property
+    def is_stream(self) -> bool:
+        """True when payload goes one way, and its rate is what is measured."""
+        return self.kind.endswith("_STREAM")
+
+    @property
+    def is_udp(self) -> bool:
+        """True when messages are datagrams."""
+        return self.kind.startswith("UDP")
+
+    @property
+    def length_s(self) -> float:
+        """How long it takes, without what starts and ends; seconds. GUEST_ has a second run."""
+        return (2 if self.is_guest else 1) * (self.duration_s + self.warmup_s)
+
+
+class SubInterval(Frozen):
+    """What the receiver of a UDP stream counted in one of the successive parts of it.
+
+    Attributes:
+        seconds: Its length.
+        octets: Payload that arrived.
+        received: Datagrams that arrived.
+        lost: Datagrams that did not, before the last that arrived.
+        jitter_ms: Interarrival jitter at its end (RFC 3550), milliseconds.
+    """
+
+    seconds: float
+    octets: int
+    received: int
+    lost: int
+    jitter_ms: float
+
+
+class Figures(Frozen):
+    """What a tool measured; None where it does not tell.
+
+    Attributes:
+        bits_per_second: Payload that arrived, bit/s; of RR and LOAD what messages and answers
+            make up in each direction.
+        sent_bits_per_second: Payload that was sent, bit/s.
+        retransmits: Of TCP_STREAM: segments sent again.
+        loss_ratio: Of UDP: share of datagrams that did not arrive, 0..1; in _RR and _LOAD of
+            messages that had no answer until the end.
+        jitter_ms: Of UDP_STREAM: interarrival jitter (RFC 3550), milliseconds.
+        transactions_per_second: Of RR and LOAD: answered messages/s.
+        round_trip_us: Of RR and LOAD: "min", "mean", "max" and percentiles "50" ... of the time
+            from a message to its answer, microseconds.
+        client_cpu_percent: Processor use of the client's end as the tool says, percent of one.
+        server_cpu_percent: That of the server's end.
+        sent_octets: Of TCP_STREAM: payload that was handed to TCP, octets.
+        segment_octets: Of TCP_STREAM: largest segment (MSS), octets of payload.
+        tcp_round_trip_us: Of TCP_STREAM: "min", "mean", "max" of the sender's smoothed round-trip
+            time while it sends, microseconds.
+        intervals: Of UDP_STREAM: what arrived, second by second; empty where the tool does not
+            tell, and of a sum.
+        operation_us: Of MPI: "mean", and where the program tells them "min", "max" and percentiles
+            "50" ..., of the time of one operation, microseconds. Of MPI_LATENCY a message one way
+            (half a round trip), over all messages; of a collective each rank's mean, over all
+            ranks.
+        operations: Of MPI: operations that were timed.
+        flops: Of MPI_HPL: floating-point operations/s.
+        contents_checked: Of MPI: whether what arrived was compared with what was sent; what
+            differs is an error. None: not recorded.
+        events_per_second: Of GUEST_CPU: the tool's units of computation/s, all threads.
+        octets_per_second: Of other GUEST_: memory read or written, octets/s, all threads.
+        tlb_misses_per_second: Of GUEST_: misses of the TLB of data by loads/s, of the threads that
+            the work ran on, as the host counts them.
+        steal: Of GUEST_: share of its processors' time that something under it took, 0..1, as it
+            counts it itself.
+        at_once: Of GUEST_ in several VNFs: share of the longest run in which all of them ran, 0..1.
+            Each counts its own run, so that where it is less they reach less than the sum together.
+    """
+
+    bits_per_second: float | None = None
+    sent_bits_per_second: float | None = None
+    retransmits: int | None = None
+    loss_ratio: float | None = None
+    jitter_ms: float | None = None
+    transactions_per_second: float | None = None
+    round_trip_us: dict[str, float] = Field(default_factory=dict)
+    client_cpu_percent: float | None = None
+    server_cpu_percent: float | None = None
+    sent_octets: float | None = None
+    segment_octets: int | None = None
+    tcp_round_trip_us: dict[str, float] = Field(default_factory=dict)
+    intervals: tuple[SubInterval, ...] = ()
+    operation_us: dict[str, float] = Field(default_factory=dict)
+    operations: int | None = None
+    flops: float | None = None
+    contents_checked: bool | None = None
+    events_per_second: float | None = None
+    octets_per_second: float | None = None
+    tlb_misses_per_second: float | None = None
+    steal: float | None = None
+    at_once: float | None = None
+
+
+class Flow(Frozen):
+    """One instance of a tool, one way; of GUEST_ one VNF.
+
+    Attributes:
+        way: "forth" or "back".
+        port: The server's port; of GUEST_ the VNF's number.
+        figures: What it measured.
+    """
+
+    way: OneWay
+    port: int
+    figures: Figures
+
+
+class EndFacts(Frozen):
+    """One end of a transfer.
+
+    Attributes:
+        place: What it is: "namespace at port 0", "UE", "vnf0".
+        address: Its address.
+        cpus: Processors its programs may run on.
+        user_s: Seconds of processor time that the tool's processes spent in themselves; None where
+            it could not be read.
+        system_s: Seconds that they spent in the kernel.
+    """
+
+    place: str = ""
+    address: str = ""
+    cpus: str = ""
+    user_s: float | None = None
+    system_s: float | None = None
+
+
+class Transfer(Figures):
+    """What a transfer came to: figures of all instances and ways together.
+
+    Attributes:
+        spec: What was asked; of UDP with the rate that was offered.
+        flows: Each instance, each way.
+        version: What sent and counted: "iperf 3.12".
+        elapsed_s: Seconds that the clients ran; what times of processors are to be divided by.
+        client: The end that "forth" comes from.
+        server: The end that it goes to.
+        attach_s: Of a mobile core: seconds from the start of the UE to its address.
+        machine_busy_s: Processor time of the whole machine while the clients ran, whoever spent
+            it, seconds; None: not recorded, or there is more than one machine.
+        machine_interrupts_s: Of that in interrupts and what the kernel puts off from them: most of
+            its forwarding.
+        fragments: IPv4 fragments that pods and their hosts made of packets that were too long for
+            a link; None: not recorded.
+        on_host: Of GUEST_: the same programs at once on the host, on the same processors.
+        events_why: Of GUEST_: why no TLB misses were counted; "" where they were.
+        round: Of a log: number of the round that it was run in, from 1; 0: not known. In no file.
+    """
+
+    spec: TransferSpec
+    flows: tuple[Flow, ...] = ()
+    version: str = ""
+    elapsed_s: float = 0.0
+    client: EndFacts = EndFacts()
+    server: EndFacts = EndFacts()
+    attach_s: float | None = None
+    machine_busy_s: float | None = None
+    machine_interrupts_s: float | None = None
+    fragments: int | None = None
+    on_host: Figures | None = None
+    events_why: str = ""
+    round: SkipJsonSchema[int] = Field(default=0, exclude=True)
+
+
+class Transfers(Frozen):
+    """Transfers of one scenario.
+
+    Attributes:
+        scenario: "vepc_bridge", "phy2phy_dpdk,endpoints".
+        transfers: In the order in which they were run; of repeated ones the last.
+        earlier: Those that were repeated, in the order in which they were run.
+    """
+
+    scenario: str
+    transfers: tuple[Transfer, ...]
+    earlier: tuple[Transfer, ...] = ()
+
+    def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
+        """One of `transfers` in all rounds, in the order in which they were run, itself last."""
+        same = (one for one in self.earlier if one.spec.requested == transfer.spec.requested)
+        return (*same, transfer)
+
+    @property
+    def rounds(self) -> list[list[tuple[Transfer, tuple[Transfer, ...]]]]:
+        """Each of `transfers` in all rounds, with those of the same round, itself too.
+
+        Where rounds are not known (results.json does not tell them), counted from the last.
+        """
+        every = [self.rounds_of(transfer) for transfer in self.transfers]
+        known = all(one.round for each in every for one in each)
+        numbered = [
+            [(one.round if known else back, one) for back, one in enumerate(each, -len(each))]
+            for each in every
+        ]
+        beside: dict[int, list[Transfer]] = {}
+        for each in numbered:
+            for number, one in each:
+                beside.setdefault(number, []).append(one)
+        return [[(one, tuple(beside[number])) for number, one in each] for each in numbered]
