@@ -12,9 +12,9 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import list_threads
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program, Testbed
-from vnetperf.model.trial import DatapathWork
 
 Needed = TypeVar("Needed", KernelModule, Program)
 LOG_LINES = 15

@@ -31,9 +31,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
-from vnetperf.model.result import KERNEL
-from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import (
+from vnetperf.model.machine_load import (
     EnergyUse,
     MachineLoad,
     ProcessorLoad,
@@ -41,6 +39,8 @@ from vnetperf.model.trial import (
     ThreadLoad,
     counted_since,
 )
+from vnetperf.model.result import KERNEL
+from vnetperf.model.scenario import Pollers
 
 #: What it measures of a thread, or of the machine.
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents, EnergyUse)

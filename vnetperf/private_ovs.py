@@ -20,9 +20,10 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import ETHERNET_OCTETS, Placement, Plan, Pollers
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 
 log = logging.getLogger(__name__)
 SUPPORTED_OVS = ((2, 17), (4, 99))

@@ -22,22 +22,19 @@ from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
+from vnetperf.model.machine_load import EnergyUse, MachineLoad, ProcessorLoad, ThreadLoad
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Program, Testbed
 from vnetperf.model.transfer import Figures, TransferSpec
 from vnetperf.model.trial import (
     DirectionCounts,
-    EnergyUse,
     EventSpec,
     EventTimes,
     HopCounters,
     Latency,
-    MachineLoad,
     PartResult,
     PortCounts,
-    ProcessorLoad,
-    ThreadLoad,
     TrialResult,
     TrialSpec,
     TrialWindow,

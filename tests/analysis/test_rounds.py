@@ -16,11 +16,12 @@ from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectation, judge_metric, mean_of_repeats
 from vnetperf.model.errors import DutError
+from vnetperf.model.machine_load import ThreadLoad
 from vnetperf.model.outcomes import ForwardingRate, NatSessions, Recovery
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result, RunIdentity, RunResults
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
-from vnetperf.model.trial import ThreadLoad, TrialResult
+from vnetperf.model.trial import TrialResult
 from vnetperf.report import results_json
 from vnetperf.report.csv_files import outcomes_csv, transfers_csv
 from vnetperf.report.markdown import markdown_report

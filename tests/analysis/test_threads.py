@@ -5,18 +5,15 @@ from __future__ import annotations
 import pytest
 
 from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_of
-from vnetperf.model.trial import (
+from vnetperf.model.machine_load import (
     DatapathWork,
-    DirectionCounts,
     MachineLoad,
     NodeWork,
     ProcessorLoad,
     ThreadEvents,
     ThreadLoad,
-    TrialResult,
-    TrialSpec,
-    Verdict,
 )
+from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
 from vnetperf.procedures.cpu_load import cpu_by_role
 from vnetperf.results.records import TrialRecord
 

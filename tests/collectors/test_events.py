@@ -19,8 +19,8 @@ from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host import threads
 from vnetperf.host.threads import PerfCount, PerfEvent
 from vnetperf.model.errors import HostError
+from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import ThreadEvents
 
 PERF_SOFTWARE, PAGE_FAULTS, PAGES = 1, 2, 500
 

@@ -21,8 +21,8 @@ from vnetperf.collectors import (
 )
 from vnetperf.host.threads import Thread
 from vnetperf.host.wait import wait_for
+from vnetperf.model.machine_load import EnergyUse, MachineLoad
 from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import EnergyUse, MachineLoad
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

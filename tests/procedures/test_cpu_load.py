@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, limited
-from vnetperf.model.outcomes import CpuLoad
-from vnetperf.model.parameters import CpuLoadTest
-from vnetperf.model.trial import (
+from vnetperf.model.machine_load import (
     DatapathWork,
     EnergyUse,
     MachineLoad,
     ProcessorLoad,
     ThreadEvents,
     ThreadLoad,
-    TrialOutcome,
-    TrialRequest,
-    TrialResult,
 )
+from vnetperf.model.outcomes import CpuLoad
+from vnetperf.model.parameters import CpuLoadTest
+from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialResult
 from vnetperf.procedures.cpu_load import cpu_by_role, cpu_load
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.testing.sim import SimulatedProcessors

@@ -13,6 +13,7 @@ from vnetperf.analysis.compliance import rfc9693
 from vnetperf.analysis.compliance.clause import ClauseContext
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.parameters import NatTest
@@ -20,7 +21,6 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import (
     DirectionCounts,
-    MachineLoad,
     SessionCounts,
     TrialOutcome,
     TrialRequest,

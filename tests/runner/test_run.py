@@ -29,18 +29,12 @@ from vnetperf.model.errors import (
     NoResultError,
     VnetperfError,
 )
+from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Calibration, GoalResult, Result, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import AgentConfig
-from vnetperf.model.trial import (
-    DirectionCounts,
-    Gaps,
-    MachineLoad,
-    TrialGaps,
-    TrialResult,
-    Verdict,
-)
+from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.report.markdown import markdown_report

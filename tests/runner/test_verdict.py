@@ -6,11 +6,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.trial import (
     DirectionCounts,
     EventTimes,
     Gaps,
-    MachineLoad,
     PortCounts,
     QueueGaps,
     TrialGaps,

@@ -11,16 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from vnetperf.model.machine_load import DatapathWork, EnergyUse, ThreadEvents, ThreadLoad
 from vnetperf.model.testbed import clocks_apart_s
 from vnetperf.model.trial import (
-    DatapathWork,
     DirectionCounts,
-    EnergyUse,
     Latency,
     PartResult,
     RoundTrip,
-    ThreadEvents,
-    ThreadLoad,
     TrialGaps,
     TrialResult,
 )

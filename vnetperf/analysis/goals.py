@@ -13,6 +13,7 @@ from math import ceil, log, log1p, sqrt
 from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
+from vnetperf.model.machine_load import DatapathWork, ThreadEvents
 from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.result import (
@@ -25,10 +26,8 @@ from vnetperf.model.result import (
     ThreadUse,
 )
 from vnetperf.model.trial import (
-    DatapathWork,
     DirectionCounts,
     Latency,
-    ThreadEvents,
     TrialOutcome,
     TrialSpec,
     Verdict,

@@ -28,6 +28,7 @@ from vnetperf.model.deployment import (
     vnf_mac,
 )
 from vnetperf.model.errors import DutError, NoResultError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import (
     ETHERNET_OCTETS,
     NicUse,
@@ -41,7 +42,7 @@ from vnetperf.model.scenario import (
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.networks.base import (
     FarHost,
     Network,

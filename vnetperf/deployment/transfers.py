@@ -23,6 +23,7 @@ from vnetperf.host.links import SHOW_IP, fragments_made
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
+from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.transfer import (
     EndFacts,
     Figures,
@@ -32,7 +33,6 @@ from vnetperf.model.transfer import (
     Transfer,
     TransferSpec,
 )
-from vnetperf.model.trial import MachineLoad
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.vnfs.base import EndpointHost, UserPlane
 

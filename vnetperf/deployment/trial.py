@@ -29,20 +29,22 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.frames import MIN_FRAME_SIZE
-from vnetperf.model.scenario import Plan, Pollers, Scenario
-from vnetperf.model.trial import (
+from vnetperf.model.machine_load import (
     DatapathWork,
     EnergyUse,
+    MachineLoad,
+    ThreadEvents,
+    ThreadLoad,
+)
+from vnetperf.model.scenario import Plan, Pollers, Scenario
+from vnetperf.model.trial import (
     EventSpec,
     EventTimes,
     HopCounters,
     LiveCounts,
-    MachineLoad,
     PartResult,
     PortCounts,
     SessionCounts,
-    ThreadEvents,
-    ThreadLoad,
     TrialResult,
     TrialSpec,
     TrialWindow,

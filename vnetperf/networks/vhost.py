@@ -14,9 +14,10 @@ from vnetperf.host.dpdk import af_packet_devargs, memif_devargs
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.frames import OVERHEAD
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.networks.base import NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.networks.ovs import BRIDGE, OvsFlatNetwork
 from vnetperf.private_ovs import (

@@ -12,18 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, isclose, sqrt
 from statistics import fmean
 
+from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse, total_if_known
-from vnetperf.model.trial import (
-    MachineLoad,
-    ProcessorLoad,
-    ThreadLoad,
-    TrialOutcome,
-    TrialRequest,
-    TrialResult,
-    Verdict,
-)
+from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialResult, Verdict
 from vnetperf.procedures.base import ProcedureInputs, share_of_throughput
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.search import Procedure

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Literal, TypeVar
 
+from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
-    MachineLoad,
-    ProcessorLoad,
     QueueGaps,
-    ThreadLoad,
     Timeline,
     TrialGaps,
     TrialOutcome,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import (
     STANDARD_FRAME_SIZE,
@@ -20,7 +21,6 @@ from vnetperf.model.scenario import (
     TunnelEnd,
 )
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.model.trial import DatapathWork
 from vnetperf.private_ovs import (
     DAEMON_WITH_DPDK,
     DEFAULT_DESCRIPTORS,

@@ -26,10 +26,11 @@ from vnetperf.model.deployment import (
 )
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import DatapathWork, HopCounters
+from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.dpdk import check_rings
 

@@ -25,11 +25,12 @@ from vnetperf.model.deployment import (
     port_mac,
 )
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.machine_load import DatapathWork, NodeWork
 from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
+from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.testpmd import phy_device
 

@@ -13,10 +13,11 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import TUNNELS
+from vnetperf.model.machine_load import DatapathWork, NodeWork
 from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import DatapathWork, HopCounters, NodeWork
+from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.vpp import daemon, forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import LINK_UP, StatsSegment
