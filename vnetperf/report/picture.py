@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -103,10 +103,7 @@ def pictures(results: RunResults) -> list[Picture]:
         host = str(results.machine_of(facts.scenario).get("hostname", ""))
         if not facts.error and (drawn := picture(facts, host)) is not None:
             found.setdefault(drawn, []).append(facts.scenario)
-    return [
-        Picture(p.title, tuple(names), p.hosts, p.parts, p.pins, p.joins, p.height)
-        for p, names in found.items()
-    ]
+    return [replace(drawn, scenarios=tuple(names)) for drawn, names in found.items()]
 
 
 def picture(facts: ScenarioFacts, hostname: str = "") -> Picture | None:

@@ -13,6 +13,7 @@ from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import Cell, Column, Table
+from vnetperf.report.text import known
 
 Fact: TypeAlias = tuple[str, Cell | str]
 
@@ -253,11 +254,7 @@ _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("largest burst at 10 % (frames)", lambda p: str(p.max_burst)),
     Column(
         "burst gap",
-        lambda p: (
-            goal_text.NOT_MEASURED
-            if p.smallest_burst_gap_ns is None
-            else units.nanoseconds(p.smallest_burst_gap_ns)
-        ),
+        lambda p: known(p.smallest_burst_gap_ns, units.nanoseconds) or goal_text.NOT_MEASURED,
     ),
 )
 
