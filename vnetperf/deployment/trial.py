@@ -865,6 +865,10 @@ def _send_and_count(
     return result.model_copy(update=update)
 
 
+#: Longest wait until a NAT that has ended its sessions counts none, seconds.
+SESSIONS_END_S = 2.0
+
+
 def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
     """Make a NAT forget all its sessions, and time that."""
     if not deployment.plan.has_dut:
@@ -878,9 +882,11 @@ def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
     deployment.vswitch.end_sessions()
     ended_s = round(time.monotonic() - began, 6)
     # A frame of one that is left makes no session, and would count as one that was made.
-    if left := deployment.vswitch.sessions():
+    none = "its sessions to have ended"
+    if not wait_at_most(lambda: not deployment.vswitch.sessions(), SESSIONS_END_S, none):
         raise DutError(
-            f"{left} of {ended} sessions are left after it was made to end them",
+            f"{deployment.vswitch.sessions()} of {ended} sessions are left after it was made to "
+            "end them",
             where=deployment.vswitch.name,
         )
     return SessionCounts(held=0, ended=ended, ended_s=ended_s)
