@@ -211,3 +211,33 @@ def test_the_loops_have_no_warnings(tmp_path: Path) -> None:
     strict = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
     command = ["mpicc", *loops.FLAGS, *strict, "-c", str(loops.SOURCE), "-o", str(tmp_path / "o")]
     assert subprocess.run(command, capture_output=True, check=False).stderr == b""
+
+
+#: Prints what a rank of the loops would: 1000 windows of single octets in 12.8 s.
+SLOW = """
+#define main ranks_main
+#include "loops.c"
+#undef main
+int main(void)
+{
+	int at = 0;
+	while (strcmp(KINDS[at].name, "bandwidth"))
+		at++;
+	octets = 1;
+	print_pair(&KINDS[at], 1000, 12.8);
+	return 0;
+}
+"""
+
+
+@WITHOUT_MPI
+@pytest.mark.slow
+def test_a_small_bandwidth_keeps_its_digits(tmp_path: Path) -> None:
+    """OSU prints two decimals of MB/s: of single octets between distant pods none is left."""
+    (tmp_path / "slow.c").write_text(SLOW)
+    source, program = str(tmp_path / "slow.c"), str(tmp_path / "slow")
+    line = ["mpicc", *loops.FLAGS, f"-I{loops.SOURCE.parent}", source, "-o", program]
+    subprocess.run(line, check=True, capture_output=True)
+    output = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    rate = read_columns(output, spec("MPI_BANDWIDTH", 1)).bits_per_second
+    assert rate == pytest.approx(8 * 64_000 / 12.8)

@@ -268,7 +268,7 @@ static void print_pair(const struct kind *kind, long count, double spent)
 	const char *valid = kind->checked ? "Pass" : "-";
 	if (!kind->stepped) {
 		double sent = (double)octets * (double)count * kind->together;
-		printf("# %-10s%20s%20s%20s\n%-12zu%20.2f%20ld%20s\n", "Size", "Bandwidth (MB/s)",
+		printf("# %-10s%20s%20s%20s\n%-12zu%20.6f%20ld%20s\n", "Size", "Bandwidth (MB/s)",
 		       "Iterations", "Validation", octets, sent / 1e6 / spent, count, valid);
 		return;
 	}
