@@ -20,7 +20,7 @@ MAX_AGE = timedelta(hours=12)
 #: it has its time from, may be this much before the controller's.
 CLOCKS_DIFFER = timedelta(minutes=5)
 #: Counted up when a calibration is made in another way, so that older ones are not used.
-_METHOD = 4
+_METHOD = 5
 
 
 class CalibrationCache:
