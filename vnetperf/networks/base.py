@@ -503,7 +503,7 @@ class Network(Datapath):
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Let pods of all hosts reach each other; called once more when others have come.
 
-        By default the hosts' link does.
+        By default each host routes the other's pods through it, or the hosts' link joins them.
 
         Args:
             hosts: The two hosts, by number.
@@ -512,6 +512,8 @@ class Network(Datapath):
         Raises:
             VnetperfError: When the kernel refuses.
         """
+        if self.routes:
+            self.route_far_pods(hosts, ports)
 
     def endpoints(self) -> EndpointPair | None:
         """The pods as ends of transfers, where they are not on this machine.

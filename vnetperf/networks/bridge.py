@@ -37,11 +37,6 @@ class BridgeNetwork(Network):
             self.route_pod(host, port, BRIDGE)
         return port
 
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Route the other host's pods through it."""
-        if self.routes:
-            self.route_far_pods(hosts, ports)
-
     def facts(self) -> dict[str, Any]:
         """The settings of the bridge."""
         return {**super().facts(), "bridge": f"{BRIDGE}, STP off, multicast snooping off"}

@@ -693,11 +693,6 @@ class CniNetwork(Network):
             self.route_pod(host, port, far)
         return port
 
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Route the other host's pods through it, where pods' packets are routed."""
-        if self.routes:
-            self.route_far_pods(hosts, ports)
-
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Give the pod its interface back, and call DEL; after `stop`, which did, delete it."""
         at = self._attached.pop(port.pod.port.vnf, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
@@ -22,7 +21,3 @@ class PtpNetwork(Network):
         port = self.attach_veth(host, pod, mac=pod.gateway_mac)
         self.route_pod(host, port, port.far)
         return port
-
-    def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
-        """Route the other host's pods through it."""
-        self.route_far_pods(hosts, ports)
