@@ -42,7 +42,6 @@ NO_DROPS = ("Good ", "same worker", "do handoff")
 class VppNat(NatSwitch, Vpp):
     """VPP as a router between subscribers and servers, whose plugin chooses addresses and ports."""
 
-    Options: ClassVar[type[Frozen]] = NatOptions
     #: Nodes that drop, by the port where packets came in.
     nodes: ClassVar[dict[Port, tuple[str, ...]]]
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import ATOMIC, CLANG, BpfObject, compile_program
-from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.nat import Nat
@@ -69,7 +68,6 @@ class XdpNat(NatSwitch, Xdp):
     A session is a mapping: what an endpoint outside does has no state of its own.
     """
 
-    Options: ClassVar[type[Frozen]] = NatOptions
     instead: ClassVar[str] = "--set mode=nft"
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
