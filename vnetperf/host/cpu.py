@@ -306,9 +306,8 @@ def create_cpuset(
     journal: Journal, name: str, cpus: Iterable[int], *, mounts: Path = PROC_MOUNTS
 ) -> Path:
     """Make a group whose processes run on some processors only."""
-    top = cgroup_root(mounts)
-    if top is None or (trouble := why_no_cpusets(mounts)):
-        trouble = trouble if top else "no cgroup v2 file system is mounted"
+    top, trouble = cgroup_root(mounts), why_no_cpusets(mounts)
+    if top is None or trouble:
         raise HostError(f"no cpuset can be made: {trouble}", where=f"cgroup {name}")
     group, wanted = top / name, format_cpus(cpus)
     with journal.changing("cgroup", f"cgroup {group}", {"path": str(group)}):
