@@ -92,6 +92,27 @@ def test_settings_of_functions_that_were_made_anew_are_put_back(
     assert probed == [("0000:3b:00.0", 0)], "its driver has read the other address"
 
 
+def test_functions_are_set_when_the_interface_is_up_and_rates_when_it_has_a_link(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver tells a function's address while it is up alone, and takes no rate without one."""
+
+    def link(_: str) -> SimpleNamespace:
+        calls.append("looked")
+        return SimpleNamespace(index=7, carrier=calls.count("looked") > 2)
+
+    monkeypatch.setattr(netdev.links, "get", link)
+    monkeypatch.setattr(netdev.pci, "probe_vf_anew", lambda *_: calls.append("probed"))
+    rates = [{"vf": 0, "rate": {"min_tx_rate": 0, "max_tx_rate": most}} for most in (100, 0)]
+    was, anew = ({"mac": mac, **rate} for mac, rate in zip(("was", "anew"), rates, strict=True))
+    now = {**WAS, "flags": 0x1000, "functions": [anew]}
+    monkeypatch.setattr(netdev, "read_state", lambda _: now)
+    done = netdev.restore_state("eth1", {**WAS, "pci": "", "functions": [was]})
+    assert done == "put back: flags, settings of 1 virtual functions"
+    named = [call if isinstance(call, str) else [*call.get("vf", call)][-1] for call in calls]
+    assert named == ["looked", "change", "looked", "looked", "mac", "probed", "rate"]
+
+
 def test_a_setting_that_the_driver_refuses_hides_no_other(
     calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,12 +188,12 @@ def restore_state(name: str, data: UndoData) -> str:
     changed, refused = _put_sysctl_back(data.get("sysctl", {}))
     if changed:
         done.append("sysctl")
-    if differ := _put_vfs_back(index, data, now["functions"], refused):
-        done.append(f"settings of {differ} virtual functions")
     flags = read_state(name)["flags"]
     if flags != data["flags"]:
         request_link("set", index=index, flags=data["flags"], change=RESTORED_FLAGS | UP)
         done.append("flags")
+    if differ := _put_vfs_back(name, index, data, now["functions"], refused):
+        done.append(f"settings of {differ} virtual functions")
     if _put_addresses_back(index, data):
         done.append("addresses")
     if refused:  # when all else is back
@@ -202,11 +202,20 @@ def restore_state(name: str, data: UndoData) -> str:
     return "put back: " + ", ".join(done) if done else "already as before"
 
 
-def _put_vfs_back(index: int, data: UndoData, now: list[dict[str, Any]], refused: list[str]) -> int:
-    """Set virtual functions as they were, each setting by itself; returns how many differed."""
+def _put_vfs_back(
+    name: str, index: int, data: UndoData, now: list[dict[str, Any]], refused: list[str]
+) -> int:
+    """Set virtual functions as they were, each setting by itself; returns how many differed.
+
+    The interface is up by then, if it was: a function's driver asks its driver for the address, and
+    takes a random one where nobody answers; drivers refuse rates as long as there is no link.
+    """
     there = {function["vf"]: function for function in now}
     # Where the number of functions did not come back, that is told by who has changed it.
     differing = [f for f in data.get("functions", []) if there.get(f["vf"], f) != f]
+    rates = ((f.get("rate"), there[f["vf"]].get("rate")) for f in differing)
+    if data["flags"] & UP and any(was and was != is_now for was, is_now in rates):
+        wait_at_most(lambda: links.get(name).carrier, CARRIER_S, f"a link of {name}")
     for function in differing:
         number = function["vf"]
         for key in (k for k, v in function.items() if there[number].get(k) != v):
@@ -276,6 +285,8 @@ def request_link(command: str, **attributes: Any) -> None:
 ROUTES_S = 3.0
 #: Longest wait for the interface of a driver that was just bound, seconds.
 APPEARS_S = 10.0
+#: Longest wait for the link of an interface that has just come up, seconds.
+CARRIER_S = 10.0
 
 
 @contextlib.contextmanager
