@@ -14,6 +14,7 @@ from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
+from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import (
     Comparison,
@@ -232,6 +233,12 @@ def test_transfers_of_one_name_that_failed_are_a_row_each(tmp_path: Path) -> Non
     ]
     for text in (markdown_report(results), terminal_text(results, width=400)):
         assert "no size of its own, 8 instances" in text
+    for size, why in (("-", "1 broke"), ("-, 8 instances", "8 broke")):
+        found = explain(read_run(tmp_path), "v2v_ovs,endpoints", "TCP_STREAM forth", size)
+        assert found.conclusions == (f"not measured: {why}",)
+    with pytest.raises(ConfigError, match="frame size '64'") as caught:
+        explain(read_run(tmp_path), "v2v_ovs,endpoints", "TCP_STREAM forth", "64")
+    assert caught.value.accepted == "-; -, 8 instances"
 
 
 @pytest.mark.parametrize("lost", ["", "the agent has gone"])

@@ -73,15 +73,16 @@ def explain(
 
 
 def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:
-    for key, value in (("scenario", scenario), ("test", test), ("size_name", size)):
+    for key, value in (("scenario", scenario), ("test", test), ("full_size_name", size)):
         there = list(dict.fromkeys(str(getattr(result, key)) for result in results))
         if value not in there:
-            word = {"size_name": "frame size"}.get(key, key)
+            word = {"full_size_name": "frame size"}.get(key, key)
+            between = "; " if any(", " in one for one in there) else ", "
             raise ConfigError(
                 f"the log has no result of {word} {value!r}"
                 + ("" if key == "scenario" else f" of {scenario}"),
                 where="why",
-                accepted=", ".join(there) or "a run that measured something",
+                accepted=between.join(there) or "a run that measured something",
             )
         results = [result for result in results if str(getattr(result, key)) == value]
     return results[0]

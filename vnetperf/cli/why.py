@@ -56,7 +56,7 @@ def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[s
             cure="transfers and sessions have no search: report.md of the run has their values",
         )
     given = (arguments.scenario, arguments.test, arguments.size)
-    there = [(r.scenario, r.test, r.size_name) for r in found]
+    there = [(r.scenario, r.test, r.full_size_name) for r in found]
     left = [one for one in there if all(g in (None, o) for g, o in zip(given, one, strict=True))]
     if len(left) == 1:
         return left[0]

@@ -553,6 +553,11 @@ class Result(Frozen):
         return IMIX if self.imix else str(self.frame_size)
 
     @property
+    def full_size_name(self) -> str:
+        """The same with which of several transfers it is of: "-, 8 instances"."""
+        return f"{self.size_name}, {self.of}" if self.of else self.size_name
+
+    @property
     def case(self) -> tuple[str, str, int]:
         """Scenario, test, frame size."""
         return self.scenario, self.test, self.frame_size

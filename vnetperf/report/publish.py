@@ -205,7 +205,7 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
             details = sizes.setdefault(one.size, {"status": "measured", "found": []})
             details["found"] += [_other_document(one, metric) for metric in one.metrics]
         for result in members:
-            size = ", ".join(filter(None, (result.size_name, result.of)))
+            size = result.full_size_name
             sizes[size] = sizes.get(size, {}) | _result_details(result)
         yield {
             "project_name": names.project,
