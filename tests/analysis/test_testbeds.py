@@ -25,8 +25,8 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import ClockOffset
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
-from vnetperf.report import junit_xml
 from vnetperf.report.comparison import comparisons_of
+from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 from vnetperf.report.terminal import terminal_text
