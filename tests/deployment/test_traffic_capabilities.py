@@ -60,12 +60,20 @@ def test_what_a_generator_cannot_is_told_with_what_it_can(
     assert "--generator" in str(error)
 
 
-def test_flows_of_fields_out_of_step_are_counted() -> None:
+@pytest.mark.parametrize(
+    ("mode", "flows", "told"),
+    [
+        ("inc", 999, "63936 flows, as fields out of step make of 999"),
+        ("random", 40, "1600 flows, as fields at random make of 40"),
+    ],
+)
+def test_flows_of_fields_out_of_step_are_counted(mode: str, flows: int, told: str) -> None:
     """999 values of one field and 64 of another are 63,936 flows."""
-    can = PLAIN.model_copy(update={"vary": frozenset({"ipv4_src", "ipv4_dscp"})})
-    asked = scenario({"flows": 999, "vary": ["ipv4_src", "ipv4_dscp"]})
+    more = {"vary": frozenset({"ipv4_src", "ipv4_dscp"}), "random_fields": True}
+    can = PLAIN.model_copy(update=more)
+    asked = scenario({"flows": flows, "vary": ["ipv4_src", "ipv4_dscp"], "vary_mode": mode})
     (error,) = generator_errors(asked, can)
-    assert "send 63936 flows, as fields out of step make of 999" in str(error)
+    assert f"send {told}" in str(error)
     assert "up to 1000" in str(error)
     assert not [*generator_errors(asked, can.model_copy(update={"max_flows": None}))]
 

@@ -248,7 +248,8 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
     if varied and profile.vary_mode == "random" and not can.random_fields:
         yield cannot("vary fields at random", 'vary_mode = "inc"')
     if can.max_flows is not None and (flows := profile.flow_count) > can.max_flows:
-        more = f", as fields out of step make of {profile.flows}" if flows > profile.flows else ""
+        how = "at random" if profile.vary_mode == "random" else "out of step"
+        more = f", as fields {how} make of {profile.flows}" if flows > profile.flows else ""
         yield cannot(f"send {flows} flows{more}", f"up to {can.max_flows}")
     if profile.mix is not None and not can.imix:
         yield cannot("send a mix of frame sizes", "one size")
