@@ -18,7 +18,6 @@ from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.networks.kubernetes import (
-    KILL,
     ClusterProgram,
     KubernetesNetwork,
     KubernetesSection,
@@ -27,6 +26,7 @@ from vnetperf.networks.kubernetes import (
 )
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import choose_tool, endpoint_scenario
+from vnetperf.virt.endpoint import KILL
 
 SEEN = {"kubernetes": {"why": "", "tools": ["iperf3"]}}
 PROGRAMS = {**facts().programs, "kubectl": "/usr/bin/kubectl", "runc": "/usr/bin/runc"}

@@ -6,9 +6,9 @@ from typing import Any
 
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.deployment.guests import _misses, share_at_once
+from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.transfer import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
-from vnetperf.model.trial import ThreadEvents
 from vnetperf.report import guests, transfers
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report

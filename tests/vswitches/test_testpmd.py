@@ -16,11 +16,11 @@ from vnetperf.deployment.trial import DutWatch
 from vnetperf.host import dpdk
 from vnetperf.model.deployment import PHY_PORTS, Attachment, Port, VnfPort, WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.model.trial import DatapathWork
 from vnetperf.traffic.loadgen.driver import engine_port
 from vnetperf.vswitches import testpmd as cabling
 from vnetperf.vswitches.testpmd import TestpmdSwitch, phy_device, vnf_device
