@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config, registry
+from vnetperf.backend import optional
 from vnetperf.deployment import pods
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
 from vnetperf.deployment.deploy import LiveDeployment
@@ -26,6 +27,7 @@ from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_depl
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
+from vnetperf.model.testbed import KernelModule
 from vnetperf.networks.base import FarHost, Pod, PodHost
 from vnetperf.results.environment import comparability
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
@@ -749,3 +751,12 @@ def test_a_tester_at_memif_sockets_has_ordinary_memory_and_polls_all_queues() ->
     assert users == {"memif": 512}
     assert plan.tester_rx_queues == 2, "OVS drops what it sends on queues that nobody polls"
     assert planned("vhost_user").tester_rx_queues == 1
+
+
+def test_a_network_loads_what_it_needs_in_every_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, machine = planned("macvlan"), MagicMock()
+    network = registry.load("networks", "macvlan")
+    needed, seldom = (KernelModule(name=name) for name in ("needed", "seldom"))
+    monkeypatch.setattr(network, "kernel_modules", (needed, *optional(seldom)))
+    network(machine, plan).prepare(MagicMock())
+    machine.load_module.assert_called_once_with(needed)

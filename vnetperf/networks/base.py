@@ -463,7 +463,9 @@ class Network(Datapath):
         lay_uplinks(hosts, self.plan.scenario.mtu, offloads=self.offloads)
 
     def prepare(self, host: PodHost) -> None:
-        """Make what a host has of the network before any pod; by default load its modules.
+        """Make what a host has of the network before any pod.
+
+        By default load its modules, but for optional ones: which scenario needs these it knows.
 
         Args:
             host: One of the hosts with pods.
@@ -472,7 +474,8 @@ class Network(Datapath):
             VnetperfError: When the kernel refuses.
         """
         for module in self.kernel_modules:
-            self.machine.load_module(module)
+            if not module.optional:
+                self.machine.load_module(module)
 
     @abstractmethod
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
