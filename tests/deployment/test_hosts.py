@@ -20,10 +20,11 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
-from vnetperf.pytest_plugin.plans import Planner, describe
+from vnetperf.pytest_plugin.plans import describe
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import make_scenario, scenario_ids, session_scenario
+from vnetperf.runner.transfers import Planner
 
 if TYPE_CHECKING:
     from vnetperf.host.machine import Machine
@@ -227,7 +228,8 @@ def test_a_tester_that_cannot_be_on_two_hosts_is_refused(
 @pytest.mark.parametrize("test", ["reset", "recovery", "frame_loss"])
 def test_counts_over_time_need_both_ports_of_the_tester_on_one_host(name: str, test: str) -> None:
     """It is refused before anything is deployed, and `--plan` shows it."""
-    planner, scenario = Planner(loaded(), machine()), make_scenario(name, loaded())
+    scenario = make_scenario(name, loaded())
+    planner = Planner(loaded(), machine, lambda one: make_plan(one, loaded().testbed, machine()))
     if test == "frame_loss" or name == "pvp_bridge":
         require_generator(planner, scenario, test)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -106,8 +105,8 @@ def test_a_variant_has_a_program_of_mpi_of_its_own(monkeypatch: pytest.MonkeyPat
     wanted = scenario("bmp2bmp_bridge")
     run = run_of(wanted)
     monkeypatch.setattr(transfers.registry, "load", lambda family, name: Loops)
-    asked: Any = config.load({"mpi_program": "osu"}, environment={})
-    spec = transfers.mpi_spec(run, wanted, "MPI_LATENCY", 64, configuration=asked)
+    run.configuration = config.load({"mpi_program": "osu"}, environment={})
+    spec = transfers.mpi_spec(run, wanted, "MPI_LATENCY", 64)
     assert spec.tool == "osu"
 
 
@@ -249,7 +248,7 @@ def test_a_case_asks_for_what_settings_say_without_a_calibration() -> None:
     plain = scenario("phy2phy_bridge")
     run = run_of(plain)
     run.configuration = config.load({"instances": 4, "preset": "quick"}, environment={})
-    transfers.measure_endpoints(run, plain, "UDP_STREAM", 512, "both")
+    transfers.measure_endpoints(run, run, plain, "UDP_STREAM", 512, way="both")
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert (spec["instances"], spec["message_size"], spec["way"]) == (4, 512, "both")
     assert (spec["rate_bps"], spec["rate_of_tcp"]) == (0, False)

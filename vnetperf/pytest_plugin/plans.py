@@ -35,6 +35,7 @@ from vnetperf.pytest_plugin.terminal import duration_text
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_scenario
+from vnetperf.runner.transfers import Planner
 from vnetperf.search.confirmation import confirming_trials
 
 #: What a test case measures with.
@@ -101,25 +102,6 @@ class PlannedCase:
             clients=params.get("clients"),
             what=what,
         )
-
-
-@dataclass(frozen=True)
-class Planner:
-    """What transfers are planned with, in the place of a run."""
-
-    configuration: Configuration
-    inventory: MachineFacts
-
-    def facts(self) -> MachineFacts:
-        """The machine."""
-        return self.inventory
-
-    def plan(self, scenario: Scenario) -> Plan:
-        """Plan a scenario."""
-        return make_plan(scenario, self.configuration.testbed, self.inventory)
-
-    def note_skipped(self, scenario_id: str, why: str) -> None:
-        """There is no log to note it in."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +192,11 @@ def _plan_lines(
 ) -> tuple[list[str], TimeSum]:
     """The plan of a scenario and of its cases, and how long these take."""
     scenario = scenario_of(configuration, selected, facts)
-    planner = Planner(configuration.varied(selected.variant), facts)
+    planner = Planner(
+        configuration.varied(selected.variant),
+        lambda: facts,
+        lambda scenario: make_plan(scenario, configuration.testbed, facts),
+    )
     if what == FRAMES:
         plan = planner.plan(scenario)
         require_frames(scenario)

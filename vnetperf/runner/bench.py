@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vnetperf.config import Configuration
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
@@ -18,6 +17,7 @@ from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.runner.transfers import (
+    Planner,
     measure_endpoints,
     measure_guests,
     measure_mpi,
@@ -123,9 +123,11 @@ class Bench:
         self._conductor = Conductor(run, scenario)
 
     @property
-    def _configuration(self) -> Configuration:
+    def _planner(self) -> Planner:
         """The run's, with what the variant has besides: of transfers not all is the scenario's."""
-        return self.run.configuration.varied(self._variant)
+        run = self.run
+        configuration = run.configuration.varied(self._variant)
+        return Planner(configuration, run.facts, run.plan, run.note_skipped)
 
     @property
     def testbed(self) -> str:
@@ -225,9 +227,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_endpoint_traffic(
-            self.run, self.scenario, kind, message_size, clients, configuration=self._configuration
-        )
+        return why_no_endpoint_traffic(self._planner, self.scenario, kind, message_size, clients)
 
     def between_endpoints(
         self, kind: Kind, message_size: int, way: Way = "forth", clients: int | None = None
@@ -248,13 +248,7 @@ class Bench:
         """
         return TransferResult(
             measure_endpoints(
-                self.run,
-                self.scenario,
-                kind,
-                message_size,
-                way,
-                clients=clients,
-                configuration=self._configuration,
+                self.run, self._planner, self.scenario, kind, message_size, way=way, clients=clients
             )
         )
 
@@ -268,9 +262,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_mpi(
-            self.run, self.scenario, kind, message_size, configuration=self._configuration
-        )
+        return why_no_mpi(self._planner, self.scenario, kind, message_size)
 
     def mpi(self, kind: MpiKind, message_size: int | None = None) -> TransferResult:
         """What ranks of MPI measure in `--pods` pods with `--ranks` ranks each.
@@ -286,9 +278,7 @@ class Bench:
             VnetperfError: There is no number: a rank was lost, or something failed.
         """
         return TransferResult(
-            measure_mpi(
-                self.run, self.scenario, kind, message_size, configuration=self._configuration
-            )
+            measure_mpi(self.run, self._planner, self.scenario, kind, message_size)
         )
 
     def no_guest_speed(self, kind: GuestKind) -> str:
@@ -300,7 +290,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_guests(self.run, self.scenario, kind, configuration=self._configuration)
+        return why_no_guests(self._planner, self.scenario, kind)
 
     def guest_speed(self, kind: GuestKind) -> TransferResult:
         """What `--instances` threads in each VNF do at once, and as many on the host.
@@ -314,6 +304,4 @@ class Bench:
         Raises:
             VnetperfError: There is no number: a VNF or the tool failed.
         """
-        return TransferResult(
-            measure_guests(self.run, self.scenario, kind, configuration=self._configuration)
-        )
+        return TransferResult(measure_guests(self.run, self._planner, self.scenario, kind))

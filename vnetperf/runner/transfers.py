@@ -5,7 +5,8 @@ Users of a mobile core, and endpoints in place of the tester.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
@@ -56,11 +57,32 @@ class Planning(Protocol):
     def facts(self) -> MachineFacts:
         """The machine."""
 
-    def plan(self, scenario: Scenario) -> Plan:
+    def plan(self, scenario: Scenario, /) -> Plan:
         """Plan a scenario on this testbed."""
 
-    def note_skipped(self, scenario_id: str, why: str) -> None:
+    def note_skipped(self, scenario_id: str, why: str, /) -> None:
         """Note that the testbed cannot carry a scenario."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What transfers are planned with for a variant, or without a run."""
+
+    configuration: Configuration
+    facts: Callable[[], MachineFacts]
+    plan: Callable[[Scenario], Plan]
+    note_skipped: Callable[[str, str], None] = lambda *_: None
+
+
+def _why_not(run: Planning, noted: str, kind: str, reasons: Iterator[str]) -> str:
+    """The first reason, or what the planner refuses; it is noted."""
+    try:
+        why = next(filter(None, reasons), "")
+    except CapabilityError as error:
+        why = str(error).replace("\n", ";")
+    if why:
+        run.note_skipped(noted, f"{kind}: {why}")
+    return why
 
 
 def why_no_users_traffic(run: Planning, scenario: Scenario) -> str:
@@ -131,40 +153,32 @@ def why_no_endpoint_traffic(
     kind: Kind,
     message_size: int,
     clients: int | None = None,
-    *,
-    configuration: Configuration | None = None,
 ) -> str:
-    """What keeps endpoints from talking in a scenario; it is noted.
+    """What keeps endpoints from talking in a scenario; it is noted."""
+    deployed = endpoint_scenario(run.configuration, scenario)
 
-    The configuration is a variant's; None for the run's.
-    """
-    asked = configuration or run.configuration
-    deployed = endpoint_scenario(asked, scenario)
-    why = why_no_endpoints(deployed) or _no_inside(run, asked, deployed)
-    if not why:
-        try:
-            # First what keeps it from being deployed: without a cluster no tool is of use.
-            plan = run.plan(deployed)
-            endpoint_spec(run, deployed, kind, message_size, clients=clients, configuration=asked)
-            if len(plan.testers) > 1:
-                why = (
-                    f"endpoints of {deployed.deployment.name} are at the tester's ports, which are "
-                    "on two hosts; choose p2c2p or v2c2v"
-                )
-            elif plan.hosts and asked.settings.endpoint_server == "vnf":
-                why = (
-                    "an endpoint in a VNF talks to one on its own host only; choose a testbed of "
-                    "one host, or leave --endpoint-server out"
-                )
-        except CapabilityError as error:
-            why = str(error).replace("\n", ";")
-    if why:
-        run.note_skipped(variant_id(scenario.id, ENDPOINTS_VARIANT), f"{kind}: {why}")
-    return why
+    def reasons() -> Iterator[str]:
+        yield why_no_endpoints(deployed)
+        yield _no_inside(run, deployed)
+        # First what keeps it from being deployed: without a cluster no tool is of use.
+        plan = run.plan(deployed)
+        endpoint_spec(run, deployed, kind, message_size, clients=clients)
+        if len(plan.testers) > 1:
+            yield (
+                f"endpoints of {deployed.deployment.name} are at the tester's ports, which are "
+                "on two hosts; choose p2c2p or v2c2v"
+            )
+        if plan.hosts and run.configuration.settings.endpoint_server == "vnf":
+            yield (
+                "an endpoint in a VNF talks to one on its own host only; choose a testbed of "
+                "one host, or leave --endpoint-server out"
+            )
+
+    return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
-def _no_inside(run: Planning, configuration: Configuration, scenario: Scenario) -> str:
-    if configuration.settings.endpoint_server != "vnf":
+def _no_inside(run: Planning, scenario: Scenario) -> str:
+    if run.configuration.settings.endpoint_server != "vnf":
         return ""
     if not scenario.deployment.vnf_count:
         return f"{scenario.deployment.name} has no VNF to be in; leave --endpoint-server out"
@@ -179,21 +193,18 @@ def _no_inside(run: Planning, configuration: Configuration, scenario: Scenario) 
 
 def measure_endpoints(
     run: Run,
+    planning: Planning,
     scenario: Scenario,
     kind: Kind,
     message_size: int,
-    way: Way = "forth",
     *,
+    way: Way,
     clients: int | None = None,
-    configuration: Configuration | None = None,
 ) -> Transfers:
     """One transfer between endpoints, as long as the preset's longest trial."""
-    asked = configuration or run.configuration
-    deployed = endpoint_scenario(asked, scenario)
-    spec = endpoint_spec(
-        run, deployed, kind, message_size, way, clients=clients, configuration=asked
-    )
-    server = asked.settings.endpoint_server
+    deployed = endpoint_scenario(planning.configuration, scenario)
+    spec = endpoint_spec(planning, deployed, kind, message_size, way, clients=clients)
+    server = planning.configuration.settings.endpoint_server
     return _measured(run, deployed, "transfer", [spec], server=server)
 
 
@@ -205,11 +216,9 @@ def endpoint_spec(
     way: Way = "forth",
     *,
     clients: int | None = None,
-    configuration: Configuration | None = None,
 ) -> TransferSpec:
     """One transfer between endpoints, with the tool that can do it; refused when none can."""
-    asked = configuration or run.configuration
-    settings, preset = asked.settings, asked.preset
+    settings, preset = run.configuration.settings, run.configuration.preset
     spec = TransferSpec(
         kind=kind,
         way=way,
@@ -295,62 +304,38 @@ def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario
     return endpoint_scenario(configuration, scenario, inside=True)
 
 
-def why_no_guests(
-    run: Planning,
-    scenario: Scenario,
-    kind: GuestKind,
-    *,
-    configuration: Configuration | None = None,
-) -> str:
+def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
     """What keeps a scenario's VNFs from being measured, before it is deployed; it is noted."""
-    asked = configuration or run.configuration
-    if why := _no_programs(run, scenario):
-        run.note_skipped(variant_id(scenario.id, ENDPOINTS_VARIANT), f"{kind}: {why}")
-        return why
-    deployed = guest_scenario(asked, scenario)
-    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
-    why = vnf.no_inside(run.facts(), deployed) if issubclass(vnf, EndpointHost) else ""
-    if not why:
-        try:
-            guest_spec(run, deployed, kind, configuration=asked)
-            run.plan(deployed)
-        except CapabilityError as error:
-            why = str(error).replace("\n", ";")
-    if why:
-        run.note_skipped(deployed.id, f"{kind}: {why}")
-    return why
+
+    def reasons() -> Iterator[str]:
+        if not scenario.deployment.vnf_count:
+            yield f"{scenario.deployment.name} has no VNF; choose pvp, pvvp or pvpv"
+        vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+        if not issubclass(vnf, EndpointHost):
+            yield (
+                f"{scenario.vnf} is no place for programs; choose --vnf vloop:vm or vloop:container"
+            )
+            return
+        if run.facts().hosts:
+            yield "VNFs are measured on one host; choose a testbed of one"
+        deployed = guest_scenario(run.configuration, scenario)
+        yield vnf.no_inside(run.facts(), deployed)
+        guest_spec(run, deployed, kind)
+        run.plan(deployed)
+
+    return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
-def _no_programs(run: Planning, scenario: Scenario) -> str:
-    """Why no program can be started in VNFs, whatever it is."""
-    if not scenario.deployment.vnf_count:
-        return f"{scenario.deployment.name} has no VNF; choose pvp, pvvp or pvpv"
-    if not issubclass(registry.load_vnf(scenario.vnf), EndpointHost):
-        return f"{scenario.vnf} is no place for programs; choose --vnf vloop:vm or vloop:container"
-    if run.facts().hosts:
-        return "VNFs are measured on one host; choose a testbed of one"
-    return ""
-
-
-def measure_guests(
-    run: Run, scenario: Scenario, kind: GuestKind, *, configuration: Configuration | None = None
-) -> Transfers:
+def measure_guests(run: Run, planning: Planning, scenario: Scenario, kind: GuestKind) -> Transfers:
     """What VNFs' processors or memory do, as long as the preset's longest trial, and the host's."""
-    asked = configuration or run.configuration
-    deployed = guest_scenario(asked, scenario)
-    spec = guest_spec(run, deployed, kind, configuration=asked)
+    deployed = guest_scenario(planning.configuration, scenario)
+    spec = guest_spec(planning, deployed, kind)
     return _measured(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
 
 
-def guest_spec(
-    run: Planning,
-    deployed: Scenario,
-    kind: GuestKind,
-    *,
-    configuration: Configuration | None = None,
-) -> TransferSpec:
+def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSpec:
     """What is run in each VNF, with the tool that can do it; refused when none can."""
-    asked = configuration or run.configuration
+    asked = run.configuration
     spec = TransferSpec(
         kind=kind,
         instances=asked.settings.instances,
@@ -372,50 +357,36 @@ def mpi_scenario(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update=changes)
 
 
-def why_no_mpi(
-    run: Planning,
-    scenario: Scenario,
-    kind: MpiKind,
-    message_size: int | None,
-    *,
-    configuration: Configuration | None = None,
-) -> str:
+def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
-    why = ""
-    if not scenario.deployment.pods:
-        why = f"{scenario.deployment.name} has no pods for ranks of MPI; choose bmp2bmp"
-    elif 0 in scenario.deployment.guests:
-        why = "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
-    elif run.facts().hosts:
-        why = "ranks run in pods on one machine; choose a testbed of one host"
-    elif (network := network_of(scenario)) and network.capabilities.elsewhere:
-        why = (
-            f"no ranks of MPI are launched in pods of a cluster; choose another than {network.name}"
-        )
-    elif scenario.pods <= max(scenario.deployment.guests, default=-1):
-        last = max(scenario.deployment.guests)
-        why = f"no rank would be in the VM, which is pod {last}; choose --pods {last + 1}"
-    else:
-        try:
-            mpi_spec(run, scenario, kind, message_size, configuration=configuration)
-            run.plan(mpi_scenario(scenario))
-        except CapabilityError as error:
-            why = str(error).replace("\n", ";")
-    if why:
-        run.note_skipped(variant_id(scenario.id, MPI_VARIANT), f"{kind}: {why}")
-    return why
+    graph = scenario.deployment
+
+    def reasons() -> Iterator[str]:
+        if not graph.pods:
+            yield f"{graph.name} has no pods for ranks of MPI; choose bmp2bmp"
+        if 0 in graph.guests:
+            yield "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
+        if run.facts().hosts:
+            yield "ranks run in pods on one machine; choose a testbed of one host"
+        if (network := network_of(scenario)) and network.capabilities.elsewhere:
+            yield (
+                "no ranks of MPI are launched in pods of a cluster; choose another than "
+                f"{network.name}"
+            )
+        last = max(graph.guests, default=-1)
+        if scenario.pods <= last:
+            yield f"no rank would be in the VM, which is pod {last}; choose --pods {last + 1}"
+        mpi_spec(run, scenario, kind, message_size)
+        run.plan(mpi_scenario(scenario))
+
+    return _why_not(run, variant_id(scenario.id, MPI_VARIANT), kind, reasons())
 
 
 def measure_mpi(
-    run: Run,
-    scenario: Scenario,
-    kind: MpiKind,
-    message_size: int | None,
-    *,
-    configuration: Configuration | None = None,
+    run: Run, planning: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
 ) -> Transfers:
     """One run of a program of MPI, as long as the preset's longest trial."""
-    spec = mpi_spec(run, scenario, kind, message_size, configuration=configuration)
+    spec = mpi_spec(planning, scenario, kind, message_size)
     more_s = longest_s(spec) - spec.length_s
     return _measured(run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far")
 
@@ -427,12 +398,7 @@ def longest_s(spec: TransferSpec) -> float:
 
 
 def mpi_spec(
-    run: Planning,
-    scenario: Scenario,
-    kind: MpiKind,
-    message_size: int | None,
-    *,
-    configuration: Configuration | None = None,
+    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
 ) -> TransferSpec:
     """What is run: between two ranks one in each of two pods, or both in the only one."""
     pods, ranks = scenario.pods, scenario.ranks
@@ -445,7 +411,7 @@ def mpi_spec(
         pods=pods,
         ranks=ranks,
     )
-    wanted = (configuration or run.configuration).settings.mpi_program
+    wanted = run.configuration.settings.mpi_program
     reasons = []
     for name in registry.names("mpi") if wanted == AUTO else (wanted,):
         program: MpiProgram = registry.load("mpi", name)()
