@@ -179,7 +179,9 @@ def test_links_without_a_discipline_keep_their_own_numbers() -> None:
 
 
 @pytest.mark.real
-def test_routes_are_put_back_whatever_their_order(tmp_path: Path, journal: Journal) -> None:
+def test_addresses_and_routes_are_put_back_whatever_their_order(
+    tmp_path: Path, journal: Journal
+) -> None:
     """The kernel names the default one first, whose gateway another route has to reach."""
     space = tmp_path / "space"
     links.create_netns(journal, space)
@@ -203,15 +205,19 @@ def test_routes_are_put_back_whatever_their_order(tmp_path: Path, journal: Journ
         wait_for(lambda: not ip("-6 addr show dev one tentative"), 30, "the address of IPv6")
         ip("-6 route add 2001:db8:1::/48 via 2001:db8::77 dev one src 2001:db8::9")
         # As NetworkManager has it: the route of an address is its own, and has a metric.
-        ip("addr add 198.18.5.9/24 dev one noprefixroute", "link set one addrgenmode none")
+        ip("addr add 198.18.5.9/24 dev one noprefixroute label one:5")
+        ip("addr add 2001:db8:5::9/128 dev one nodad", "link set one addrgenmode none")
         ip("route add 198.18.5.0/24 dev one proto kernel scope link src 198.18.5.9 metric 101")
-        shown = ("route show", "-6 route show table main dev one")
+        shown = ("route show", "-6 route show table main dev one", "-4 -o addr show dev one")
+        shown += ("-6 -o addr show dev one to 2001:db8:5::9",)
         was, state = ip(*shown), netdev.read_state("one")
         ip("link set one down", "addr flush dev one", "-6 addr flush dev one")
         return was, netdev.restore_state("one", state), ip(*shown)
 
     was, outcome, now = run_in(space, there_and_back)
-    assert len(was) >= 6
+    assert len(was) >= 10
+    assert any("nodad" in line for line in was)
+    assert any("one:5" in line for line in was)
     assert outcome == "put back: flags, addresses"
     assert sorted(now) == sorted(was)
 

@@ -16,6 +16,7 @@ from vnetperf.host import nic as nics
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import netdev, pci, usage, vfs
 from vnetperf.host.session import HostRun, restore
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import MachineFacts, Testbed
 
@@ -37,11 +38,13 @@ def configured(tester: str) -> Iterator[str]:
     name = netdev.interface_of(tester)
     for line in (
         f"link set {name} up mtu 1400 promisc on",
-        f"addr add 192.0.2.9/24 dev {name}",
+        f"addr add 192.0.2.9/24 dev {name} label {name}:9",
         f"addr add 2001:db8::9/64 dev {name} nodad",
         f"route add 198.51.100.0/24 via 192.0.2.77 dev {name}",
     ):
         subprocess.run(["ip", *line.split()], check=True)
+    # Until then `ip` prints routes with "linkdown".
+    wait_for(lambda: links.get(name).carrier, 30.0, f"a link of {name}")
     yield name
     subprocess.run(["ip", "addr", "flush", "dev", name], check=True)
     subprocess.run(["ip", "link", "set", name, "down", "mtu", "1500", "promisc", "off"], check=True)

@@ -23,6 +23,9 @@ RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
 AF_INET, AF_INET6, LINK_SCOPE, PERMANENT, UNICAST, BY_KERNEL = 2, 10, 253, 0x80, 1, 2
 ON_LINK = 0x4  # Flag of a route whose gateway needs no route of its own
 NO_PREFIX_ROUTE = 0x200  # Flag of an address whose route somebody else sets, as NetworkManager does
+#: Flags that whoever adds an address gives it: that one, NODAD, HOMEADDRESS, MANAGETEMPADDR,
+#: MCAUTOJOIN.
+GIVEN_FLAGS = NO_PREFIX_ROUTE | 0x02 | 0x10 | 0x100 | 0x400
 GENERATE_NONE = "1"  # Of net.ipv6.conf.NAME.addr_gen_mode
 NET = Path("/proc/sys/net")
 _SYSCTL = ("ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh")
@@ -147,7 +150,8 @@ def _address_entry(message: Any) -> dict[str, Any]:
         "broadcast": message.get_attr("IFA_BROADCAST"),
         "prefixlen": message["prefixlen"],
         "scope": message["scope"],
-        "flags": _flags(message) & NO_PREFIX_ROUTE or None,
+        "flags": _flags(message) & GIVEN_FLAGS or None,
+        "label": message.get_attr("IFA_LABEL"),
         "rt_priority": message.get_attr("IFA_RT_PRIORITY"),
     }
     return {key: value for key, value in entry.items() if value is not None}
