@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.deployment.deploy import MACHINE_LOCK
+from vnetperf.deployment import calibrate
 from vnetperf.deployment.planner import make_loop_plan
 from vnetperf.host.machine import Machine
-from vnetperf.host.session import HostRun
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 from vnetperf.runner.scenarios import make_scenario
@@ -60,14 +59,5 @@ def looped(name: str, wire: str = "memif", **settings: Any) -> Iterator[Loop]:
     testbed = configuration.testbed.model_copy(update=changes)
     facts = take_inventory(testbed)
     plan = make_loop_plan(make_scenario("phy2phy_bridge", configuration), testbed, facts)
-    with HostRun.open(testbed=MACHINE_LOCK, timeout_s=LOCK_S) as run:
-        machine = Machine(run, facts)
-        for memory in plan.memory:
-            machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
-        generator = registry.load("traffic", name)(machine, plan)
-        try:
-            connecting, listening = registry.load("wires", plan.wire)(machine, plan, 0).lay()
-            generator.connect((listening, connecting))
-            yield Loop(machine, (listening, connecting), generator)
-        finally:
-            generator.close()
+    with calibrate.looped(plan, facts) as (generator, ends):
+        yield Loop(generator.machine, ends, generator)

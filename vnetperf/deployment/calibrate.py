@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
+from typing import Unpack
 
 from vnetperf import registry
 from vnetperf.deployment import deploy
-from vnetperf.deployment.deploy import MACHINE_LOCK, OnWait
-from vnetperf.host.journal import Confirm
 from vnetperf.host.machine import Machine
-from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import HostRun, OnRestored
 from vnetperf.host.wait import wait_for
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.result import Calibration, CalibrationPoint, EndedBy
 from vnetperf.model.scenario import Plan
@@ -49,31 +47,14 @@ BURST_DRAIN_S = 0.2
 PACING_SHARES = (0.001, 0.1, 0.8)
 
 
-def calibrate(
-    plan: Plan,
-    facts: MachineFacts,
-    frame_sizes: tuple[int, ...],
-    *,
-    brief: bool = False,
-    roots: HostRoots | None = None,
-    watch: Callable[[], None] = lambda: None,
-    on_wait: OnWait | None = None,
-    confirm: Confirm | None = None,
-    on_restored: OnRestored | None = None,
-) -> Calibration:
-    """Calibrate a generator, briefly for what is no benchmark; the machine is then as before."""
-    with HostRun.open(
-        testbed=MACHINE_LOCK,
-        roots=roots,
-        timeout_s=plan.testbed.lock_timeout_s,
-        on_wait=on_wait,
-        confirm=confirm,
-        on_restored=on_restored,
-    ) as run:
+@contextmanager
+def looped(
+    plan: Plan, facts: MachineFacts, **options: Unpack[deploy.RunOptions]
+) -> Iterator[tuple[TrafficGenerator, tuple[WireEnd, WireEnd]]]:
+    """A generator that is connected to itself, and its ends; the machine is then as before."""
+    with deploy.open_run(plan, **options) as run:
         machine = Machine(run, facts)
-        deploy.dedicate_cores(machine, plan)
-        for memory in plan.memory:
-            machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+        deploy.reserve(machine, plan)
         generator: TrafficGenerator = registry.load("traffic", plan.scenario.generator)(
             machine, plan
         )
@@ -84,11 +65,25 @@ def calibrate(
             generator.connect((listening, connecting))
             # Whatever else the machine does must not pass for the generator's limit.
             deploy.set_slices_and_nice(generator.pollers(), plan.placement.slice_us)
-            points = tuple(_point(generator, size, watch, brief=brief) for size in frame_sizes)
-            version = str(generator.facts().get("version", plan.scenario.generator))
-            name = f"{version}, alone on its processor"
+            yield generator, (listening, connecting)
         finally:
             generator.close()
+
+
+def calibrate(
+    plan: Plan,
+    facts: MachineFacts,
+    frame_sizes: tuple[int, ...],
+    *,
+    brief: bool = False,
+    watch: Callable[[], None] = lambda: None,
+    **options: Unpack[deploy.RunOptions],
+) -> Calibration:
+    """Calibrate a generator, briefly for what is no benchmark; the machine is then as before."""
+    with looped(plan, facts, **options) as (generator, _):
+        points = tuple(_point(generator, size, watch, brief=brief) for size in frame_sizes)
+        version = str(generator.facts().get("version", plan.scenario.generator))
+        name = f"{version}, alone on its processor"
     return Calibration(
         generator=name,
         wire=plan.wire,

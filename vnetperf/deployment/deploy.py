@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from vnetperf import registry
 from vnetperf.deployment import trial
@@ -20,7 +20,7 @@ from vnetperf.deployment.hosts import WIRE_WITHIN
 from vnetperf.deployment.pods import far_side, require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
-from vnetperf.host.locks import LockHolder
+from vnetperf.host.locks import OnWait
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, OnRestored
@@ -161,7 +161,28 @@ VNF_READY_S = 30.0
 DYING_S = 2.0
 #: Cores and hugepages belong to one run at a time, whatever its testbed file is called.
 MACHINE_LOCK = "machine"
-OnWait = Callable[[LockHolder | None, float], None]
+
+
+class RunOptions(TypedDict, total=False):
+    """What `HostRun.open` is given by whoever has a plan carried out."""
+
+    roots: HostRoots | None
+    on_wait: OnWait | None
+    confirm: Confirm | None
+    on_restored: OnRestored | None
+
+
+def open_run(plan: Plan, **options: Unpack[RunOptions]) -> HostRun:
+    """Take the host of a plan."""
+    timeout_s, follows = plan.testbed.lock_timeout_s, plan.follows
+    return HostRun.open(testbed=MACHINE_LOCK, timeout_s=timeout_s, follows=follows, **options)
+
+
+def reserve(machine: Machine, plan: Plan) -> None:
+    """Take the cores and the memory of a plan."""
+    dedicate_cores(machine, plan)
+    for memory in plan.memory:
+        machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
 
 
 class LiveDeployment:
@@ -208,19 +229,10 @@ class LiveDeployment:
 
     @classmethod
     def deploy(
-        cls,
-        plan: Plan,
-        facts: MachineFacts,
-        *,
-        roots: HostRoots | None = None,
-        on_wait: OnWait | None = None,
-        confirm: Confirm | None = None,
-        on_restored: OnRestored | None = None,
+        cls, plan: Plan, facts: MachineFacts, **options: Unpack[RunOptions]
     ) -> LiveDeployment:
         """Deploy a plan of one host; when anything fails, the machine is as it was."""
-        deployment = cls.open(
-            plan, facts, roots=roots, on_wait=on_wait, confirm=confirm, on_restored=on_restored
-        )
+        deployment = cls.open(plan, facts, **options)
         with contextlib.ExitStack() as on_error:
             on_error.callback(deployment.run.close)
             on_error.callback(deployment._stop_backends)
@@ -233,36 +245,17 @@ class LiveDeployment:
         return deployment
 
     @classmethod
-    def open(
-        cls,
-        plan: Plan,
-        facts: MachineFacts,
-        *,
-        roots: HostRoots | None = None,
-        on_wait: OnWait | None = None,
-        confirm: Confirm | None = None,
-        on_restored: OnRestored | None = None,
-    ) -> LiveDeployment:
+    def open(cls, plan: Plan, facts: MachineFacts, **options: Unpack[RunOptions]) -> LiveDeployment:
         """Take the host, its cores and its memory; nothing runs yet."""
         if plan.sends_frames:
             require_frames(plan.scenario)
         began = time.monotonic()
-        run = HostRun.open(
-            testbed=MACHINE_LOCK,
-            roots=roots,
-            timeout_s=plan.testbed.lock_timeout_s,
-            on_wait=on_wait,
-            confirm=confirm,
-            on_restored=on_restored,
-            follows=plan.follows,
-        )
+        run = open_run(plan, **options)
         with contextlib.ExitStack() as on_error:
             on_error.callback(run.close)
             deployment = cls(plan, facts, run)
             deployment._began = began
-            dedicate_cores(deployment.machine, plan)
-            for memory in plan.memory:
-                deployment.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+            reserve(deployment.machine, plan)
             on_error.pop_all()
         return deployment
 

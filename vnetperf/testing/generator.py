@@ -16,17 +16,12 @@ from typing import ClassVar
 
 import pytest
 
-from vnetperf import registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.deployment import deploy
-from vnetperf.deployment.deploy import MACHINE_LOCK
+from vnetperf.deployment import calibrate, deploy
 from vnetperf.deployment.planner import make_loop_plan
-from vnetperf.host.machine import Machine
-from vnetperf.host.session import HostRun
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
@@ -57,13 +52,12 @@ class Loop:
 
 
 @contextmanager
-def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loop]:
+def looped(name: str, wire: str) -> Iterator[Loop]:
     """Connect a generator to itself, as a calibration does; skips what cannot be had here.
 
     Args:
         name: Registered name of the generator.
         wire: Kind of wire.
-        testbed: Testbed; None for that of whoever runs the tests.
 
     Yields:
         The loop.
@@ -71,24 +65,14 @@ def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loo
     if os.geteuid() != 0:
         skip_or_fail(name, "generators are looped for real, which needs root: run pytest with sudo")
     settings = configuration({"generator": name, "wire": wire, "preset": "smoke"})
-    testbed = testbed or settings.testbed
+    testbed = settings.testbed.model_copy(update={"lock_timeout_s": TURN_S})
     facts = take_inventory(testbed)
     try:
         plan = make_loop_plan(make_scenario("phy2phy_dpdk", settings), testbed, facts)
     except CapabilityError as error:
         skip_or_fail(name, str(error).replace("\n", ";"))
-    with HostRun.open(testbed=MACHINE_LOCK, timeout_s=TURN_S) as run:
-        machine = Machine(run, facts)
-        for memory in plan.memory:
-            machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
-        generator: TrafficGenerator = registry.load("traffic", name)(machine, plan)
-        try:
-            connecting, listening = registry.load("wires", plan.wire)(machine, plan, 0).lay()
-            loop = Loop(generator, (listening, connecting))
-            loop.connect()
-            yield loop
-        finally:
-            generator.close()
+    with calibrate.looped(plan, facts) as (generator, ends):
+        yield Loop(generator, ends)
 
 
 #: Slow enough for any generator on any machine; and what no virtual wire carries.
