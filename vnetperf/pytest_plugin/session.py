@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from vnetperf.config import Configuration, load
+from vnetperf.config.settings import given
 from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
-from vnetperf.pytest_plugin.cases import round_count
+from vnetperf.pytest_plugin.cases import Selected, check_variants, round_count, scenario_of
 from vnetperf.pytest_plugin.terminal import LiveProgress, duration_text
+from vnetperf.results import folder as folders
+from vnetperf.runner.scenarios import can_be_loaded, check_backends, scenario_ids
 
 if TYPE_CHECKING:
     from vnetperf.analysis.thresholds import Expectations, Judgement
-    from vnetperf.config import Configuration
     from vnetperf.model.result import RunResults
     from vnetperf.model.scenario import Comparison, Scenario
-    from vnetperf.pytest_plugin.cases import Selected
     from vnetperf.runner.bench import Bench
     from vnetperf.runner.run import Run
 
@@ -48,17 +50,12 @@ def configuration_of(
     number: int | None = None,
 ) -> Configuration:
     """The configuration that options, environment and files add up to, on one testbed."""
-    from vnetperf import config
-    from vnetperf.config.settings import given
-    from vnetperf.results.folder import settings_of_run
-    from vnetperf.runner.scenarios import check_backends
-
     resume = pytest_config.getoption("resume", None)
     try:
-        loaded = config.load(
+        loaded = load(
             given(pytest_config.option),
             test_case=test_case,
-            resumed=(f"run of {resume}", settings_of_run(Path(resume)) if resume else {}),
+            resumed=(f"run of {resume}", folders.settings_of_run(Path(resume)) if resume else {}),
             number=testbed_number(pytest_config) if number is None else number,
         )
         check_backends(loaded)
@@ -73,13 +70,11 @@ _CHOICES = ("keyword", "markexpr", "pyargs", "deselect", "ignore", "ignore_glob"
 
 def select_cases_of_run(config: pytest.Config) -> None:
     """With --resume: how often and by what the run is judged; and its cases, if none are named."""
-    from vnetperf.results.folder import first_record, logs_of
-
     option = config.option
     folder = Path(option.resume)
     logs: list[Path] = []
     with suppress(OSError):  # a name that is too long to be one
-        logs += [log for log in logs_of(folder) if log.stat().st_size]
+        logs += [log for log in folders.logs_of(folder) if log.stat().st_size]
     if not logs and not option.help:
         missing = LogError(
             "there is no run to resume here: trials.jsonl is missing or empty",
@@ -87,7 +82,7 @@ def select_cases_of_run(config: pytest.Config) -> None:
             cure="name a results folder, e.g. results/latest",
         )
         raise pytest.UsageError(str(missing))
-    record = first_record(folder)
+    record = folders.first_record(folder)
     if not record:
         return
     selects = config.args_source is pytest.Config.ArgsSource.ARGS or bool(
@@ -199,7 +194,6 @@ class ThresholdCheck:
 
 def _load_thresholds(path: Path) -> Expectations:
     from vnetperf.analysis.thresholds import Expectations
-    from vnetperf.runner.scenarios import scenario_ids
 
     try:
         return Expectations.load(path, scenario_ids())
@@ -392,9 +386,7 @@ class BenchSession:
 
     def _check_names(self, names: Sequence[str], source: str) -> None:
         """Refuse testbeds that results, or the files of their logs, would not tell apart."""
-        from vnetperf.results.folder import log_path
-
-        logs = [log_path(Path(), testbed=name).name for name in names]
+        logs = [folders.log_path(Path(), testbed=name).name for name in names]
         one = next((log for log in logs if logs.count(log) > 1), "")
         twice = [name for name, log in zip(names, logs, strict=True) if log == one]
         if twice and len(set(twice)) == 1:
@@ -407,13 +399,12 @@ class BenchSession:
 
     def _check_resumed(self, names: Sequence[str]) -> None:
         """Refuse to go on with logs of other testbeds; note where each scenario was measured."""
-        from vnetperf.results.folder import log_path, testbed_logs
         from vnetperf.runner.resume import ResumedRun
         from vnetperf.runner.run import run_record
 
         if not (resume := self.config.getoption("resume")):
             return
-        logs = testbed_logs(Path(resume))
+        logs = folders.testbed_logs(Path(resume))
         if len(self.testbeds) < len(logs):
             raise pytest.UsageError(
                 f"-n {len(self.testbeds)}, and the run of --resume {resume} has logs of "
@@ -422,7 +413,7 @@ class BenchSession:
             )
         ended: Counter[tuple[str, int]] = Counter()
         for number, name in enumerate(names):
-            if (log := log_path(Path(resume), testbed=name)) not in logs:
+            if (log := folders.log_path(Path(resume), testbed=name)) not in logs:
                 continue
             now = run_record(self._configuration_on(number), "", resumed=True)
             try:
@@ -439,15 +430,13 @@ class BenchSession:
 
     def _refuse_other_testbeds(self) -> None:
         """Refuse to continue a run on one testbed on several, and the other way round."""
-        from vnetperf.results.folder import log_path, settings_of_run, testbed_logs
-
         resume = Path(self.config.getoption("resume"))
-        logs, count = testbed_logs(resume), len(self.configuration.settings.testbeds)
-        on_one = log_path(resume) in logs
+        logs, count = folders.testbed_logs(resume), len(self.configuration.settings.testbeds)
+        on_one = folders.log_path(resume) in logs
         if on_one == (count == 1):
             return
         given = f"testbed ({self.configuration.sources['testbed']}) names {count}"
-        then = str(settings_of_run(resume).get("testbed", ""))
+        then = str(folders.settings_of_run(resume).get("testbed", ""))
         again = f"--testbed {then}" if then else "the --testbed of that run"
         workers = "" if on_one else f" and -n {max(len(logs), len(then.split(',')))}"
         raise pytest.UsageError(
@@ -477,23 +466,19 @@ class BenchSession:
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one."""
         if self.folder is None:
-            from vnetperf.results.folder import (
-                make_folder,
-                merge_worker_logs,
-                new_folder,
-            )
-
             given = getattr(self.config, "workerinput", {}).get("vnetperf_run")
             resume = self.config.getoption("resume")
             if given:
-                self.folder = make_folder(self._named(given))
+                self.folder = folders.make_folder(self._named(given))
             elif resume:
                 self.folder = Path(resume).resolve()
-                merge_worker_logs(self.folder)  # of a run under pytest-xdist that was killed
+                folders.merge_worker_logs(
+                    self.folder
+                )  # of a run under pytest-xdist that was killed
                 if not self.worker:
                     self._refuse_other_testbeds()
             else:
-                self.folder = new_folder(Path(self.configuration.settings.results_dir))
+                self.folder = folders.new_folder(Path(self.configuration.settings.results_dir))
         return self.folder
 
     def interrupt_on_sigterm(self) -> None:
@@ -515,12 +500,10 @@ class BenchSession:
 
     def reserve_name(self) -> str:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""
-        from vnetperf.results.folder import merge_worker_logs, reserve_name
-
         self._refuse_rounds(None)
         if not self._name and (resume := self.config.getoption("resume")):
             try:
-                merge_worker_logs(Path(resume))  # of a session that was killed
+                folders.merge_worker_logs(Path(resume))  # of a session that was killed
             except VnetperfError as error:  # one is damaged, or its session goes on
                 raise pytest.UsageError(str(error)) from None
             self._refuse_other_testbeds()
@@ -530,7 +513,7 @@ class BenchSession:
                     "testbed measures one case after the other"
                 )
             self._name = str(Path(resume).resolve())
-        self._name = self._name or reserve_name()
+        self._name = self._name or folders.reserve_name()
         return self._name
 
     def _refuse_rounds(self, configuration: Configuration | None) -> None:
@@ -580,7 +563,6 @@ class BenchSession:
         """The run on a testbed, begun on first use; on this process's own without a number."""
         number = self.number if number is None else number
         if number not in self._runs:
-            from vnetperf.results.folder import log_path
             from vnetperf.runner.run import Run
 
             own = number == self.number
@@ -588,7 +570,7 @@ class BenchSession:
             several = len(configuration.settings.testbeds) > 1
             # Each testbed has one log; who visits another's writes what is merged into it.
             worker = "" if several and own else self.worker
-            log = log_path(
+            log = folders.log_path(
                 self.results_folder(), worker, configuration.testbed.name if several else ""
             )
             # A worker's own arguments are xdist's; those of its controller can be typed again.
@@ -608,8 +590,6 @@ class BenchSession:
 
     def expect(self, comparisons: Sequence[Comparison]) -> None:
         """Note which comparisons the session's cases belong to."""
-        from vnetperf.pytest_plugin.cases import check_variants
-
         check_variants(self.configuration, comparisons)
         self._comparisons = comparisons
 
@@ -623,9 +603,6 @@ class BenchSession:
 
     def _carried(self, selected: Selected) -> tuple[Run, Scenario]:
         """A scenario on this process's testbed, or on the next one that can carry it."""
-        from vnetperf.pytest_plugin.cases import scenario_of
-        from vnetperf.runner.scenarios import can_be_loaded
-
         names = self.configuration.settings.testbeds
         lost: HostError | None = None
         cannot: dict[str, tuple[Run, str]] = {}
@@ -713,11 +690,10 @@ class BenchSession:
             return None
         from vnetperf.analysis.results_from_log import derive
         from vnetperf.report import write_all
-        from vnetperf.results.folder import merge_worker_logs, read_run, testbed_logs
 
-        merge_worker_logs(self.folder)
-        if not testbed_logs(self.folder):
+        folders.merge_worker_logs(self.folder)
+        if not folders.testbed_logs(self.folder):
             return None
-        results = derive(read_run(self.folder))
+        results = derive(folders.read_run(self.folder))
         write_all(results, self.folder)
         return results
