@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.cli import add_output_options, add_results_dir, folder_of_runs, share_of
+from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
@@ -58,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
     from vnetperf.analysis.comparison import compare
     from vnetperf.cli.tables import Out
-    from vnetperf.model.errors import ConfigError
 
     if not 0 < arguments.confidence < 1:
         raise ConfigError(
@@ -101,7 +101,6 @@ def side_of(text: str, results_dir: Path) -> Side:
     """Read one side."""
     from vnetperf.analysis.comparison import Side
     from vnetperf.analysis.runs import find_run, load_run
-    from vnetperf.model.errors import ConfigError
     from vnetperf.results.log import LOG_NAME
 
     parts, scenario = _parts(text)

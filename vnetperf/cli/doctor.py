@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.config.settings import Settings, add_options, given
+from vnetperf.model.errors import CapabilityError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +113,6 @@ def _print_pods(facts: MachineFacts) -> None:
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
     from vnetperf import registry
     from vnetperf.deployment.planner import make_plan
-    from vnetperf.model.errors import CapabilityError, ConfigError
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")

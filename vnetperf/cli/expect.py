@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from vnetperf.cli import add_results_dir, read_records
+from vnetperf.model.errors import LogError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,6 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.analysis.results_from_log import derive
     from vnetperf.analysis.thresholds import Expectations
     from vnetperf.cli.tables import Out
-    from vnetperf.model.errors import LogError
     from vnetperf.runner.scenarios import scenario_ids
 
     expectations = Expectations.load(Path(arguments.file), scenario_ids())

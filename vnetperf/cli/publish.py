@@ -7,8 +7,13 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vnetperf.cli import folder_of_runs
+from vnetperf.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vnetperf.model.result import RunResults
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Publish."""
     from vnetperf.analysis.results_from_log import derive
     from vnetperf.analysis.runs import find_run
-    from vnetperf.model.errors import ConfigError
     from vnetperf.report import write_atomically
     from vnetperf.report.publish import openmetrics
     from vnetperf.results.folder import read_run
@@ -65,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _post_all(arguments: argparse.Namespace, results: object) -> int:
-    from vnetperf.model.result import RunResults
+def _post_all(arguments: argparse.Namespace, results: RunResults) -> int:
     from vnetperf.report.publish import (
         PostEndpoint,
         TestApiNames,
@@ -74,7 +77,6 @@ def _post_all(arguments: argparse.Namespace, results: object) -> int:
         post_document,
     )
 
-    assert isinstance(results, RunResults)  # noqa: S101 - for the type checker
     endpoint = PostEndpoint(
         url=arguments.testapi,
         token=_token(arguments.token_file),
@@ -98,7 +100,6 @@ def _post_all(arguments: argparse.Namespace, results: object) -> int:
 
 def _token(file: str | None) -> str:
     """The token, from a file or the environment: a command line is seen by every user."""
-    from vnetperf.model.errors import ConfigError
     from vnetperf.report.publish import TOKEN_VARIABLE
 
     if file is None:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from vnetperf.model.errors import LogError
 from vnetperf.results.redaction import KINDS, Kind
 
 
@@ -41,7 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
 def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> list[str]:
     """Make a redacted copy of a run."""
     from vnetperf.analysis.results_from_log import derive
-    from vnetperf.model.errors import LogError
     from vnetperf.report import write_all
     from vnetperf.results.folder import read_run
     from vnetperf.results.log import LOG_NAME, lines_of, read_log

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vnetperf.cli import folder_of_runs, read_records
+from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from vnetperf.analysis.reanalysis import Reanalysis, WantedGoal
@@ -49,7 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Rebuild the reports."""
     from vnetperf.analysis.reanalysis import answer_goals
     from vnetperf.analysis.results_from_log import derive
-    from vnetperf.model.errors import ConfigError
     from vnetperf.report import write_all
     from vnetperf.report.terminal import print_results
 
@@ -101,7 +101,6 @@ def _records_of(arguments: argparse.Namespace) -> tuple[Path, list[Record], tupl
 def goals_of(arguments: argparse.Namespace) -> list[WantedGoal]:
     """The goals that options describe."""
     from vnetperf.analysis.reanalysis import WantedGoal
-    from vnetperf.model.errors import ConfigError
 
     found = []
     for part in arguments.goals.split(","):

@@ -11,6 +11,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.cli import add_output_options, results_folder, share_of
+from vnetperf.model.errors import LogError
 
 if TYPE_CHECKING:
     from vnetperf.analysis.trend import LevelChange, Trend
@@ -44,7 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Follow and print."""
     from vnetperf.analysis.trend import lost_for_sure, read_runs, trends, worse_for_sure
     from vnetperf.cli.tables import Out
-    from vnetperf.model.errors import LogError
     from vnetperf.model.scenario import is_called
 
     folder = results_folder(arguments.folder)

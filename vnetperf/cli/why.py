@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from vnetperf.cli import add_results_dir, read_records
+from vnetperf.model import units
+from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[str, str, str]:
     """The result that is selected; what is left out is the only one there is."""
     from vnetperf.analysis.results_from_log import derive
-    from vnetperf.model.errors import ConfigError
 
     if not (found := derive(records).results):
         raise ConfigError(
@@ -101,8 +102,6 @@ def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:
 
 
 def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
-    from vnetperf.model import units
-
     trial = step.trial
     counted = bool(trial.result.directions)
     loss = units.percent(trial.result.worst_loss_ratio()) if counted else "-"
@@ -119,8 +118,6 @@ def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
 
 
 def _load(spec: TrialSpec) -> str:
-    from vnetperf.model import units
-
     if spec.burst:
         return f"burst of {spec.burst}"
     if spec.steps:
