@@ -73,5 +73,5 @@ def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPat
     progress = LiveProgress(SimpleNamespace(write_line=lines.append), live=True)
     progress.say("deploying")
     progress.say("deploying")
-    assert not progress.live
+    assert not progress.follows
     assert lines == ["vnetperf: deploying"]

@@ -250,7 +250,7 @@ class OutcomeCounter:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Print a line for a case where no status line can follow it."""
-        if self._progress is None or self._progress.live or nodeid not in self.cases:
+        if self._progress is None or self._progress.follows or nodeid not in self.cases:
             return
         done, spent = self._counts.total(), time.monotonic() - self._began
         outcome, seconds, testbed = self._last

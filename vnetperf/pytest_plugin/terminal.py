@@ -22,7 +22,7 @@ class LiveProgress:
 
     def __init__(self, terminal: Any, *, live: bool) -> None:
         self.terminal = terminal
-        self.live = bool(live)  # pytest has a kind of its own
+        self.follows = bool(live)  # pytest has a kind of its own
         self._status: Any = None
         self._spinner: Any = None
         self._tty: Any = None
@@ -37,10 +37,10 @@ class LiveProgress:
 
     def say(self, text: str) -> None:
         """Show what is being done now."""
-        if self.live:
+        if self.follows:
             self._show(text)
         # There may be nothing to draw on; a wait is reported ten times a second.
-        if not self.live and text != self._reported:
+        if not self.follows and text != self._reported:
             self.line(text)
         self._reported = text
 
@@ -62,7 +62,7 @@ class LiveProgress:
 
     def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """A trial begins."""
-        if not self.live:
+        if not self.follows:
             return
         gbps = spec.load_fps * test.in_sum * l1_bits_per_frame(test.wire_size) / 1e9
         size = IMIX if test.imix else f"{test.frame_size} B"
@@ -79,17 +79,12 @@ class LiveProgress:
         )
         self._show(f"{self._trial}{self._last}")
 
-    @property
-    def follows(self) -> bool:
-        """Whether a trial that is going on is looked at."""
-        return self.live
-
     def trial_runs(self, counts: LiveCounts) -> None:
         """A trial is going on: show its rates of now, between two looks."""
         before = self._before if self._before.elapsed_s < counts.elapsed_s else NOTHING
         self._before = counts
         seconds = counts.elapsed_s - before.elapsed_s
-        if not self.live or seconds <= 0:
+        if not self.follows or seconds <= 0:
             return
         sent, received = counts.sent + counts.refused, counts.received
         now = (sent - before.sent - before.refused, received - before.received)
@@ -118,7 +113,7 @@ class LiveProgress:
                 self._tty = open("/dev/tty", "w")  # noqa: PTH123, SIM115 - closed in `stop`
                 columns = os.get_terminal_size(self._tty.fileno()).columns or 80
             except OSError:
-                self.live = False
+                self.follows = False
                 return
             console = Console(file=self._tty, width=columns)
             self._spinner = Spinner("dots", text, style="status.spinner")
