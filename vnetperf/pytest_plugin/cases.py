@@ -18,12 +18,13 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
+from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
-from vnetperf.runner.scenarios import check_mode, check_names, scenario_ids
+from vnetperf.runner.scenarios import check_mode, check_names, make_scenario, scenario_ids
 
 if TYPE_CHECKING:
     from vnetperf.model.scenario import Scenario
@@ -211,7 +212,6 @@ def check_variants(configuration: Configuration, comparisons: Iterable[Compariso
 def scenario_of(configuration: Configuration, selected: Selected, facts: MachineFacts) -> Scenario:
     """A scenario as the configuration and its variant have it."""
     from vnetperf.deployment.capability_check import check_variant_effect
-    from vnetperf.runner.scenarios import make_scenario
 
     varied = configuration.varied(selected.variant)
     try:
@@ -434,8 +434,6 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
 
 def _scenario_if_any(configuration: Configuration, selected: Selected) -> Scenario | None:
     """A scenario as far as it can be made; what is wrong with it is reported in its own cases."""
-    from vnetperf.runner.scenarios import make_scenario
-
     try:
         return make_scenario(
             selected.scenario, configuration.varied(selected.variant), selected.variant.id
@@ -477,7 +475,6 @@ def _refuse_for_all(
 ) -> None:
     """Refuse a mode, or an option that is for some scenarios, that none of these can have."""
     from vnetperf.deployment.capability_check import mode_error
-    from vnetperf.deployment.pods import switch_class
 
     if not scenarios or any(scenario.variant for scenario in scenarios):
         return  # what is wrong for a variant may be right for others
