@@ -19,7 +19,7 @@ from vnetperf.model.parameters import SoakTest
 from vnetperf.procedures.base import KnownThroughput, ProcedureInputs
 from vnetperf.procedures.soak import soak
 from vnetperf.statistics import clopper_pearson
-from vnetperf.testing.sim import DutOverTime, run_procedure
+from vnetperf.testing.sim import DutOverTime, run
 
 LOAD_FPS = 1e6
 LEAST, MOST_APART = 0.9, 0.1
@@ -82,7 +82,7 @@ def soaked(kind: Kind, seed: int) -> Soak:
         throughput=KnownThroughput(load_fps=LOAD_FPS, search=1, goal="ndr"),
     )
     dut = DutOverTime(2 * LOAD_FPS, stall_every_s=kind.every_s, stall_s=kind.stall_s, seed=seed)
-    return run_procedure(soak(inputs), dut)
+    return run(soak(inputs), dut)[0]
 
 
 def by_frames(found: Soak) -> tuple[float, float]:

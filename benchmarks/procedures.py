@@ -18,7 +18,7 @@ from vnetperf.model.parameters import BackToBackTest, ProcedureParameters, Rfc28
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import KnownThroughput, ProcedureInputs
 from vnetperf.procedures.rates import forwarding_rate
-from vnetperf.testing.sim import DutOverTime, run_procedure
+from vnetperf.testing.sim import DutOverTime, run
 
 CAPACITY_FPS, BUFFER, GAP_NS = 700e3, 512, 217.0
 LIVELOCK_FPS, MOST_FPS = 1e6, 4e6
@@ -65,7 +65,7 @@ def burst(slow_share: float, gap_ns: float | None) -> str:
         burst_gap_ns=gap_ns,
     )
     try:
-        found = run_procedure(back_to_back(given), dut)
+        found = run(back_to_back(given), dut)[0]
     except NoResultError:
         return "not measured"
     frames = found.frames
@@ -86,7 +86,7 @@ def forwarded(livelock: float, throughput_fps: float | None) -> str:
     known = None
     if throughput_fps is not None:
         known = KnownThroughput(load_fps=throughput_fps, search=1, goal="ndr")
-    _, best = run_procedure(forwarding_rate(inputs(Rfc2889Test(), throughput=known)), dut)
+    (_, best), _ = run(forwarding_rate(inputs(Rfc2889Test(), throughput=known)), dut)
     return f"{best.forwarded_fps.mean / 1e6:.2f} at {best.load_fps / 1e6:.2f}"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
 from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.trial import (
     DirectionCounts,
@@ -133,3 +134,66 @@ def limited(seen: TrialOutcome) -> TrialOutcome:
 def asks(seen: Iterable[TrialOutcome]) -> list[float]:
     """Loads of trials."""
     return [one.load_fps for one in seen]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedProcessors:
+    """What tester, DUT and kernel take of a machine, by what a trial forwards.
+
+    Each role has a thread on a processor of its own; the kernel's work comes upon the tester's.
+    """
+
+    idle: Mapping[str, float]
+    """Role -> processors without frames; "kernel" is the soft interrupts, "others" nobody's."""
+
+    ns_per_frame: Mapping[str, float]
+    """Role -> processor time of each frame that comes back, nanoseconds."""
+
+    watched_s: float = 0.0
+    """Time before and after the traffic in which threads are watched too, seconds."""
+
+    interrupts_apart: bool | None = False
+    """Whether the kernel keeps interrupts apart from the tester's time."""
+
+    def watch(self, result: TrialResult, duration_s: float) -> TrialResult:
+        """Add what a collector sees.
+
+        Args:
+            result: Of a trial.
+            duration_s: Its seconds of traffic.
+
+        Returns:
+            The same with threads and the machine.
+        """
+        seconds = duration_s + self.watched_s
+        rate = result.received / seconds
+        used = {
+            role: self.idle.get(role, 0.0) + rate * self.ns_per_frame.get(role, 0.0) / 1e9
+            for role in dict.fromkeys((*self.idle, *self.ns_per_frame))
+        }
+        softirq, others = used.pop("kernel", 0.0), used.pop("others", 0.0)
+        threads, processors = [], []
+        for cpu, (role, own) in enumerate(used.items()):
+            not_own = softirq if role == "tester" and not self.interrupts_apart else 0.0
+            threads.append(
+                ThreadLoad(
+                    role=role,
+                    thread=role,
+                    cpu=cpu,
+                    user=own,
+                    system=not_own,
+                    run_s=(own + not_own) * seconds,
+                    wait_s=0.0,
+                    watched_s=seconds,
+                )
+            )
+            at = {"irq": 0.0, "guest": 0.0, "steal": 0.0, "backlog_dropped": 0}
+            soft = softirq if role == "tester" else 0.0
+            processors.append(ProcessorLoad(cpu=cpu, user=own, system=0.0, softirq=soft, **at))
+        idle = {"irq": 0.0, "softirq": 0.0, "guest": 0.0, "steal": 0.0}
+        processors.append(ProcessorLoad(cpu=len(used), user=others, system=0.0, **idle))
+        machine = MachineLoad(
+            by_processor=tuple(processors), interrupts_apart=self.interrupts_apart
+        )
+        update = {"threads": tuple(threads), "machine": machine, "collected_s": seconds}
+        return result.model_copy(update=update)

@@ -20,7 +20,7 @@ from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.statistics.difference import Measurand
-from vnetperf.testing.sim import DutOverTime, run_procedure
+from vnetperf.testing.sim import DutOverTime, run
 
 TEN_G = 14_880_952.38
 #: What a calibration says of bursts at the ceiling.
@@ -205,7 +205,7 @@ def stumbling(gaps_ns: tuple[float, ...], **changes: Any) -> BackToBack:
     given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
     gaps_s = tuple(gap / 1e9 for gap in gaps_ns)
     dut = DutOverTime(700e3, buffer_frames=512, burst_gaps_s=gaps_s, seed=7)
-    return run_procedure(back_to_back(given_), dut)
+    return run(back_to_back(given_), dut)[0]
 
 
 def test_a_burst_that_a_stalled_tester_stretched_does_not_count() -> None:
@@ -254,7 +254,7 @@ def test_a_burst_that_the_tester_may_have_lost_is_sent_again(verdict: Verdict) -
     given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
     dut = Disturbing(700e3, buffer_frames=512, burst_gaps_s=(GAP_NS / 1e9,))
     dut.verdict = verdict
-    found = run_procedure(back_to_back(given_), dut)
+    found = run(back_to_back(given_), dut)[0]
     truth = longest(512, 700e3, CEILING)
     assert found.frames.minimum == found.frames.maximum == pytest.approx(truth, abs=1)
     assert (found.undecided, found.slow_bursts) == (0, 0)
@@ -268,7 +268,7 @@ def test_a_tester_that_disturbs_every_burst_has_no_result() -> None:
     dut = Disturbing(700e3, buffer_frames=0, burst_gaps_s=(GAP_NS / 1e9,))
     dut.every = 1
     with pytest.raises(NoResultError, match=r"too few bursts counted of \d+: \d+ were not sent"):
-        run_procedure(back_to_back(given_), dut)
+        run(back_to_back(given_), dut)
 
 
 def test_a_search_that_slow_bursts_end_has_no_value() -> None:
@@ -287,7 +287,7 @@ def test_a_search_that_slow_bursts_end_has_no_value() -> None:
     given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
     dut = Descheduled(700e3, buffer_frames=512)
     dut.shorter = 24  # after two searches
-    found = run_procedure(back_to_back(given_), dut)
+    found = run(back_to_back(given_), dut)[0]
     assert (found.frames.n, found.undecided) == (2, 2)
     assert found.frames.minimum == pytest.approx(longest(512, 700e3, CEILING), abs=1)
     assert "2 of 4 searches are not in it" in found.note

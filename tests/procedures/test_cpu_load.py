@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.procedures.support import CEILING, Dut, asks, drive, inputs, limited
+from tests.procedures.support import (
+    CEILING,
+    Dut,
+    SimulatedProcessors,
+    asks,
+    drive,
+    inputs,
+    limited,
+)
 from vnetperf.model.machine_load import (
     DatapathWork,
     EnergyUse,
@@ -22,7 +30,6 @@ from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialResult
 from vnetperf.procedures.cpu_load import cpu_by_role, cpu_load
 from vnetperf.procedures.rates import forwarded_fps
-from vnetperf.testing.sim import SimulatedProcessors
 
 COSTS = SimulatedProcessors(
     idle={"tester": 0.2, "kernel": 0.01, "pmd": 1.0, "others": 0.05},

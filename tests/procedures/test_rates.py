@@ -18,7 +18,7 @@ from vnetperf.procedures.soak import soak
 from vnetperf.report.outcomes import soak_verdict
 from vnetperf.search import replay
 from vnetperf.statistics import clopper_pearson
-from vnetperf.testing.sim import DutOverTime, run_procedure
+from vnetperf.testing.sim import DutOverTime, run
 
 
 @given(st.floats(1e4, 3e6))
@@ -59,7 +59,7 @@ def forwarding(throughput_fps: float, ceiling_fps: float = 4e6) -> tuple[Forward
     """RFC 2889 section 5.6 on a DUT that livelocks, whose throughput is taken for something."""
     known = KnownThroughput(load_fps=throughput_fps, search=1, goal="ndr")
     given_ = inputs(Rfc2889Test(), throughput=known, directions=1, ceiling_fps=ceiling_fps)
-    return run_procedure(forwarding_rate(given_), DutOverTime(**LIVELOCKED))
+    return run(forwarding_rate(given_), DutOverTime(**LIVELOCKED))[0]
 
 
 @given(st.floats(0.2e6, 1e6))
@@ -166,7 +166,7 @@ def stalling(seed: int, *, timelines: bool = False, test: SoakTest = HALF_AN_HOU
     """A soak at 1 Mfps on a DUT that stands still for 5 ms each 100 s."""
     known = KnownThroughput(load_fps=1e6, search=1, goal="ndr")
     given_ = inputs(test, throughput=known, directions=1, timelines=timelines)
-    return run_procedure(soak(given_), DutOverTime(2e6, seed=seed, **STALLS))
+    return run(soak(given_), DutOverTime(2e6, seed=seed, **STALLS))[0]
 
 
 def test_the_interval_of_a_soak_covers_what_stalls_take() -> None:

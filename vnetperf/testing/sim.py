@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Literal, TypeVar
@@ -29,7 +29,7 @@ from vnetperf.model.trial import (
     TrialResult,
     TrialSpec,
 )
-from vnetperf.search import Procedure, Search, SearchOutcome
+from vnetperf.search import Procedure
 
 Found = TypeVar("Found")
 
@@ -311,69 +311,6 @@ class SimulatedDut:
         return self.low_probability * low + (1.0 - self.low_probability) * normal
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedProcessors:
-    """What tester, DUT and kernel take of a machine, by what a trial forwards.
-
-    Each role has a thread on a processor of its own; the kernel's work comes upon the tester's.
-    """
-
-    idle: Mapping[str, float]
-    """Role -> processors without frames; "kernel" is the soft interrupts, "others" nobody's."""
-
-    ns_per_frame: Mapping[str, float]
-    """Role -> processor time of each frame that comes back, nanoseconds."""
-
-    watched_s: float = 0.0
-    """Time before and after the traffic in which threads are watched too, seconds."""
-
-    interrupts_apart: bool | None = False
-    """Whether the kernel keeps interrupts apart from the tester's time."""
-
-    def watch(self, result: TrialResult, duration_s: float) -> TrialResult:
-        """Add what a collector sees.
-
-        Args:
-            result: Of a trial.
-            duration_s: Its seconds of traffic.
-
-        Returns:
-            The same with threads and the machine.
-        """
-        seconds = duration_s + self.watched_s
-        rate = result.received / seconds
-        used = {
-            role: self.idle.get(role, 0.0) + rate * self.ns_per_frame.get(role, 0.0) / 1e9
-            for role in dict.fromkeys((*self.idle, *self.ns_per_frame))
-        }
-        softirq, others = used.pop("kernel", 0.0), used.pop("others", 0.0)
-        threads, processors = [], []
-        for cpu, (role, own) in enumerate(used.items()):
-            not_own = softirq if role == "tester" and not self.interrupts_apart else 0.0
-            threads.append(
-                ThreadLoad(
-                    role=role,
-                    thread=role,
-                    cpu=cpu,
-                    user=own,
-                    system=not_own,
-                    run_s=(own + not_own) * seconds,
-                    wait_s=0.0,
-                    watched_s=seconds,
-                )
-            )
-            at = {"irq": 0.0, "guest": 0.0, "steal": 0.0, "backlog_dropped": 0}
-            soft = softirq if role == "tester" else 0.0
-            processors.append(ProcessorLoad(cpu=cpu, user=own, system=0.0, softirq=soft, **at))
-        idle = {"irq": 0.0, "softirq": 0.0, "guest": 0.0, "steal": 0.0}
-        processors.append(ProcessorLoad(cpu=len(used), user=others, system=0.0, **idle))
-        machine = MachineLoad(
-            by_processor=tuple(processors), interrupts_apart=self.interrupts_apart
-        )
-        update = {"threads": tuple(threads), "machine": machine, "collected_s": seconds}
-        return result.model_copy(update=update)
-
-
 @dataclass(slots=True)
 class DutOverTime:
     """A DUT and a tester over time, one direction: its trials have counts, and bins if requested.
@@ -513,30 +450,13 @@ def _counts(sent: int, received: int, seconds: float) -> DirectionCounts:
     )
 
 
-def run_procedure(procedure: Procedure[Found], dut: DutOverTime) -> Found:
-    """Run a test that is no search to its end.
+def run(
+    procedure: Procedure[Found], dut: SimulatedDut | DutOverTime
+) -> tuple[Found, tuple[TrialOutcome, ...]]:
+    """Run a search, or another test, to its end on a simulated DUT.
 
     Args:
         procedure: A test not yet started.
-        dut: What its trials meet.
-
-    Returns:
-        What it found.
-    """
-    try:
-        request = next(procedure)
-        while True:
-            request = procedure.send(dut.measure(request))
-    except StopIteration as end:
-        found: Found = end.value
-        return found
-
-
-def run(search: Search, dut: SimulatedDut) -> tuple[SearchOutcome, tuple[TrialOutcome, ...]]:
-    """Run a search to its end on a simulated DUT.
-
-    Args:
-        search: A search not yet started.
         dut: What its trials meet.
 
     Returns:
@@ -544,12 +464,12 @@ def run(search: Search, dut: SimulatedDut) -> tuple[SearchOutcome, tuple[TrialOu
     """
     log: list[TrialOutcome] = []
     try:
-        request = next(search)
+        request = next(procedure)
         while True:
             log.append(dut.measure(request))
-            request = search.send(log[-1])
+            request = procedure.send(log[-1])
     except StopIteration as end:
-        outcome: SearchOutcome = end.value
+        outcome: Found = end.value
         return outcome, tuple(log)
 
 
