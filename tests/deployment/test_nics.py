@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, with_nics
+from vnetperf.deployment.host_plan import choose_nics, preferred_node, wires_of
 from vnetperf.deployment.placement import place_roles
-from vnetperf.deployment.planner import choose_nics, preferred_node, wires_of
 from vnetperf.host.nic import vfs
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Literal, TypeVar
 
-from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.trial import (
     DirectionCounts,
