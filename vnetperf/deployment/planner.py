@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vnetperf import registry
@@ -91,54 +91,232 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     return with_memory_and_commands(plan, facts)
 
 
-def _cables_with_nics(
-    shares: tuple[HostShare, ...],
-    own: Mapping[str, Scenario],
-    testbed: Testbed,
-    facts: MachineFacts,
-) -> tuple[tuple[HostShare, ...], dict[str, tuple[NicUse, ...]]]:
-    """NICs of each host that are ends of cables, and the shares, with what both ends' drivers are.
+@dataclass(frozen=True)
+class _Hosts:
+    """Hosts of a testbed, each with its part of a scenario.
 
-    Cables between hosts of namespaces have none.
+    Attributes:
+        scenario: The whole.
+        facts: Of all hosts.
+        shares: What of the deployment is on each.
+        own: The scenario with each host's part of the graph.
+        nics: Ends of cables at each host, where these are NICs.
     """
-    if cable_wire(testbed) != CABLE_OF_NICS:
-        return shares, {}
-    nics: dict[str, tuple[NicUse, ...]] = {}
-    by_program: set[int] = set()
-    for share in shares:
-        scenario, here = own[share.host], facts.hosts[share.host]
-        dut = switch_class(scenario.deployment, scenario.vswitch)
-        ends = {"dut": dut, "tester": registry.load("traffic", scenario.generator)}
-        found: list[NicUse] = []
-        for use in share.cables:
-            where = f"cables.{use.cable}.ends, {share.host}:{use.nic}"
-            nic = here.nic(use.nic)
-            if nic is None:
-                there = ", ".join(n.address for n in here.nics) or "none"
-                raise CapabilityError(
-                    f"there is no such NIC; PCI network devices of {share.host}: {there}",
-                    where=where,
-                    cure="name one of them in the testbed file",
-                )
-            if why := nic.refusal(isolated=testbed.isolated):
-                raise CapabilityError(why, where=where)
-            found.append(nic_use(use.port, use.side, nic, ends[use.side], here, where=where))
-            if not found[-1].kernel:
-                by_program.add(use.cable)
-        nics[share.host] = tuple(found)
-        if "dut" in share.parts and (why := dut.nics_missing(nics[share.host], here, scenario)):
-            raise CapabilityError(why, where=f"{scenario.vswitch}, host {share.host}")
-    seen = tuple(
-        replace(
-            share,
-            cables=tuple(
-                use.model_copy(update={"in_kernel": use.cable not in by_program})
-                for use in share.cables
-            ),
+
+    scenario: Scenario
+    testbed: Testbed
+    facts: MachineFacts
+    shares: tuple[HostShare, ...]
+    own: Mapping[str, Scenario]
+    nics: Mapping[str, tuple[NicUse, ...]] = field(default_factory=dict)
+
+    def with_nics(self) -> _Hosts:
+        """The same with NICs that are ends of cables, and with what both ends' drivers are.
+
+        Cables between hosts of namespaces have none.
+        """
+        if cable_wire(self.testbed) != CABLE_OF_NICS:
+            return self
+        nics: dict[str, tuple[NicUse, ...]] = {}
+        by_program: set[int] = set()
+        for share in self.shares:
+            scenario, here = self.own[share.host], self.facts.hosts[share.host]
+            dut = switch_class(scenario.deployment, scenario.vswitch)
+            ends = {"dut": dut, "tester": registry.load("traffic", scenario.generator)}
+            found: list[NicUse] = []
+            for use in share.cables:
+                where = f"cables.{use.cable}.ends, {share.host}:{use.nic}"
+                nic = here.nic(use.nic)
+                if nic is None:
+                    there = ", ".join(n.address for n in here.nics) or "none"
+                    raise CapabilityError(
+                        f"there is no such NIC; PCI network devices of {share.host}: {there}",
+                        where=where,
+                        cure="name one of them in the testbed file",
+                    )
+                if why := nic.refusal(isolated=self.testbed.isolated):
+                    raise CapabilityError(why, where=where)
+                found.append(nic_use(use.port, use.side, nic, ends[use.side], here, where=where))
+                if not found[-1].kernel:
+                    by_program.add(use.cable)
+            nics[share.host] = tuple(found)
+            if "dut" in share.parts and (why := dut.nics_missing(nics[share.host], here, scenario)):
+                raise CapabilityError(why, where=f"{scenario.vswitch}, host {share.host}")
+        seen = tuple(
+            replace(
+                share,
+                cables=tuple(
+                    use.model_copy(update={"in_kernel": use.cable not in by_program})
+                    for use in share.cables
+                ),
+            )
+            for share in self.shares
         )
-        for share in shares
-    )
-    return seen, nics
+        return replace(self, shares=seen, nics=nics)
+
+    def placements(self) -> dict[str, Placement]:
+        """Processors for each host: of its own, near its NICs, or one machine's for all together.
+
+        In a placement on a machine that others have a part of, their roles have their host's name
+        before them.
+        """
+        own, testbed, facts = self.own, self.testbed, self.facts
+        wanted = {
+            share.host: demands_of(own[share.host], testbed.of_host(share.host), share.parts)
+            for share in self.shares
+        }
+        found: dict[str, Placement] = {}
+        roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
+        for group in _placed_together(testbed, list(wanted)):
+            demands = tuple(
+                demand.model_copy(update={"role": f"{host}:{demand.role}"})
+                for host in group
+                for demand in wanted[host]
+            )
+            of, config = own[group[0]], testbed.of_host(group[0]).cores
+            near = preferred_node(self.nics.get(group[0], ()))
+            placed = place_scenario(demands, config, facts.hosts[group[0]], near, of)
+            found |= dict.fromkeys(group, placed)
+            roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
+        one_machine = cable_wire(testbed) == WIRE_WITHIN
+        for host, placed in found.items():
+            update = {
+                key: {
+                    r.removeprefix(f"{host}:"): cpus
+                    for group, of in roles_of.items()
+                    if one_machine or group == host
+                    for r, cpus in of[key].items()
+                }
+                for key in ("cores", "unpinned")
+            }
+            found[host] = placed.model_copy(update=update)
+        for share in self.shares:
+            local = testbed.of_host(share.host)
+            require_processors(own[share.host], local, share.parts, found[share.host])
+        return found
+
+    def unpolled(self, host: str, placed: Placement) -> tuple[int, ...]:
+        """Processors of a host that no poller has."""
+        polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
+        allowed = allowed_cpus(self.testbed.of_host(host).cores, self.facts.hosts[host])
+        return tuple(one.cpu for one in allowed if one.cpu not in polled)
+
+    def placements_beside_ends(self) -> dict[str, Placement]:
+        """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
+
+        Where pollers would have them all, they take turns on all but the last.
+        """
+        placements, testbed, facts = self.placements(), self.testbed, self.facts
+        allowed = {
+            host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
+            for host in placements
+        }
+
+        if all(self.unpolled(host, placed) for host, placed in placements.items()):
+            return placements
+        for host, cpus in allowed.items():
+            if len(cpus) < 2:
+                raise CapabilityError(
+                    "endpoints need a processor that no poller has, and there is one alone",
+                    where=f"{self.own[host].id}, host {host}",
+                    cure="allow more processors under [cores] (allowed), use a machine that has "
+                    "more, or choose a vSwitch in the kernel",
+                )
+
+        def without_last(name: str) -> CoresConfig:
+            update = {"allowed": tuple(allowed[name][:-1])}
+            return testbed.of_host(name).cores.model_copy(update=update)
+
+        hosts = {
+            name: host.model_copy(update={"cores": without_last(name)} if name in allowed else {})
+            for name, host in testbed.hosts.items()
+        }
+        fewer = replace(self, testbed=testbed.model_copy(update={"hosts": hosts}))
+        reason = "endpoints have the last processor for themselves"
+        return {
+            host: placed.model_copy(update={"reason": f"{placed.reason}; {reason}"})
+            for host, placed in fewer.placements().items()
+        }
+
+    def wire_of_tester(
+        self, tester: str, dut: str, placements: Mapping[str, Placement]
+    ) -> tuple[str, int]:
+        """The kind of wire that the tester is calibrated over, and receive queues that it polls.
+
+        `tester` and `dut` are the hosts of the tester and of the vSwitch which it meets.
+        """
+        scenario = self.own[tester]
+        vswitch = switch_class(scenario.deployment, scenario.vswitch)
+        generator = registry.load("traffic", scenario.generator)
+        placement, here = placements[tester], self.facts.hosts[tester]
+        queues: int = vswitch.tx_queues(scenario, placements[dut])
+        kind, local = cable_wire(self.testbed), self.testbed.of_host(tester)
+        at_vnf = bool(scenario.deployment.tester_vnf_ports)
+        offered = {*wires_taken(vswitch.capabilities, scenario.options.mode)} & {*local.wires}
+        if at_vnf and kind == CABLE_OF_NICS and not offered:
+            return WIRE_WITHIN, queues  # it plugs nothing but those NICs in (SR-IOV)
+        if at_vnf:  # in a VNF's place, as on one host
+            wire, _ = choose_wire(
+                scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
+            )
+            return wire, queues
+        problem = generator.cannot_plug(
+            kind,
+            queues,
+            scenario=scenario,
+            placement=placement,
+            testbed=local,
+            facts=here,
+        )
+        if problem:
+            raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
+        # A NIC whose cable leads to another machine is looped to nothing here.
+        return WIRE_WITHIN, queues
+
+    def plans(
+        self,
+        placements: Mapping[str, Placement],
+        more: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[Plan]:
+        """The plan of each share with what else is its own, in the order of the hosts' locks."""
+        plans: list[Plan] = []
+        wire = cable_wire(self.testbed)
+        within = wire == WIRE_WITHIN
+        for share in self.shares:
+            plan = Plan(
+                scenario=self.own[share.host],
+                testbed=registry.completed(self.testbed.of_host(share.host)),
+                wire=wire,
+                nics=self.nics.get(share.host, ()),
+                placement=placements[share.host],
+                memory=(),
+                host=share.host,
+                parts=share.parts,
+                cables=share.cables,
+                ends=share.ends,
+                # Hosts of namespaces are of one machine, which the first of them holds.
+                follows=bool(plans) and within,
+                **(more or {}).get(share.host, {}),
+            )
+            plan = with_memory_and_commands(plan, self.facts.hosts[share.host])
+            if within:
+                plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
+            plans.append(plan)
+        return plans
+
+    def whole(
+        self, plans: list[Plan], placements: Mapping[str, Placement], tester: str, **fields: Any
+    ) -> Plan:
+        """The plan of all hosts, from their own and the fields that are no host's."""
+        return Plan(
+            scenario=self.scenario,
+            testbed=registry.completed(self.testbed),
+            placement=_placement_of_all(tester, placements),
+            memory=_memory_of_all(plans),
+            commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
+            hosts=tuple(plans),
+            **fields,
+        )
 
 
 def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -149,41 +327,27 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
     _require_sessions_here(scenario, testers)
     _require_cable_wire(scenario, testbed, facts, shares)
     own = _scenarios_here(scenario, shares, facts)
-    shares, nics = _cables_with_nics(shares, own, testbed, facts)
-    placements = _place_hosts(shares, own, testbed, facts, nics)
-    testers = sorted((s for s in shares if "tester" in s.parts), key=lambda share: share.ends)
-    duts = [share for share in shares if "dut" in share.parts]
+    hosts = _Hosts(scenario, testbed, facts, shares, own).with_nics()
+    placements = hosts.placements()
+    testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda one: one.ends)
+    duts = [share for share in hosts.shares if "dut" in share.parts]
     tester = testers[0]
     dut = tester if tester in duts else duts[0]
     bound_s = _clock_bound_s([share.host for share in testers], facts, placements)
-    wire, queues = _wire_of_tester(own, testbed, facts, (tester.host, dut.host), placements)
+    wire, queues = hosts.wire_of_tester(tester.host, dut.host, placements)
     whole = scenario.deployment if scenario.deployment.sites else None
     plugged = wire if scenario.deployment.tester_vnf_ports else cable_wire(testbed)
-    refusal_is_loss = registry.load("wires", plugged).refusal_is_loss
-    more = {
-        share.host: {
-            "scenario": own[share.host],
-            "placement": placements[share.host],
-            "tester_rx_queues": queues,
-            "refusal_is_loss": refusal_is_loss,
-            "whole": whole if share in testers else None,
-            "ends": share.ends,
-            "clock_bound_s": bound_s,
-            "nics": nics.get(share.host, ()),
-        }
-        for share in shares
+    of_frames = {
+        "tester_rx_queues": queues,
+        "refusal_is_loss": registry.load("wires", plugged).refusal_is_loss,
+        "clock_bound_s": bound_s,
     }
-    plans = _host_plans(shares, more, testbed, facts)
-    return _of_all(
-        plans,
-        scenario=scenario,
-        testbed=registry.completed(testbed),
-        wire=wire,
-        placement=_placement_of_all(tester.host, placements),
-        tester_rx_queues=queues,
-        refusal_is_loss=plans[0].refusal_is_loss,
-        clock_bound_s=bound_s,
-    )
+    more = {
+        share.host: {**of_frames, "whole": whole if share in testers else None}
+        for share in hosts.shares
+    }
+    plans = hosts.plans(placements, more)
+    return hosts.whole(plans, placements, tester.host, wire=wire, **of_frames)
 
 
 def _scenarios_here(
@@ -264,34 +428,19 @@ def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pla
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
     own = _scenarios_here(scenario, shares, facts)
     _require_cable_wire(scenario, testbed, facts, shares)
-    shares, nics = _cables_with_nics(shares, own, testbed, facts)
-    placements = _place_beside_ends(shares, own, testbed, facts, nics)
-    for share in shares:
+    hosts = _Hosts(scenario, testbed, facts, shares, own).with_nics()
+    placements = hosts.placements_beside_ends()
+    for share in hosts.shares:
         numbers = [number for number in share.ends if number in scenario.ends_in_guests]
         if not numbers:
             continue
         here, placed = facts.hosts[share.host], placements[share.host]
         if problem := registry.load_vnf(scenario.vnf).missing(here, own[share.host]):
             raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
-        free = _unpolled(placed, testbed.of_host(share.host), here)
+        free = hosts.unpolled(share.host, placed)
         placements[share.host] = with_guests(placed, share.deployment, numbers, free)
-    more = {
-        share.host: {
-            "scenario": own[share.host],
-            "placement": placements[share.host],
-            "ends": share.ends,
-            "nics": nics.get(share.host, ()),
-        }
-        for share in shares
-    }
-    plans = _host_plans(shares, more, testbed, facts)
-    return _of_all(
-        plans,
-        scenario=scenario,
-        testbed=registry.completed(testbed),
-        wire=WIRE_WITHIN,
-        placement=_placement_of_all(plans[0].host, placements),
-    )
+    plans = hosts.plans(placements)
+    return hosts.whole(plans, placements, plans[0].host, wire=WIRE_WITHIN)
 
 
 def _require_places_of_ends(scenario: Scenario) -> None:
@@ -314,98 +463,6 @@ def _require_places_of_ends(scenario: Scenario) -> None:
             where=scenario.id,
             cure=cure,
         )
-
-
-def _unpolled(placed: Placement, testbed: Testbed, facts: MachineFacts) -> tuple[int, ...]:
-    """Processors that no poller has."""
-    polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
-    return tuple(c.cpu for c in allowed_cpus(testbed.cores, facts) if c.cpu not in polled)
-
-
-def _place_beside_ends(
-    shares: tuple[HostShare, ...],
-    own: dict[str, Scenario],
-    testbed: Testbed,
-    facts: MachineFacts,
-    nics: Mapping[str, tuple[NicUse, ...]],
-) -> dict[str, Placement]:
-    """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
-
-    Where pollers would have them all, they take turns on all but the last.
-    """
-    placements = _place_hosts(shares, own, testbed, facts, nics)
-    allowed = {
-        host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
-        for host in placements
-    }
-
-    if all(
-        _unpolled(placed, testbed.of_host(host), facts.hosts[host])
-        for host, placed in placements.items()
-    ):
-        return placements
-    for host, cpus in allowed.items():
-        if len(cpus) < 2:
-            raise CapabilityError(
-                "endpoints need a processor that no poller has, and there is one alone",
-                where=f"{own[host].id}, host {host}",
-                cure="allow more processors under [cores] (allowed), use a machine that has more, "
-                "or choose a vSwitch in the kernel",
-            )
-
-    def without_last(name: str) -> CoresConfig:
-        update = {"allowed": tuple(allowed[name][:-1])}
-        return testbed.of_host(name).cores.model_copy(update=update)
-
-    hosts = {
-        name: host.model_copy(update={"cores": without_last(name)} if name in allowed else {})
-        for name, host in testbed.hosts.items()
-    }
-    placements = _place_hosts(shares, own, testbed.model_copy(update={"hosts": hosts}), facts, nics)
-    reason = "endpoints have the last processor for themselves"
-    return {
-        host: placed.model_copy(update={"reason": f"{placed.reason}; {reason}"})
-        for host, placed in placements.items()
-    }
-
-
-def _host_plans(
-    shares: Sequence[HostShare],
-    more: Mapping[str, Mapping[str, Any]],
-    testbed: Testbed,
-    facts: MachineFacts,
-) -> list[Plan]:
-    """The plan of each share with what else is its own, in the order of the hosts' locks."""
-    plans: list[Plan] = []
-    wire = cable_wire(testbed)
-    within = wire == WIRE_WITHIN
-    for share in shares:
-        plan = Plan(
-            testbed=registry.completed(testbed.of_host(share.host)),
-            wire=wire,
-            memory=(),
-            host=share.host,
-            parts=share.parts,
-            cables=share.cables,
-            # Hosts of namespaces are of one machine, which the first of them holds.
-            follows=bool(plans) and within,
-            **more[share.host],
-        )
-        plan = with_memory_and_commands(plan, facts.hosts[share.host])
-        if within:
-            plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
-        plans.append(plan)
-    return plans
-
-
-def _of_all(plans: list[Plan], **fields: Any) -> Plan:
-    """The plan of all hosts, from their own and the fields that are no host's."""
-    return Plan(
-        memory=_memory_of_all(plans),
-        commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
-        hosts=tuple(plans),
-        **fields,
-    )
 
 
 def _memory_of_all(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
@@ -477,53 +534,6 @@ def _require_cable_wire(
         )
 
 
-def _place_hosts(
-    shares: tuple[HostShare, ...],
-    own: dict[str, Scenario],
-    testbed: Testbed,
-    facts: MachineFacts,
-    nics: Mapping[str, tuple[NicUse, ...]] | None = None,
-) -> dict[str, Placement]:
-    """Processors for each host: of its own, near its NICs, or one machine's for all together.
-
-    In a placement on a machine that others have a part of, their roles have their host's name
-    before them.
-    """
-    wanted = {
-        share.host: demands_of(own[share.host], testbed.of_host(share.host), share.parts)
-        for share in shares
-    }
-    found: dict[str, Placement] = {}
-    roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
-    for group in _placed_together(testbed, list(wanted)):
-        demands = tuple(
-            demand.model_copy(update={"role": f"{host}:{demand.role}"})
-            for host in group
-            for demand in wanted[host]
-        )
-        of, config = own[group[0]], testbed.of_host(group[0]).cores
-        near = preferred_node((nics or {}).get(group[0], ()))
-        placed = place_scenario(demands, config, facts.hosts[group[0]], near, of)
-        found |= dict.fromkeys(group, placed)
-        roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
-    one_machine = cable_wire(testbed) == WIRE_WITHIN
-    for host, placed in found.items():
-        update = {
-            key: {
-                r.removeprefix(f"{host}:"): cpus
-                for group, of in roles_of.items()
-                if one_machine or group == host
-                for r, cpus in of[key].items()
-            }
-            for key in ("cores", "unpinned")
-        }
-        found[host] = placed.model_copy(update=update)
-    for share in shares:
-        local = testbed.of_host(share.host)
-        require_processors(own[share.host], local, share.parts, found[share.host])
-    return found
-
-
 def _placement_of_all(tester: str, placements: Mapping[str, Placement]) -> Placement:
     """The tester's placement with the roles of all hosts, others' with their host's name."""
     whole = placements[tester]
@@ -573,47 +583,6 @@ def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
                     cure="set it once, under [cores]",
                 )
     return [[host] for host in hosts]
-
-
-def _wire_of_tester(
-    own: Mapping[str, Scenario],
-    testbed: Testbed,
-    facts: MachineFacts,
-    hosts: tuple[str, str],
-    placements: Mapping[str, Placement],
-) -> tuple[str, int]:
-    """The kind of wire that the tester is calibrated over, and receive queues that it polls.
-
-    `hosts` are that of the tester and that of the vSwitch which it meets.
-    """
-    tester, dut = hosts
-    scenario = own[tester]
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    generator = registry.load("traffic", scenario.generator)
-    placement, here = placements[tester], facts.hosts[tester]
-    queues: int = vswitch.tx_queues(scenario, placements[dut])
-    kind, local = cable_wire(testbed), testbed.of_host(tester)
-    at_vnf = bool(scenario.deployment.tester_vnf_ports)
-    offered = {*wires_taken(vswitch.capabilities, scenario.options.mode)} & {*local.wires}
-    if at_vnf and kind == CABLE_OF_NICS and not offered:
-        return WIRE_WITHIN, queues  # it plugs nothing but those NICs in (SR-IOV)
-    if at_vnf:  # in a VNF's place, as on one host
-        wire, _ = choose_wire(
-            scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
-        )
-        return wire, queues
-    problem = generator.cannot_plug(
-        kind,
-        queues,
-        scenario=scenario,
-        placement=placement,
-        testbed=local,
-        facts=here,
-    )
-    if problem:
-        raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
-    # A NIC whose cable leads to another machine is looped to nothing here.
-    return WIRE_WITHIN, queues
 
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
