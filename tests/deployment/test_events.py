@@ -11,7 +11,7 @@ import pytest
 
 from tests.deployment.test_hosts import plan_of
 from tests.deployment.test_plan import plan, scenario
-from vnetperf.deployment import trial
+from vnetperf.deployment import events, path_check, trial
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def why_not(what: str, made: Plan | None = None, **changes: Any) -> str:
-    return trial.why_no_event(made or plan(scenario(**changes)), what)
+    return events.why_no_event(made or plan(scenario(**changes)), what)
 
 
 def test_switches_and_vnfs_are_restarted_on_any_wire() -> None:
@@ -87,11 +87,11 @@ def test_one_of_vnfs_side_by_side_has_no_time_of_its_own() -> None:
 
 def test_an_event_at_the_very_end_is_refused() -> None:
     made = plan(scenario(wire="veth"))
-    trial.check_event(made, EventSpec(what="vswitch", at_s=1.0), 2.0)
+    events.check_event(made, EventSpec(what="vswitch", at_s=1.0), 2.0)
     with pytest.raises(CapabilityError, match=r"an event after 1.8 s of a trial of 2 s"):
-        trial.check_event(made, EventSpec(what="vswitch", at_s=1.8), 2.0)
+        events.check_event(made, EventSpec(what="vswitch", at_s=1.8), 2.0)
     with pytest.raises(CapabilityError, match="has no vnf3"):
-        trial.check_event(made, EventSpec(what="vnf3", at_s=1.0), 2.0)
+        events.check_event(made, EventSpec(what="vnf3", at_s=1.0), 2.0)
 
 
 class Deployed:
@@ -133,9 +133,9 @@ class Deployed:
 
 def happening(
     deployed: Deployed, what: str, at_s: float, down_s: float = 0.0
-) -> trial.EventInjector:
+) -> events.EventInjector:
     event = EventSpec(what=what, at_s=at_s, down_s=down_s)
-    return trial.EventInjector(cast("LiveDeployment", deployed), event)
+    return events.EventInjector(cast("LiveDeployment", deployed), event)
 
 
 def through(_: Any) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def through(_: Any) -> dict[str, Any]:
 
 
 def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "check_path", through)
+    monkeypatch.setattr(events, "check_path", through)
     deployed = Deployed()
     soon = happening(deployed, "vswitch", 0.65)
     soon.poll()
@@ -159,7 +159,7 @@ def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "check_path", through)
+    monkeypatch.setattr(events, "check_path", through)
     deployed = Deployed()
     link = happening(deployed, "link phy1", 0.0, 0.05)
     link.poll()
@@ -191,7 +191,7 @@ def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     def closed(_: Any) -> None:
         raise DutError("the path check failed", where="pvp_fake")
 
-    monkeypatch.setattr(trial, "check_path", closed)
+    monkeypatch.setattr(events, "check_path", closed)
     restarted = happening(Deployed(), "vswitch", 0.0)
     restarted.poll()
     assert not restarted.failed
@@ -201,7 +201,7 @@ def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_over_hosts_the_path_is_checked_once_all_counters_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trial, "check_path", refuse)  # not called
+    monkeypatch.setattr(events, "check_path", refuse)  # not called
     deployed = Deployed()
     deployed.plan = SimpleNamespace(has_tester=True, host="east")
     restarted = happening(deployed, "vswitch", 0.0)
@@ -249,7 +249,7 @@ def test_frames_of_the_path_check_are_not_among_the_trials(
     def check(deployed: Any) -> None:
         deployed.frames += 30
 
-    monkeypatch.setattr(trial, "check_path", check)
+    monkeypatch.setattr(events, "check_path", check)
     deployed = Counting()
     link = happening(deployed, "link phy1", 0.0)
     spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, learning_frames=0)
@@ -266,7 +266,7 @@ def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
         def links_down(self) -> tuple[str, ...]:
             return ("tester port 1",)
 
-    monkeypatch.setattr(trial, "LINKS_S", 0.05)
+    monkeypatch.setattr(events, "LINKS_S", 0.05)
     restarted = happening(Unplugged(), "vswitch", 0.0)
     restarted.poll()
     assert "links down after 0.05 s: tester port 1" in restarted.result().failure
@@ -305,9 +305,11 @@ def test_a_way_through_is_looked_for_where_nothing_came_back(
     received: tuple[int, ...], looked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
-    monkeypatch.setattr(trial, "check_path", lambda _, timeout_s, least: looks.append(timeout_s))
-    silent = trial.silent_directions(counted(*received))
-    trial.check_way_through(cast("LiveDeployment", Deployed()), silent)
+    monkeypatch.setattr(
+        path_check, "check_path", lambda _, timeout_s, least: looks.append(timeout_s)
+    )
+    silent = path_check.silent_directions(counted(*received))
+    path_check.check_way_through(cast("LiveDeployment", Deployed()), silent)
     assert len(looks) == looked  # an overload may well cost every frame: that is a measurement
 
 
@@ -343,36 +345,36 @@ class Offering:
         )
 
 
-def path_check(
-    *tries: tuple[int, int], least: int = trial.PATH_FRAMES, within_s: float = 60.0
+def checked_path(
+    *tries: tuple[int, int], least: int = path_check.PATH_FRAMES, within_s: float = 60.0
 ) -> tuple[dict[str, Any], list[int]]:
     deployed = Offering(*tries)
-    found = trial.check_path(cast("LiveDeployment", deployed), within_s, least)
+    found = path_check.check_path(cast("LiveDeployment", deployed), within_s, least)
     return found, deployed.offered
 
 
 def test_a_path_is_held_against_what_a_late_tester_sent() -> None:
-    found, offered = path_check((99, 0))
+    found, offered = checked_path((99, 0))
     assert (found["sent"], found["received"], offered) == ([30, 30], [30, 30], [30])
-    found, offered = path_check((4, 0), (0, 0), (8, 0), (18, 0))
+    found, offered = checked_path((4, 0), (0, 0), (8, 0), (18, 0))
     assert (found["sent"], found["tries"], offered) == ([30, 30], 4, [30, 60, 120, 240])
 
 
 def test_a_frame_that_is_lost_begins_the_path_check_anew() -> None:
-    found, offered = path_check((29, 0), (9, 1), (29, 0), (99, 0))
+    found, offered = checked_path((29, 0), (9, 1), (29, 0), (99, 0))
     assert (found["sent"], offered) == ([128, 128], [30, 60, 60, 120])
     with pytest.raises(DutError, match="direction 0: 29 of 30"):
-        path_check((30, 1), within_s=0.2)
+        checked_path((30, 1), within_s=0.2)
 
 
 def test_one_frame_that_comes_back_shows_that_a_dut_lives() -> None:
-    found, offered = path_check((0, 0), (2, 0), least=1)
+    found, offered = checked_path((0, 0), (2, 0), least=1)
     assert (found["sent"], offered) == ([2, 2], [30, 60])
 
 
 def test_a_tester_that_is_never_on_time_is_no_fault_of_the_dut() -> None:
     with pytest.raises(GeneratorError, match=r"not on time .* it gave others up"):
-        path_check((0, 0), within_s=0.2)
+        checked_path((0, 0), within_s=0.2)
 
 
 def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,9 +383,9 @@ def test_a_dut_that_does_nothing_any_more_has_failed(monkeypatch: pytest.MonkeyP
         assert least == 1
         raise DutError("the path check failed: 0 of 30", where="pvp", cure="see its log")
 
-    monkeypatch.setattr(trial, "check_path", silent)
+    monkeypatch.setattr(path_check, "check_path", silent)
     with pytest.raises(DutError, match="nothing came back in direction 1, and nothing does at"):
-        trial.check_way_through(cast("LiveDeployment", Deployed()), ["1"])
+        path_check.check_way_through(cast("LiveDeployment", Deployed()), ["1"])
 
 
 @pytest.mark.parametrize("left", [(0,), (3, 0), (3, 3, 3)])
@@ -528,7 +530,7 @@ def test_over_hosts_each_event_is_at_the_host_that_has_the_part() -> None:
         "link phy1": "east",
         "link phy3": "west",
     }.items():
-        at, here = trial.event_place(of_hosts, what)
+        at, here = events.event_place(of_hosts, what)
         assert at is not None
         assert (at.host, here) == (host, what.partition(" on ")[0])
         assert why_not(what, of_hosts) == ""
@@ -579,6 +581,6 @@ def test_a_dut_without_counters_that_forwards_nothing_is_named_with_the_way(
         plan=plan(scenario()),
     )
     result = TrialResult(directions=directions)
-    found = trial._path_error(cast("LiveDeployment", deployment), result, {})
+    found = path_check._path_error(cast("LiveDeployment", deployment), result, {})
     assert words in str(found)
     assert "[[external.ports]]" in found.cure

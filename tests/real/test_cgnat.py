@@ -10,7 +10,7 @@ import pytest
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.trial import PATH_SESSIONS, check_path
+from vnetperf.deployment.path_check import PATH_SESSIONS, check_path
 from vnetperf.host import kernel, xdp
 from vnetperf.model.nat import FIRST_PORT
 from vnetperf.traffic.loadgen.driver import Loadgen

@@ -15,7 +15,7 @@ from tests.real.conftest import UserRun, pids_of
 from tests.real.needs import program
 from tests.real.switches import LONG, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.trial import check_path
+from vnetperf.deployment.path_check import check_path
 from vnetperf.model.trial import TrialResult
 
 Start = Callable[..., UserRun]

@@ -9,8 +9,8 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.config import Configuration
+from vnetperf.deployment.events import why_no_event
 from vnetperf.deployment.planner import make_loop_plan, make_plan
-from vnetperf.deployment.trial import why_no_event
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 

@@ -42,19 +42,11 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
+from vnetperf.deployment.path_check import check_path, check_way_through
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.pods import switch_class
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
-from vnetperf.deployment.trial import (
-    DutWatch,
-    begin_watch,
-    check_path,
-    check_way_through,
-    end_watch,
-    happen,
-    learn,
-    run_part,
-)
+from vnetperf.deployment.trial import DutWatch, begin_watch, end_watch, happen, learn, run_part
 from vnetperf.host.clock import read_sync
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid

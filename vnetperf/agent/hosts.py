@@ -23,18 +23,17 @@ from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
-from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import (
-    LEARNED_SHARE,
+from vnetperf.deployment.events import check_event, event_place
+from vnetperf.deployment.path_check import (
     PATH_FRAMES,
     PATH_TIMEOUT_S,
     SILENT_S,
-    check_event,
     counts_text,
-    event_place,
     send_until_whole,
     silent_directions,
 )
+from vnetperf.deployment.transfers import Exchange
+from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.errors import (
     CapabilityError,

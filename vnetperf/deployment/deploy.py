@@ -17,6 +17,7 @@ from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import WIRE_WITHIN
+from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.pods import far_side, require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.journal import Confirm
@@ -238,7 +239,7 @@ class LiveDeployment:
             on_error.callback(deployment._stop_backends)
             on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
             deployment.bring_up()
-            path_check = trial.check_path(deployment)
+            path_check = check_path(deployment)
             log.info("frames come through: %s", path_check)
             deployment.note_facts(path_check)
             on_error.pop_all()

@@ -1,34 +1,26 @@
-"""One trial of a deployment.
-
-Path check, counters, collectors, an event in the middle, traffic.
-"""
+"""One trial of a deployment: learning frames, counters, collectors, traffic."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
 from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
-from vnetperf.deployment.pods import switch_class
+from vnetperf.deployment.events import EventInjector, check_event
+from vnetperf.deployment.path_check import check_way_through, counts_text, silent_directions
 from vnetperf.host.clock import read_sync, wider
-from vnetperf.host.nic.switchdev import SWITCHDEV, nic_mode
-from vnetperf.host.wait import wait_at_most, wait_for
-from vnetperf.model.deployment import Deployment as Graph
-from vnetperf.model.deployment import PhyPort
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import (
-    CapabilityError,
     DutError,
     GeneratorError,
     HostError,
     TrialTimeoutError,
     VnetperfError,
 )
-from vnetperf.model.frames import MIN_FRAME_SIZE
 from vnetperf.model.machine_load import (
     DatapathWork,
     EnergyUse,
@@ -36,7 +28,7 @@ from vnetperf.model.machine_load import (
     ThreadEvents,
     ThreadLoad,
 )
-from vnetperf.model.scenario import Plan, Pollers, Scenario
+from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import (
     EventSpec,
     EventTimes,
@@ -50,192 +42,16 @@ from vnetperf.model.trial import (
     TrialWindow,
 )
 from vnetperf.traffic.base import TrafficGenerator, sleep_watching
-from vnetperf.vnfs.base import UserPlane
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
 log = logging.getLogger(__name__)
-PATH_TIMEOUT_S = 15.0
-#: Few and slow: a path check must not meet the DUT's limits.
-PATH_TRIAL = TrialSpec(
-    frame_size=MIN_FRAME_SIZE,
-    load_fps=1000,
-    duration_s=0.03,
-    drain_s=0.3,
-    histogram_up_to_loss=-1.0,
-)
-#: Frames of each direction that must come back, one after the other.
-PATH_FRAMES = round(PATH_TRIAL.load_fps * PATH_TRIAL.duration_s)
-#: Longest trial of a path check whose tester is late, seconds.
-PATH_MOST_S = 1.0
-#: Sessions of a NAT that the path check goes through: more than frames are sent of it.
-PATH_SESSIONS = 2048
 #: Times that the frames which set sessions up are sent, until a NAT has all of them.
 SET_UPS = 5
 #: So long after that they are not sent again while the NAT holds all of them, seconds: less than
 #: any timer that RFC 4787, 5382 and 5508 allow.
 SET_UP_HOLDS_S = 50.0
-
-
-def check_path(
-    deployment: LiveDeployment, timeout_s: float | None = None, least: int = PATH_FRAMES
-) -> dict[str, Any]:
-    """Send a few frames each way until all of them come back."""
-    if not deployment.plan.sends_frames:
-        return {"frames": "none were sent: only programs in pods communicate here"}
-    deployment.prepare(deployment.plan.scenario.traffic.least_frame_size)
-    before: dict[str, HopCounters] = {}
-    translated = deployment.plan.scenario.translated
-    learned = 8 if translated is None else min(translated.sessions, PATH_SESSIONS)
-
-    def attempt(check: TrialSpec) -> TrialResult:
-        deployment.check_alive()
-        deployment.generator.learn(learned)
-        before.update(deployment.counters())
-        return deployment.generator.run(check, deployment.check_alive)
-
-    return send_until_whole(
-        deployment.plan.scenario,
-        attempt,
-        timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.guests))),
-        lambda result: _path_error(deployment, result, before),
-        least,
-    )
-
-
-def send_until_whole(
-    scenario: Scenario,
-    attempt: Callable[[TrialSpec], TrialResult],
-    timeout_s: float,
-    lost: Callable[[TrialResult], DutError],
-    least: int = PATH_FRAMES,
-) -> dict[str, Any]:
-    """Repeat a short trial until the frames of a path check were sent, and all came back.
-
-    Links need a moment after they are plugged in, so the check is repeated until it passes. A
-    tester without a processor of its own gives frames up that it cannot send in time: what it sent
-    counts, it must come back whole, and the next try has more time for it.
-    """
-    began = time.monotonic()
-    check = PATH_TRIAL.model_copy(update={"frame_size": scenario.traffic.least_frame_size})
-    tries: list[TrialResult] = []
-    whole: Counter[int] = Counter()  # frames of each direction since the last loss
-
-    def frames_come_back() -> bool:
-        longer = 2.0 ** sum(map(_came_back, tries))
-        duration_s = min(PATH_MOST_S, check.duration_s * longer)
-        result = attempt(check.model_copy(update={"duration_s": duration_s}))
-        tries.append(result)
-        if not _came_back(result):
-            whole.clear()
-            return False
-        whole.update({d.direction: d.sent for d in result.directions})
-        due = {d.direction: min(least, d.intended) for d in result.directions}
-        return all(whole[direction] >= frames for direction, frames in due.items())
-
-    def failed() -> DutError | GeneratorError:
-        if not _came_back(tries[-1]):
-            return lost(tries[-1])
-        return GeneratorError(
-            "the tester was not on time for the path check: the frames that it sent came back, but "
-            f"it gave others up ({counts_text(tries[-1])})",
-            where=scenario.id,
-            cure="leave the tester processors that nothing else uses; see what else runs there",
-        )
-
-    wait_for(frames_come_back, timeout_s, "frames through the deployment", error=failed)
-    frames = [whole[d.direction] for d in tries[-1].directions]
-    return {
-        "sent": frames,
-        "received": frames,
-        "tries": len(tries),
-        "seconds": round(time.monotonic() - began, 3),
-    }
-
-
-def _came_back(result: TrialResult) -> bool:
-    """Whether every frame that was offered came back; the tester may have given others up."""
-    return all(d.received == d.sent and not d.refused for d in result.directions)
-
-
-#: Longest wait for a way through after a trial from which nothing came back, seconds.
-SILENT_S = 5.0
-
-
-def silent_directions(result: TrialResult) -> list[str]:
-    """Directions from which nothing came back."""
-    return [str(d.direction) for d in result.directions if d.sent and not d.received]
-
-
-def check_way_through(deployment: LiveDeployment, silent: Sequence[str]) -> None:
-    """Tell a DUT that drops every frame of a load from one that does nothing any more.
-
-    A guest that hangs, or a VNF that nobody can ask, forwards no frame at any load.
-    """
-    if not silent:
-        return
-    which = f"nothing came back in direction {' and '.join(silent)}"
-    log.warning("%s: looking for a way through", which)
-    try:
-        check_path(deployment, SILENT_S, least=1)
-    except DutError as error:
-        raise DutError(
-            f"{which}, and nothing does at a low load either: {error.what}",
-            where=error.where,
-            cure=error.cure,
-        ) from None
-
-
-def _path_error(
-    deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
-) -> DutError:
-    counts = f"frames that came back: {counts_text(result)}"
-    if deployment.vswitch.elsewhere:
-        return _external_path_error(deployment, counts, result)
-    after = deployment.counters()
-    hops = ", ".join(
-        f"{name} rx {now.rx - before[name].rx} tx {now.tx - before[name].tx}"
-        for name, now in after.items()
-        if name in before
-    )
-    of_dut = deployment.vswitch.links_down() if deployment.plan.has_dut else ()
-    down = (*deployment.generator.links_down(), *of_dut)
-    return DutError(
-        f"the path check failed: {counts}; counters of the last try: {hops}"
-        + (f"; links down: {', '.join(down)}" if down else "")
-        + "".join(f"; {lines}" for vnf in deployment.guests if (lines := vnf.last_output())),
-        where=deployment.plan.scenario.id,
-        cure=_path_cure(deployment, down),
-    )
-
-
-def _external_path_error(deployment: LiveDeployment, counts: str, result: TrialResult) -> DutError:
-    """A DUT without counters: only the tester knows where frames were seen last."""
-    name = deployment.vswitch.facts().get("name", "")
-    ends = [end.netdev or str(end.wire) for end in deployment.tester_ends]
-    silent = [d.direction for d in result.directions if not d.received]
-    ways = " and ".join(f"{ends[d]} to {ends[1 - d]}" for d in silent)
-    down = deployment.generator.links_down()
-    what = f"nothing came back from the external DUT {name}" if silent else "not all came back"
-    return DutError(
-        f"the path check failed: {what}"
-        + (f" on the way {ways}" if silent else f" from the external DUT {name}")
-        + f"; {counts}; all of them had left the tester"
-        + (f"; links down: {', '.join(down)}" if down else ""),
-        where=deployment.plan.scenario.id,
-        cure="see whether it forwards between the ports that these interfaces are cabled to, "
-        "whether it takes frames with the MAC address and VLAN of [[external.ports]], and its own "
-        "counters",
-    )
-
-
-def _path_cure(deployment: LiveDeployment, down: tuple[str, ...]) -> str:
-    cure = "the hop where frames stop shows which part does not forward; see its log"
-    wires = sorted({nic.wire for nic in deployment.plan.nics}) if down else ()
-    cables = (" - ".join(n.pci for n in deployment.plan.nics if n.wire == w) for w in wires)
-    joined = ", ".join(cables)
-    return f"see whether cables join these NICs: {joined}; or {cure}" if joined else cure
 
 
 #: Longest wait for counters to stand still after learning frames, seconds.
@@ -338,206 +154,6 @@ class CollectorSession:
 
     def _fail(self, collector: Collector[Any], error: Exception) -> None:
         self._failed.setdefault(collector.name, f"not measured: {error}")
-
-
-#: From this long before an event on nothing else is looked at, seconds.
-EVENT_AHEAD_S = 0.6
-#: An event later than this before the end of sending would not be seen in the trial, seconds.
-EVENT_LEAST_AFTER_S = 0.5
-#: Longest wait for the tester's links after a restart, seconds.
-LINKS_S = 5.0
-
-
-def why_no_event(plan: Plan, what: str) -> str:
-    """What keeps an event from happening in the middle of a trial, before anything is deployed."""
-    kind, _, port = what.partition(" ")
-    if switch_class(plan.scenario.deployment, plan.scenario.vswitch).elsewhere:
-        return f"somebody else runs the external DUT: nothing here can reset its {what}"
-    if plan.hosts:
-        at, here = event_place(plan, what)
-        return f"no host has {what}" if at is None else why_no_event(at, here)
-    if what == "vswitch":
-        return _why_no_restart(plan.scenario)
-    if kind == "link":
-        return _why_no_link(plan, port)
-    return _why_no_vnf(plan, what)
-
-
-def _why_no_restart(scenario: Scenario) -> str:
-    if scenario.deployment.pods:
-        return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
-    if scenario.nat is not None and scenario.nat.mapping == "learnt":
-        return (
-            "a NAT that is started again may map sessions otherwise, and mappings are learnt "
-            "between trials, not within one"
-        )
-    return ""
-
-
-def event_place(plan: Plan, what: str) -> tuple[Plan | None, str]:
-    """The plan of the host where an event happens, and its name there; None where none has it."""
-    name, _, host = what.partition(" on ")
-    ports = plan.host_of
-    if name.startswith("link "):
-        host = ports.get(name.removeprefix("link "), "")
-    elif name != "vswitch":
-        host = ports.get(f"{name}.0", "")
-    duts = [part for part in plan.hosts if part.has_dut]
-    if name == "vswitch" and not host and len(duts) == 1:
-        return duts[0], name
-    return next((part for part in duts if part.host == host), None), name
-
-
-def _why_no_vnf(plan: Plan, what: str) -> str:
-    graph = plan.scenario.deployment
-    if what not in [f"vnf{number}" for number in graph.vnf_numbers]:
-        return f"{graph.name} has no {what}; it has {_parts(graph)}"
-    if graph.chains > 1:
-        return (
-            f"{graph.name} has {graph.chains} VNFs side by side: while one is restarted, frames "
-            "come through the others, and neither loss nor pause is its time; pvp has one"
-        )
-    if issubclass(registry.load_vnf(plan.scenario.vnf), UserPlane):
-        return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
-    return ""
-
-
-def _why_no_link(plan: Plan, port: str) -> str:
-    graph = plan.scenario.deployment
-    if port not in map(str, graph.phy_ports):
-        return f"{graph.name} has no physical port {port}; it has {_parts(graph)}"
-    if nic_mode(plan.scenario) == SWITCHDEV:
-        return (
-            "in mode switchdev a physical port's interface is back in the machine's own namespace, "
-            "maybe by another name, and is not taken down there; --set mode=legacy"
-        )
-    dut = [n for n in plan.nics if n.side == "dut" and f"phy{n.wire}" == port]
-    if plan.wire == "veth" or (dut and all(nic.kernel for nic in dut)):
-        return ""
-    if plan.wire == "nic":
-        return (
-            "a NIC that the vSwitch drives itself has no interface to be taken down; give it to "
-            "its kernel driver, where the vSwitch takes that"
-        )
-    return f"a {plan.wire} wire has no link that can be taken down; --wire veth has one"
-
-
-def _parts(graph: Graph) -> str:
-    vnfs = [f"vnf{number}" for number in graph.vnf_numbers]
-    return ", ".join(["vswitch", *vnfs, *(f"link {p}" for p in graph.phy_ports)])
-
-
-def check_event(plan: Plan, event: EventSpec, duration_s: float) -> None:
-    """Refuse an event that cannot happen."""
-    where = f"{plan.scenario.id}, in the middle of a trial: {event.what}"
-    if why := why_no_event(plan, event.what):
-        raise CapabilityError(why, where=where)
-    if event.at_s > duration_s - EVENT_LEAST_AFTER_S:
-        raise CapabilityError(
-            f"an event after {event.at_s:g} s of a trial of {duration_s:g} s",
-            where=where,
-            accepted=f"at least {EVENT_LEAST_AFTER_S:g} s before its end",
-        )
-
-
-class EventInjector:
-    """An event of the trial that is going on.
-
-    Attributes:
-        times: When it happened; None before.
-    """
-
-    def __init__(self, deployment: LiveDeployment, event: EventSpec) -> None:
-        self.times: EventTimes | None = None
-        self._deployment = deployment
-        self._event = event
-        self._armed = time.monotonic()
-
-    def poll(self) -> None:
-        """Let it happen if it is time to; returns when it is over."""
-        if self.times is not None:
-            return
-        first = self._first_frame()
-        if first + self._event.at_s - time.monotonic() <= EVENT_AHEAD_S:
-            self.happen(first)
-
-    def happen(self, first: float) -> EventTimes:
-        """Let it happen at its time after `first`, when sending began by this machine's clock."""
-        time.sleep(max(0.0, first + self._event.at_s - time.monotonic()))
-        began, failure = time.monotonic(), ""
-        log.info("event: %s", self._event.what)
-        try:
-            self._do()
-        except VnetperfError as error:
-            failure = f"{self._event.what} does not come back: {error}"
-        self.times = EventTimes(
-            what=self._event.what,
-            began_s=round(began - first, 6),
-            ended_s=round(time.monotonic() - first, 6),
-            failure=failure,
-        )
-        return self.times
-
-    @property
-    def failed(self) -> bool:
-        """Whether what was restarted did not come back."""
-        return self.times is not None and bool(self.times.failure)
-
-    @property
-    def resets_counters(self) -> bool:
-        """Whether counters of the DUT began anew."""
-        return not self._event.what.startswith("link ")
-
-    def result(self) -> EventTimes:
-        """When it happened, once the trial is over; the path is checked if it came back.
-
-        Not over several hosts, whose counters are read first: who drives them checks it then.
-        """
-        if self.times is None:
-            raise DutError(f"the trial ended before {self._event.what}", where="event")
-        if not self.failed and not self._deployment.plan.host:
-            try:
-                check_path(self._deployment)
-            except VnetperfError as error:
-                failure = f"after the trial still no way through: {error}"
-                self.times = self.times.model_copy(update={"failure": failure})
-        return self.times
-
-    def _first_frame(self) -> float:
-        """When sending began, by this process's clock."""
-        live = self._deployment.generator.live()
-        return self._armed if live is None else time.monotonic() - live.elapsed_s
-
-    def _do(self) -> None:
-        kind, _, port = self._event.what.partition(" ")
-        if kind == "link":
-            machine, netdev = self._deployment.machine, self._deployment.dut_netdev(port)
-            machine.set_link(netdev, up=False)
-            try:
-                time.sleep(self._event.down_s)
-            finally:
-                machine.set_link(netdev, up=True)
-                phy = PhyPort(index=int(port.removeprefix("phy")))
-                self._deployment.vswitch.link_came_up(phy)
-        elif kind == "vswitch":
-            self._deployment.restart_vswitch()
-            if self._deployment.plan.has_tester:
-                self._links_up()
-        else:
-            self._deployment.restart_vnf(int(kind.removeprefix("vnf")))
-
-    def _links_up(self) -> None:
-        """A tester on virtio-user takes the switch's connection when its link is read."""
-        generator = self._deployment.generator
-        wait_for(
-            lambda: not generator.links_down(),
-            LINKS_S,
-            "the links of the tester",
-            error=lambda: DutError(
-                f"links down after {LINKS_S:g} s: {', '.join(generator.links_down())}",
-                where="restart",
-            ),
-        )
 
 
 #: Time between two looks at the tester's links in a trial, seconds.
@@ -674,19 +290,6 @@ def run_part(
     log.info("trial ends here: %s", result.failure or counts_text(result))
     clock = wider(then, read_sync()) if then is not None else None
     return found.model_copy(update={"result": result, "clock": clock})
-
-
-def counts_text(result: TrialResult) -> str:
-    """What came of each direction, in words."""
-    return ", ".join(
-        f"direction {d.direction}: {d.received} of {d.intended}"
-        + (
-            f", and {d.altered} of another length or payload, or with other headers"
-            if d.altered
-            else ""
-        )
-        for d in result.directions
-    )
 
 
 class DutWatch:

@@ -26,7 +26,7 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.analysis.results_from_log import result_of
 from vnetperf.deployment.capability_check import require_trial
-from vnetperf.deployment.trial import why_no_event
+from vnetperf.deployment.events import why_no_event
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import (
     CapabilityError,

@@ -11,8 +11,8 @@ import pytest
 
 from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.trial import check_path
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.scenario import ETHERNET_OCTETS, PodHosts, Scenario

@@ -14,8 +14,8 @@ import pytest
 
 from vnetperf.analysis.attribution import lost_at
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import make_plan
-from vnetperf.deployment.trial import check_path
 from vnetperf.model.deployment import PhyPort, Port, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.options import SwitchOptions
