@@ -567,6 +567,15 @@ class LiveDeployment:
         for vnf in self.guests:
             vnf.check_alive()
 
+    def watching(self, watch: Callable[[], None]) -> Callable[[], None]:
+        """A watch that also raises when a part of the DUT here has ended."""
+
+        def watch_all() -> None:
+            watch()
+            self.check_alive()
+
+        return watch_all
+
     run_trial = trial.run_trial
 
     @contextlib.contextmanager

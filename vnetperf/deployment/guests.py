@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import INSIDE_ADDRESS
 from vnetperf.deployment.transfers import (
@@ -22,6 +21,7 @@ from vnetperf.deployment.transfers import (
     sum_cpu_times,
     sum_figures,
     tail_of,
+    tool_for,
     tool_version,
 )
 from vnetperf.deployment.trial import CollectorSession
@@ -98,10 +98,6 @@ def measure_guests(
         where = deployment.plan.scenario.id
         raise CapabilityError("it has no VNFs that programs can run in", where=where)
 
-    def watch_all() -> None:
-        watch()
-        deployment.check_alive()
-
     machine = deployment.machine
     allowed = deployment.plan.testbed.cores.allowed or [one.cpu for one in machine.facts.cpus]
     with deployment.without_tester(), ExitStack() as undo:
@@ -116,7 +112,7 @@ def measure_guests(
             own = Container(machine, f"beside-vnf{vnf.number}", cpus)
             own.enter(machine.netns)
             outside.append(_Seat(f"host beside {end.what}", vnf.number, own, cpus))
-        return tuple(_measure(spec, inside, outside, watch_all) for spec in specs)
+        return tuple(_measure(spec, inside, outside, deployment.watching(watch)) for spec in specs)
 
 
 def _measure(
@@ -125,9 +121,7 @@ def _measure(
     outside: Sequence[_Seat],
     watch: Callable[[], None],
 ) -> Transfer:
-    tool: EndpointTool = registry.load("endpoints", spec.tool)()
-    if why := tool.cannot(spec):
-        raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+    tool = tool_for(spec)
     if spec.warmup_s:
         before = spec.model_copy(update={"duration_s": spec.warmup_s})
         for seats in (inside, outside):

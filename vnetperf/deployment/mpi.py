@@ -390,13 +390,9 @@ def transfer_mpi(
     if not isinstance(network, PodNetwork):
         raise CapabilityError("there are no pods", where=deployment.plan.scenario.id)
 
-    def watch_all() -> None:
-        watch()
-        deployment.check_alive()
-
     machine, plan = deployment.machine, deployment.plan
     most = max(spec.pods for spec in specs)
     guests = deployment.end_guests
     with deployment.without_tester(), pods_of(machine, plan, network, most, guests) as pods:
-        run = MpiRun(machine, plan, pods, watch_all)
+        run = MpiRun(machine, plan, pods, deployment.watching(watch))
         return tuple(run.run(spec) for spec in specs)

@@ -162,9 +162,7 @@ class Exchange:
         found: list[Transfer] = []
         for requested in specs:
             spec = offered_rate(requested, found)
-            tool: EndpointTool = registry.load("endpoints", spec.tool)()
-            if why := tool.cannot(spec):
-                raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+            tool = tool_for(spec)
             if spec.warmup_s:
                 before = {"duration_s": spec.warmup_s, "warmup_s": 0}
                 self._round(tool, spec.model_copy(update=before))
@@ -432,6 +430,14 @@ def _program(program: EndpointProgram | None) -> EndpointProgram:
     return program
 
 
+def tool_for(spec: TransferSpec) -> EndpointTool:
+    """The tool of a transfer; refused where it cannot do it."""
+    tool: EndpointTool = registry.load("endpoints", spec.tool)()
+    if why := tool.cannot(spec):
+        raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+    return tool
+
+
 def tool_version(tool: EndpointTool, place: Place, what: str) -> str:
     """Version of a tool's client at a place; that it is there at all is seen so."""
     try:
@@ -520,11 +526,6 @@ def _in_place_of_tester(
     watch: Callable[[], None],
 ) -> tuple[Transfer, ...]:
     """Take the tester away, run transfers, and bring it back."""
-
-    def watch_all() -> None:
-        watch()
-        deployment.check_alive()
-
     with deployment.without_tester() as tester_ends, plug_in(tester_ends) as ends:
 
         def fragments() -> int | None:
@@ -536,4 +537,4 @@ def _in_place_of_tester(
             return of_network + sum(fragments_made(place.run(SHOW_IP)) for place in own)
 
         of_machine = None if deployment.vswitch.endpoints() is not None else MachineSampler(())
-        return tuple(Exchange(ends, watch_all, of_machine, fragments).run(specs))
+        return tuple(Exchange(ends, deployment.watching(watch), of_machine, fragments).run(specs))
