@@ -22,7 +22,7 @@ from vnetperf.networks.base import Network, NetworkCapabilities
 from vnetperf.testing.cases import Case
 from vnetperf.testing.frames import FrameTester, stream_frame
 from vnetperf.testing.single_frames import both, routed
-from vnetperf.testing.stage import Contract, Stage
+from vnetperf.testing.stage import INJECTED, Contract, Stage, fail_after
 from vnetperf.testing.vswitch import each_hop_counted_all, without_loss
 
 #: Two pods, each in the tester's hands.
@@ -181,13 +181,7 @@ class NetworkContract(Contract):
         """Whatever was made by then is undone, and the error is the one that was raised."""
         place = self.can.frames[-1]
         plan = stage.plan(self._pods(stage, place, FrameTester.name))
-        original = getattr(self.of, part)
-
-        def fail(network: Network, *arguments: Any) -> None:
-            original(network, *arguments)
-            raise DutError("injected by the contract kit", where=part)
-
-        monkeypatch.setattr(self.of, part, fail)
-        with pytest.raises(DutError, match="injected by the contract kit"):
+        fail_after(self.of, part, monkeypatch)
+        with pytest.raises(DutError, match=INJECTED):
             stage.deploy(plan)
         assert stage.left_behind() == ()

@@ -21,7 +21,7 @@ from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
-from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
+from vnetperf.model.errors import CapabilityError, ConfigError, DutError, VnetperfError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult
@@ -34,6 +34,8 @@ from vnetperf.vswitches.base import VSwitch
 REQUIRE = "VNETPERF_REQUIRE"
 #: What a deployment may change; processes of others come and go.
 AREAS = ("hugepages", "mounts", "links", "modules", "drivers", "values", "files")
+#: What a step that is made to fail says.
+INJECTED = "injected by the contract kit"
 #: Longest wait for another run on this machine, and for what a dead one leaves, seconds.
 TURN_S, PATIENCE_S = 600.0, 20.0
 
@@ -72,6 +74,17 @@ def whole_trial(run: Callable[[], TrialResult], *, all_sent: bool = False) -> Tr
         if on_time == ON_TIME_ATTEMPTS:
             break
     return result
+
+
+def fail_after(kind: type, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a method of a class raise once it has done its work."""
+    original = getattr(kind, step)
+
+    def fail(backend: object, *arguments: Any) -> None:
+        original(backend, *arguments)
+        raise DutError(INJECTED, where=step)
+
+    monkeypatch.setattr(kind, step, fail)
 
 
 def kill(pids: Iterable[int]) -> None:

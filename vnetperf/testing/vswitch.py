@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from threading import Timer
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testing.cases import NEEDED_OPTIONS, OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester, stream_frame
 from vnetperf.testing.single_frames import SILENCE_S, Sighting, SingleFrames, both
-from vnetperf.testing.stage import Contract, Stage, kill, whole_trial
+from vnetperf.testing.stage import INJECTED, Contract, Stage, fail_after, kill, whole_trial
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 
@@ -263,14 +262,8 @@ class LifeCycle(Sighting):
         if kind.__new__ is not object.__new__:
             kind = type(stage.deploy(plan).vswitch)
             stage.clear()
-        original = getattr(kind, step)
-
-        def fail(switch: VSwitch, *arguments: Any) -> None:
-            original(switch, *arguments)
-            raise DutError("injected by the contract kit", where=step)
-
-        monkeypatch.setattr(kind, step, fail)
-        with pytest.raises(DutError, match="injected by the contract kit"):
+        fail_after(kind, step, monkeypatch)
+        with pytest.raises(DutError, match=INJECTED):
             stage.deploy(plan)
         assert stage.left_behind() == ()
 
