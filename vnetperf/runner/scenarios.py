@@ -175,7 +175,8 @@ ADDRESSES_VARIANT = "addresses"
 _FIRST_MAC = "02:ad:d2:00:00"
 
 
-def _also(scenario: Scenario, variant: str) -> str:
+def variant_with(scenario: Scenario, variant: str) -> str:
+    """The scenario's variant with another one besides."""
     return ",".join(part for part in (scenario.variant, variant) if part)
 
 
@@ -196,7 +197,7 @@ def session_scenario(scenario: Scenario) -> Scenario:
         )
     traffic = scenario.traffic.model_copy(update={"bidirectional": False, "loads": (1.0, 1.0)})
     return scenario.model_copy(
-        update={"traffic": traffic, "variant": _also(scenario, NEW_SESSIONS)}
+        update={"traffic": traffic, "variant": variant_with(scenario, NEW_SESSIONS)}
     )
 
 

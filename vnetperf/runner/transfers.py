@@ -33,6 +33,7 @@ from vnetperf.model.transfer import (
 from vnetperf.mpi.base import MpiProgram
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.run import Run
+from vnetperf.runner.scenarios import variant_with
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 
 #: The tool of users' traffic.
@@ -132,7 +133,7 @@ def endpoint_scenario(
     if graph.pods:  # what the network's hosts are joined by
         wire = switch_class(graph, scenario.vswitch).capabilities.wires[0]
     changes: dict[str, object] = {
-        "variant": ",".join(filter(None, (scenario.variant, ENDPOINTS_VARIANT))),
+        "variant": variant_with(scenario, ENDPOINTS_VARIANT),
         "wire": wire if scenario.wire == "auto" else scenario.wire,
     }
     if scenario.deployment.pods or scenario.deployment.apart:
@@ -348,7 +349,7 @@ def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSp
 
 def mpi_scenario(scenario: Scenario) -> Scenario:
     """A scenario as it is deployed for ranks of MPI."""
-    variant = ",".join(filter(None, (scenario.variant, MPI_VARIANT)))
+    variant = variant_with(scenario, MPI_VARIANT)
     changes: dict[str, object] = {"variant": variant, "sockets": True}
     if scenario.deployment.guests:
         changes["vnf_mode"] = "route"  # the kernel, with an address
