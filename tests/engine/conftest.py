@@ -16,12 +16,11 @@ from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.traffic.loadgen.build import ENGINE
-from vnetperf.traffic.loadgen.engine import Engine, EngineConfig, Spawn, StreamSpec
+from vnetperf.traffic.loadgen.engine import Engine, EngineConfig, Spawn
 
 UNIT = Path(__file__).with_name("unit")
 
 OpenEngine = Callable[..., Engine]
-MakeStream = Callable[..., StreamSpec]
 
 
 @pytest.fixture(scope="session")

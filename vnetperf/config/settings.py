@@ -394,9 +394,7 @@ def _kind(field: FieldInfo) -> str:
     return "text" if isinstance(field.default, str) else "whole number"
 
 
-def switch_options(
-    name: str, pairs: tuple[str, ...], where: str = "", where_set: str = "set"
-) -> SwitchOptions:
+def switch_options(name: str, pairs: tuple[str, ...], where: str, where_set: str) -> SwitchOptions:
     """Options of the vSwitch: those of a file, named at `where`, and single ones over them."""
     path = find_file("switch", name, where)
     content = read_toml(path)

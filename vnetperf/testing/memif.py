@@ -32,6 +32,8 @@ NO_INTERRUPT: Final = 1
 #: A whole jumbo frame fits one buffer, so that chains need only be read, never written.
 BUFFER_OCTETS: Final = 10240
 SLOTS: Final = 1 << RING_LOG2
+#: Longest wait for the server, seconds.
+TIMEOUT_S: Final = 10.0
 
 
 class _Ring:
@@ -75,15 +77,14 @@ class MemifPort:
         path: Socket the server listens on.
         number: Identity of the interface on that socket.
         rx_queues: Queues that the server may send on.
-        timeout_s: Longest wait for the server, seconds.
 
     Raises:
         GeneratorError: Nobody listens, or the server refuses.
     """
 
-    def __init__(self, path: str, number: int, rx_queues: int = 1, timeout_s: float = 10.0) -> None:
+    def __init__(self, path: str, number: int, rx_queues: int) -> None:
         self._path = path
-        self._control = _connect(path, timeout_s)
+        self._control = _connect(path)
         try:
             self._shake_hands(number, rx_queues)
         except OSError as error:
@@ -195,10 +196,10 @@ class MemifPort:
         self._receive = []
 
 
-def _connect(path: str, timeout_s: float) -> socket.socket:
+def _connect(path: str) -> socket.socket:
     def connected() -> socket.socket | None:
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        control.settimeout(timeout_s)
+        control.settimeout(TIMEOUT_S)
         try:
             control.connect(path)
         except OSError:
@@ -208,7 +209,7 @@ def _connect(path: str, timeout_s: float) -> socket.socket:
 
     return wait_for(
         connected,
-        timeout_s,
+        TIMEOUT_S,
         f"the memif server of {path}",
         error=lambda: GeneratorError("no memif server answers", where=path),
     )
