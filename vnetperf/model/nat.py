@@ -229,3 +229,44 @@ def _bindings(nat: Nat) -> Bindings:
     if nat.mapping == "learnt":
         return Bindings(inside.tobytes(), known, b"", b"")
     return Bindings(inside.tobytes(), known, outside.tobytes(), known)
+
+
+class NatBehaviour(Frozen):
+    """What a NAT does of what the RFCs on NATs ask, as its backend knows it; None: not known.
+
+    Attributes:
+        mapping: Endpoints that have one mapping in common: "endpoint-independent" for all.
+        filtering: Who may send to a mapping: "endpoint-independent" for anybody,
+            "address-and-port" for whom its subscriber has sent to.
+        hairpinning: Whether subscribers reach each other by their public addresses.
+        fragments: Whether fragments are translated in whatever order they come.
+        paired: Whether all ports of a subscriber are of one public address.
+        udp_s: Idle time after which a mapping of UDP ends, seconds. So are those that follow.
+        tcp_s: That of an established connection.
+        tcp_transitory_s: That of one that opens or closes.
+        icmp_s: That of an ICMP query.
+        reset_s: That of a connection that was reset.
+        port_limit: Whether a subscriber has ports of its own alone.
+        session_limit: Sessions of a subscriber at most; 0: no limit.
+        computed_blocks: Whether a subscriber's block is computed (RFC 7422): no other ever has it,
+            and no record is needed.
+        block_hold_s: Rest of a block that is given out on use before another subscriber has it,
+            seconds.
+        random_ports: Whether ports inside a block are chosen at random.
+    """
+
+    mapping: Literal["endpoint-independent", "address-and-port"] | None = None
+    filtering: Literal["endpoint-independent", "address-and-port"] | None = None
+    hairpinning: bool | None = None
+    fragments: bool | None = None
+    paired: bool | None = None
+    udp_s: float | None = None
+    tcp_s: float | None = None
+    tcp_transitory_s: float | None = None
+    icmp_s: float | None = None
+    reset_s: float | None = None
+    port_limit: bool | None = None
+    session_limit: int | None = None
+    computed_blocks: bool | None = None
+    block_hold_s: float | None = None
+    random_ports: bool | None = None

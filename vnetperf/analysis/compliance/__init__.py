@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc8219, rfc9693, searches
+from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc4787, rfc8219, rfc9693, searches
 from vnetperf.analysis.compliance.clause import (
     ClauseContext,
     LoggedTrials,
@@ -57,6 +57,7 @@ def ledger_of(
     trials = {result.case: logged.of(result) for result in measured}
     findings = inconsistent(results, tests)
     entries = [*setup(deployed, results, trials, run, findings), *rfc6815_isolation(run)]
+    entries += rfc4787.nat_behaviour(deployed)
     # Sessions are counted of trials, too, of which the generator left some frames out.
     if not any(r.verdicts.get(Verdict.VALID) or r.sessions is not None for r in measured):
         none = "no test with a tester's frames has a result"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import PhyPort
-from vnetperf.model.nat import Nat
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
@@ -86,6 +86,21 @@ class NatSwitch(VSwitch):
         if scenario.traffic.headers[-1] == "udp":
             return options.udp_timeout
         return min(options.tcp_timeout, options.tcp_transitory_timeout)
+
+    @classmethod
+    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+        """What it does of what the RFCs on NATs ask; of a mode that adds nothing its timers."""
+        options = scenario.options.own(NatOptions)
+        return NatBehaviour(
+            udp_s=options.udp_timeout,
+            tcp_s=options.tcp_timeout,
+            tcp_transitory_s=options.tcp_transitory_timeout,
+            icmp_s=options.icmp_timeout,
+        )
+
+    def behaviour_facts(self) -> dict[str, Any]:
+        """The same for the facts of a result, from which the ledger has it."""
+        return self.behaviour(self.plan.scenario).model_dump(exclude_none=True)
 
     @property
     def nat(self) -> Nat:

@@ -26,7 +26,7 @@ from vnetperf.model.deployment import (
 )
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.machine_load import DatapathWork, NodeWork
-from vnetperf.model.nat import Nat
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
@@ -341,6 +341,31 @@ class DpdkNat(NatSwitch):
         """Raise when the engine has ended."""
         check_process(self.process, self.name)
 
+    @classmethod
+    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+        """Of its stages, by its options."""
+        options = scenario.options.own(DpdkNatOptions)
+        computed = options.blocks == "computed"
+        return (
+            super()
+            .behaviour(scenario)
+            .model_copy(
+                update={
+                    "mapping": "endpoint-independent",
+                    "filtering": options.filtering,
+                    "hairpinning": True,
+                    "fragments": True,
+                    "paired": True,
+                    "reset_s": options.tcp_transitory_timeout,
+                    "port_limit": True,
+                    "session_limit": options.session_limit,
+                    "computed_blocks": computed,
+                    "block_hold_s": None if computed else options.block_hold,
+                    "random_ports": False,
+                }
+            )
+        )
+
     def facts(self) -> dict[str, Any]:
         """Version, launch line, tables, and drops by their causes."""
         info, tables = self._ask("info"), self._ask("tables")
@@ -353,6 +378,7 @@ class DpdkNat(NatSwitch):
             "mode": self.mode,
             "stages of threads": list(groups_of(self.plan.scenario)),
             "nat": str(self.nat),
+            "behaviour": self.behaviour_facts(),
             "room for sessions": info["sessions"],
             "tables": {key.replace("_", " "): value for key, value in tables.items()},
             "dropped until then, by cause": drops,

@@ -14,7 +14,7 @@ from vnetperf.host.wait import wait_at_most
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.nat import SERVERS, Nat
+from vnetperf.model.nat import SERVERS, Nat, NatBehaviour
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
@@ -308,6 +308,26 @@ class KernelNat(KernelSwitch, NatSwitch):
 
         self.machine.in_netns(flush)
 
+    @classmethod
+    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+        """Of conntrack: who was sent to may answer, fragments are reassembled first."""
+        return (
+            super()
+            .behaviour(scenario)
+            .model_copy(
+                update={
+                    "filtering": "address-and-port",
+                    "fragments": True,
+                    "paired": True,
+                    "reset_s": scenario.options.own(NatOptions).tcp_transitory_timeout,
+                    "port_limit": True,
+                    "session_limit": 0,
+                    "computed_blocks": True,
+                    "random_ports": scenario.options.own(KernelNatOptions).random_ports,
+                }
+            )
+        )
+
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""
         program = self.rules_by[self.mode]
@@ -324,6 +344,7 @@ class KernelNat(KernelSwitch, NatSwitch):
             "MTU": {str(at): self.machine.link(name).mtu for at, name in self.netdevs.items()},
             "rules by": self.machine.facts.versions.get(program.name, "").partition("\n")[0],
             "nat": str(self.nat),
+            "behaviour": self.behaviour_facts(),
             "room for sessions": found[MAX],
             "buckets of its hash": found[BUCKETS],
             "changed for the run": self._raised,

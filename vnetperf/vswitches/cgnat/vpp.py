@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, port_mac
 from vnetperf.model.errors import DutError
-from vnetperf.model.nat import PORTS_OF_ADDRESS, SERVERS, Nat
+from vnetperf.model.nat import PORTS_OF_ADDRESS, SERVERS, Nat, NatBehaviour
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
@@ -145,6 +145,7 @@ class VppNat(NatSwitch, Vpp):
             **super().facts(),
             "mode": self.mode,
             "nat": str(self.nat),
+            "behaviour": self.behaviour_facts(),
             "timeouts": self.timeouts(),
             **self.tables(),
             "dropped until then, by cause": {
@@ -210,6 +211,12 @@ class VppDet44(VppNat):
     }
     #: Sessions of a subscriber at most, and octets of one (src/plugins/nat/det44/det44.h).
     MOST_SESSIONS, SESSION_OCTETS = 1000, 24
+
+    @classmethod
+    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+        """Of its map: a subscriber has the same ports of the same address for ever."""
+        fixed = {"paired": True, "port_limit": True, "computed_blocks": True}
+        return super().behaviour(scenario).model_copy(update=fixed)
 
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:

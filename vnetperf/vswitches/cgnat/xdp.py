@@ -12,7 +12,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import ATOMIC, CLANG, BpfObject, compile_program
 from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.nat import Nat
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
@@ -170,6 +170,28 @@ class XdpNat(NatSwitch, Xdp):
         if left := self.sessions():
             raise DutError(f"{left} sessions are left", where=self.name)
 
+    @classmethod
+    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+        """Of its programs: fragments are dropped, a session is a mapping."""
+        return (
+            super()
+            .behaviour(scenario)
+            .model_copy(
+                update={
+                    "mapping": "endpoint-independent",
+                    "filtering": "endpoint-independent",
+                    "hairpinning": True,
+                    "fragments": False,
+                    "paired": True,
+                    "reset_s": scenario.options.own(NatOptions).tcp_transitory_timeout,
+                    "port_limit": True,
+                    "session_limit": 0,
+                    "computed_blocks": True,
+                    "random_ports": False,
+                }
+            )
+        )
+
     def facts(self) -> dict[str, Any]:
         """Programs, the mode that was read back, tables, and drops by cause."""
         return {
@@ -177,6 +199,7 @@ class XdpNat(NatSwitch, Xdp):
             "program": "translate",
             "mode": self.mode,
             "nat": str(self.nat),
+            "behaviour": self.behaviour_facts(),
             "room for sessions": self.max_sessions,
             "mappings made and ended": [self._tally(MADE), self._tally(ENDED)],
             "timeouts": self.options.model_dump(exclude={"max_sessions"}),
