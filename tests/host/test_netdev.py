@@ -84,7 +84,7 @@ def test_settings_of_functions_that_were_made_anew_are_put_back(
     probed: list[Any] = []
     monkeypatch.setattr(netdev.pci, "probe_vf_anew", lambda *where: probed.append(where))
     was = {**WAS, "pci": "0000:3b:00.0", "functions": [FIRST, SECOND]}
-    assert netdev.restore_state("eth1", was) == "put back: settings of 1 virtual functions"
+    assert netdev.restore_state("eth1", was) == "put back: settings of 1 virtual function"
     assert [call["vf"] for call in calls] == [
         {"vf": 0, "mac": FIRST["mac"]},
         {"vf": 0, "vlan": FIRST["vlan"]},
@@ -108,7 +108,7 @@ def test_functions_are_set_when_the_interface_is_up_and_rates_when_it_has_a_link
     now = {**WAS, "flags": 0x1000, "functions": [anew]}
     monkeypatch.setattr(netdev, "read_state", lambda _: now)
     done = netdev.restore_state("eth1", {**WAS, "pci": "", "functions": [was]})
-    assert done == "put back: flags, settings of 1 virtual functions"
+    assert done == "put back: flags, settings of 1 virtual function"
     named = [call if isinstance(call, str) else [*call.get("vf", call)][-1] for call in calls]
     assert named == ["looked", "change", "looked", "looked", "mac", "probed", "rate"]
 

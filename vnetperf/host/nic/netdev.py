@@ -197,11 +197,11 @@ def restore_state(name: str, data: UndoData) -> str:
         request_link("set", index=index, flags=data["flags"], change=RESTORED_FLAGS | UP)
         done.append("flags")
     if differ := _put_vfs_back(name, index, data, now["functions"], refused):
-        done.append(f"settings of {differ} virtual functions")
+        done.append(f"settings of {differ} virtual function{'s' * (differ > 1)}")
     if _put_addresses_back(index, data):
         done.append("addresses")
     if refused:  # when all else is back
-        cure = "write it by hand, then run `vnetperf restore`"
+        cure = "set them by hand, then run `vnetperf restore`"
         raise HostError("; ".join(refused), where=f"interface {name}", cure=cure)
     return "put back: " + ", ".join(done) if done else "already as before"
 
