@@ -291,4 +291,23 @@ def test_a_route_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(netdev, "ROUTES_S", 0.0)
     was = {"addresses": [], "routes": [{"dst": "192.0.2.0/24", "gateway": "198.51.100.1"}]}
     with pytest.raises(HostError, match=r"route to 192\.0\.2\.0/24: Network is unreachable; it ca"):
-        netdev._put_addresses_back(7, was)
+        netdev._put_addresses_back(7, was, [])
+
+
+def test_an_address_that_is_refused_is_named_and_one_that_came_back_by_itself_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Route:
+        def get_addr(self, index: int) -> list[Any]:
+            return []
+
+        def addr(self, _: str, *, address: str, **__: object) -> None:
+            if address == "192.0.2.9":
+                raise NetlinkError(17, "File exists")
+            raise NetlinkError(22, "Invalid argument")
+
+    monkeypatch.setattr(netdev, "netlink", lambda *_: nullcontext(Route()))
+    refused: list[str] = []
+    each = [{"address": f"192.0.2.{n}", "prefixlen": 24} for n in (9, 10)]
+    assert netdev._put_addresses_back(7, {"addresses": each, "routes": []}, refused)
+    assert refused == ["its address 192.0.2.10: Invalid argument"]

@@ -198,7 +198,7 @@ def restore_state(name: str, data: UndoData) -> str:
         done.append("flags")
     if differ := _put_vfs_back(name, index, data, now["functions"], refused):
         done.append(f"settings of {differ} virtual function{'s' * (differ > 1)}")
-    if _put_addresses_back(index, data):
+    if _put_addresses_back(index, data, refused):
         done.append("addresses")
     if refused:  # when all else is back
         cure = "set them by hand, then run `vnetperf restore`"
@@ -232,7 +232,7 @@ def _put_vfs_back(
     return len(differing)
 
 
-def _put_addresses_back(index: int, data: UndoData) -> bool:
+def _put_addresses_back(index: int, data: UndoData, refused: list[str]) -> bool:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     changed = False
@@ -242,9 +242,12 @@ def _put_addresses_back(index: int, data: UndoData) -> bool:
         there = {(a.get_attr("IFA_ADDRESS"), a["prefixlen"]) for a in route.get_addr(index=index)}
         for entry in data["addresses"]:
             if (entry["address"], entry["prefixlen"]) not in there:
-                with contextlib.suppress(NetlinkError):  # a DHCP client was faster
-                    route.addr("add", index=index, **entry)
                 changed = True
+                try:
+                    route.addr("add", index=index, **entry)
+                except NetlinkError as error:
+                    if error.code != errno.EEXIST:  # else a DHCP client was faster
+                        refused.append(f"its address {entry['address']}: {error.args[-1]}")
 
         def routes_are_there() -> bool:
             nonlocal changed, why
