@@ -22,6 +22,7 @@ from vnetperf.deployment.planner import make_loop_plan
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
@@ -52,12 +53,13 @@ class Loop:
 
 
 @contextmanager
-def looped(name: str, wire: str) -> Iterator[Loop]:
+def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loop]:
     """Connect a generator to itself, as a calibration does; skips what cannot be had here.
 
     Args:
         name: Registered name of the generator.
         wire: Kind of wire.
+        testbed: Testbed; None for that of whoever runs the tests.
 
     Yields:
         The loop.
@@ -65,7 +67,7 @@ def looped(name: str, wire: str) -> Iterator[Loop]:
     if os.geteuid() != 0:
         skip_or_fail(name, "generators are looped for real, which needs root: run pytest with sudo")
     settings = configuration({"generator": name, "wire": wire, "preset": "smoke"})
-    testbed = settings.testbed.model_copy(update={"lock_timeout_s": TURN_S})
+    testbed = (testbed or settings.testbed).model_copy(update={"lock_timeout_s": TURN_S})
     facts = take_inventory(testbed)
     try:
         plan = make_loop_plan(make_scenario("phy2phy_dpdk", settings), testbed, facts)
