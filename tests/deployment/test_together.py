@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from vnetperf.deployment.deploy import LiveDeployment, run_all, run_all_to_end
-from vnetperf.deployment.planner import Plan
 from vnetperf.model.errors import DutError, GeneratorError
+from vnetperf.model.scenario import Plan
 
 
 def _fail(what: str) -> None:

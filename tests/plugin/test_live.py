@@ -23,7 +23,7 @@ def counts(elapsed_s: float, sent: int, received: int, refused: int = 0) -> Live
 
 
 def test_rates_are_those_since_the_last_look(shown: list[str]) -> None:
-    progress = LiveProgress(None, live=True)
+    progress = LiveProgress(None, follows=True)
     assert progress.follows
     progress.trial_runs(counts(0.5, 500_000, 499_990))
     progress.trial_runs(counts(1.0, 1_500_000, 1_000_000, refused=10))
@@ -41,7 +41,7 @@ def test_nobody_follows_where_nobody_watches(shown: list[str]) -> None:
             return False
 
     falsy: Any = Callable()
-    progress = LiveProgress(None, live=falsy)
+    progress = LiveProgress(None, follows=falsy)
     assert progress.follows is False
     progress.trial_runs(counts(1.0, 1, 1))
     assert shown == []
@@ -61,7 +61,7 @@ class GoneTerminal:
 
 
 def test_a_terminal_that_goes_away_ends_no_run() -> None:
-    progress = LiveProgress(None, live=True)
+    progress = LiveProgress(None, follows=True)
     progress._status, progress._tty = GoneStatus(), GoneTerminal()
     progress.stop()
     progress.stop()
@@ -70,7 +70,7 @@ def test_a_terminal_that_goes_away_ends_no_run() -> None:
 def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.open", lambda *_: GoneTerminal())
     lines: list[str] = []
-    progress = LiveProgress(SimpleNamespace(write_line=lines.append), live=True)
+    progress = LiveProgress(SimpleNamespace(write_line=lines.append), follows=True)
     progress.say("deploying")
     progress.say("deploying")
     assert not progress.follows

@@ -398,7 +398,7 @@ def test_a_wait_is_told_once_for_each_holder() -> None:
     class Terminal:
         write_line = staticmethod(lines.append)
 
-    progress = LiveProgress(Terminal(), live=False)
+    progress = LiveProgress(Terminal(), follows=False)
     for holder in ("a", "a", "b", "b", "a"):
         progress.say(f"waiting for the testbed: {holder} holds it")
     assert [line.split()[5] for line in lines] == ["a", "b", "a"]

@@ -85,7 +85,7 @@ CALIBRATION = "calibration"
 FLUSH_S = 1.0
 
 
-Planner = Callable[[Scenario, Testbed, MachineFacts], Plan]
+MakePlan = Callable[[Scenario, Testbed, MachineFacts], Plan]
 
 
 class Channel(Protocol):
@@ -624,7 +624,7 @@ class Agent:
         )
         return result.model_dump(mode="json")
 
-    def _checked(self, plan: dict[str, Any], planner: Planner) -> Plan:
+    def _checked(self, plan: dict[str, Any], planner: MakePlan) -> Plan:
         checked = Plan.model_validate(plan)
         if not self.restricted:
             return checked

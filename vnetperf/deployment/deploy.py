@@ -239,9 +239,9 @@ class LiveDeployment:
             on_error.callback(deployment._stop_backends)
             on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
             deployment.bring_up()
-            path_check = check_path(deployment)
-            log.info("frames come through: %s", path_check)
-            deployment.note_facts(path_check)
+            checked = check_path(deployment)
+            log.info("frames come through: %s", checked)
+            deployment.note_facts(checked)
             on_error.pop_all()
         return deployment
 

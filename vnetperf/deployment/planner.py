@@ -97,6 +97,7 @@ class _Hosts:
 
     Attributes:
         scenario: The whole.
+        testbed: That of all hosts.
         facts: Of all hosts.
         shares: What of the deployment is on each.
         own: The scenario with each host's part of the graph.
@@ -211,7 +212,6 @@ class _Hosts:
             host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
             for host in placements
         }
-
         if all(self.unpolled(host, placed) for host, placed in placements.items()):
             return placements
         for host, cpus in allowed.items():
@@ -305,13 +305,13 @@ class _Hosts:
         return plans
 
     def whole(
-        self, plans: list[Plan], placements: Mapping[str, Placement], tester: str, **fields: Any
+        self, plans: list[Plan], placements: Mapping[str, Placement], first: str, **fields: Any
     ) -> Plan:
         """The plan of all hosts, from their own and the fields that are no host's."""
         return Plan(
             scenario=self.scenario,
             testbed=registry.completed(self.testbed),
-            placement=_placement_of_all(tester, placements),
+            placement=_placement_of_all(first, placements),
             memory=_memory_of_all(plans),
             commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
             hosts=tuple(plans),
@@ -534,16 +534,16 @@ def _require_cable_wire(
         )
 
 
-def _placement_of_all(tester: str, placements: Mapping[str, Placement]) -> Placement:
-    """The tester's placement with the roles of all hosts, others' with their host's name."""
-    whole = placements[tester]
+def _placement_of_all(first: str, placements: Mapping[str, Placement]) -> Placement:
+    """The first host's placement with the roles of all, others' with their host's name."""
+    whole = placements[first]
     for host, placed in placements.items():
         update = {
             key: getattr(whole, key)
             | {f"{host}:{r}": cpus for r, cpus in getattr(placed, key).items() if ":" not in r}
             for key in ("cores", "unpinned")
         }
-        if host != tester:
+        if host != first:
             whole = whole.model_copy(update=update)
     return whole
 

@@ -52,8 +52,6 @@ SET_UPS = 5
 #: So long after that they are not sent again while the NAT holds all of them, seconds: less than
 #: any timer that RFC 4787, 5382 and 5508 allow.
 SET_UP_HOLDS_S = 50.0
-
-
 #: Longest wait for counters to stand still after learning frames, seconds.
 SETTLE_S = 0.5
 #: Counters that stay the same for this long stand still: a poller without a core of its own may be

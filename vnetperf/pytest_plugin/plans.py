@@ -195,7 +195,7 @@ def _plan_lines(
     planner = Planner(
         configuration.varied(selected.variant),
         lambda: facts,
-        lambda scenario: make_plan(scenario, configuration.testbed, facts),
+        lambda one: make_plan(one, configuration.testbed, facts),
     )
     if what == FRAMES:
         plan = planner.plan(scenario)

@@ -154,9 +154,9 @@ class ThresholdCheck:
     """What this session expects."""
 
     def __init__(self, config: pytest.Config) -> None:
-        given = config.getoption("expect", None)
+        file = config.getoption("expect", None)
         self._config = config
-        self._expectations: Expectations | None = _load_thresholds(Path(given)) if given else None
+        self._expectations: Expectations | None = _load_thresholds(Path(file)) if file else None
         self._judged: list[Judgement] = []
 
     def attach(self, run: Run) -> None:
@@ -331,7 +331,7 @@ class BenchSession:
         # file is no place for a spinner.
         drawable = terminal is not None and terminal.isatty and testbed_number(config) is None
         live = drawable and os.environ.get("TERM", "dumb") != "dumb"
-        self.progress = LiveProgress(terminal, live=live) if terminal else None
+        self.progress = LiveProgress(terminal, follows=live) if terminal else None
         self.outcomes = OutcomeCounter(self.progress)
         config.pluginmanager.register(self.outcomes, "vnetperf-outcomes")
 
@@ -435,13 +435,13 @@ class BenchSession:
         on_one = folders.log_path(resume) in logs
         if on_one == (count == 1):
             return
-        given = f"testbed ({self.configuration.sources['testbed']}) names {count}"
+        named = f"testbed ({self.configuration.sources['testbed']}) names {count}"
         then = str(folders.settings_of_run(resume).get("testbed", ""))
         again = f"--testbed {then}" if then else "the --testbed of that run"
         workers = "" if on_one else f" and -n {max(len(logs), len(then.split(',')))}"
         raise pytest.UsageError(
             f"--resume {resume}: this run is one on {'one testbed' if on_one else 'several'}, and "
-            f"{given}; name the testbeds of that run: {again}{workers}"
+            f"{named}; name the testbeds of that run: {again}{workers}"
         )
 
     def configuration_for(self, item: pytest.Item) -> Configuration:
@@ -466,15 +466,14 @@ class BenchSession:
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one."""
         if self.folder is None:
-            given = getattr(self.config, "workerinput", {}).get("vnetperf_run")
+            of_controller = getattr(self.config, "workerinput", {}).get("vnetperf_run")
             resume = self.config.getoption("resume")
-            if given:
-                self.folder = folders.make_folder(self._named(given))
+            if of_controller:
+                self.folder = folders.make_folder(self._named(of_controller))
             elif resume:
                 self.folder = Path(resume).resolve()
-                folders.merge_worker_logs(
-                    self.folder
-                )  # of a run under pytest-xdist that was killed
+                # Of a run under pytest-xdist that was killed.
+                folders.merge_worker_logs(self.folder)
                 if not self.worker:
                     self._refuse_other_testbeds()
             else:

@@ -20,9 +20,9 @@ NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
 class LiveProgress:
     """One status line that follows the search; replaced by plain lines when it is no terminal."""
 
-    def __init__(self, terminal: Any, *, live: bool) -> None:
+    def __init__(self, terminal: Any, *, follows: bool) -> None:
         self.terminal = terminal
-        self.follows = bool(live)  # pytest has a kind of its own
+        self.follows = bool(follows)  # pytest has a kind of its own
         self._status: Any = None
         self._spinner: Any = None
         self._tty: Any = None
