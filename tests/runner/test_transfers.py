@@ -248,7 +248,8 @@ def test_a_case_asks_for_what_settings_say_without_a_calibration() -> None:
     plain = scenario("phy2phy_bridge")
     run = run_of(plain)
     run.configuration = config.load({"instances": 4, "preset": "quick"}, environment={})
-    transfers.measure_endpoints(run, run, plain, "UDP_STREAM", 512, way="both")
+    planner = transfers.Planner(run.configuration, run.facts, run.plan)
+    transfers.measure_endpoints(run, planner, plain, "UDP_STREAM", 512, way="both")
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert (spec["instances"], spec["message_size"], spec["way"]) == (4, 512, "both")
     assert (spec["rate_bps"], spec["rate_of_tcp"]) == (0, False)

@@ -124,7 +124,7 @@ class Bench:
 
     @property
     def _planner(self) -> Planner:
-        """The run's, with what the variant has besides: of transfers not all is the scenario's."""
+        """What transfers are planned with: the run's configuration, with the variant's besides."""
         run = self.run
         configuration = run.configuration.varied(self._variant)
         return Planner(configuration, run.facts, run.plan, run.note_skipped)

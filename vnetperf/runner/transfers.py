@@ -49,7 +49,7 @@ WARMUP_S = 1
 
 
 class Planning(Protocol):
-    """What transfers are planned with: a run, or what `--plan` has in its place."""
+    """What transfers are planned with: a run, or a `Planner`."""
 
     @property
     def configuration(self) -> Configuration:
@@ -194,7 +194,7 @@ def _no_inside(run: Planning, scenario: Scenario) -> str:
 
 def measure_endpoints(
     run: Run,
-    planning: Planning,
+    planning: Planner,
     scenario: Scenario,
     kind: Kind,
     message_size: int,
@@ -327,7 +327,7 @@ def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
     return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
-def measure_guests(run: Run, planning: Planning, scenario: Scenario, kind: GuestKind) -> Transfers:
+def measure_guests(run: Run, planning: Planner, scenario: Scenario, kind: GuestKind) -> Transfers:
     """What VNFs' processors or memory do, as long as the preset's longest trial, and the host's."""
     deployed = guest_scenario(planning.configuration, scenario)
     spec = guest_spec(planning, deployed, kind)
@@ -384,7 +384,7 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
 
 
 def measure_mpi(
-    run: Run, planning: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
+    run: Run, planning: Planner, scenario: Scenario, kind: MpiKind, message_size: int | None
 ) -> Transfers:
     """One run of a program of MPI, as long as the preset's longest trial."""
     spec = mpi_spec(planning, scenario, kind, message_size)
