@@ -92,24 +92,6 @@ def test_what_was_measured_before_the_run_was_interrupted_is_not_measured_again(
         transfers.measure_users_traffic(run, wanted.model_copy(update={"vnf_mode": "macswap"}))
 
 
-def test_a_variant_has_a_program_of_mpi_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Loops:
-        kinds = ("MPI_LATENCY",)
-
-        def cannot(self, spec: object) -> str:
-            return ""
-
-        def missing(self, facts: object, spec: object) -> str:
-            return ""
-
-    wanted = scenario("bmp2bmp_bridge")
-    run = run_of(wanted)
-    monkeypatch.setattr(transfers.registry, "load", lambda family, name: Loops)
-    run.configuration = config.load({"mpi_program": "osu"}, environment={})
-    spec = transfers.mpi_spec(run, wanted, "MPI_LATENCY", 64)
-    assert spec.tool == "osu"
-
-
 def test_what_keeps_users_away_is_noted() -> None:
     wanted = scenario()
     run = run_of(wanted)
@@ -270,6 +252,38 @@ def test_a_variant_has_instances_and_a_server_of_its_own() -> None:
     run = run_of(plain)
     bench = Bench(run, plain, Variant(settings=(("endpoint_server", "vnf"),)))
     assert "has no VNF to be in" in bench.no_endpoints("TCP_STREAM", 512)
+
+
+def test_a_variant_has_a_program_of_mpi_of_its_own() -> None:
+    plain = scenario("bmp2bmp_bridge")
+    run = run_of(plain)
+    run.facts().programs.update(dict.fromkeys(("mpirun", "mpicc", "hpcc", "osu_latency"), "/x"))
+    run.configuration = config.load({"mpi_program": "hpcc"}, environment={})
+    bench = Bench(run, plain, Variant(settings=(("mpi_program", "osu"),)))
+    assert bench.no_mpi("MPI_LATENCY", 64) == ""
+    run.note_skipped.assert_not_called()
+    bench.mpi("MPI_LATENCY", 64)
+    (spec,) = run.client.call.call_args.kwargs["specs"]
+    assert spec["tool"] == "osu"
+    assert "hpcc cannot do MPI_LATENCY" in Bench(run, plain).no_mpi("MPI_LATENCY", 64)
+
+
+def test_a_variant_has_threads_and_a_tool_in_vnfs_of_its_own() -> None:
+    plain = scenario("pvp_bridge", vnf="vloop:container")
+    run = run_of(plain)
+    run.facts().programs["sysbench"] = "/usr/bin/sysbench"
+    run.configuration = config.load({"instances": 4}, environment={})
+    bench = Bench(run, plain, Variant(settings=(("instances", 2),)))
+    assert bench.no_guest_speed("GUEST_CPU") == ""
+    run.note_skipped.assert_not_called()
+    bench.guest_speed("GUEST_CPU")
+    (spec,) = run.client.call.call_args.kwargs["specs"]
+    assert (spec["tool"], spec["instances"]) == ("sysbench", 2)
+    # How many threads there are keeps nothing from being measured; which tool does.
+    bench = Bench(run, plain, Variant(settings=(("endpoint_tool", "iperf3"),)))
+    why = bench.no_guest_speed("GUEST_CPU")
+    assert "iperf3 cannot do GUEST_CPU" in why
+    run.note_skipped.assert_called_once_with("pvp_bridge,endpoints", f"GUEST_CPU: {why}")
 
 
 def test_processor_time_is_for_each_gigabit_of_a_stream() -> None:
