@@ -76,7 +76,11 @@ class Planner:
 
 
 def _why_not(run: Planning, noted: str, kind: str, reasons: Iterator[str]) -> str:
-    """The first reason, or what the planner refuses; it is noted."""
+    """The first reason, or what the planner refuses; it is noted.
+
+    The generator is advanced to the first reason only: what follows a reason in it may rely on
+    that one not being there.
+    """
     try:
         why = next(filter(None, reasons), "")
     except CapabilityError as error:
@@ -316,7 +320,7 @@ def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
             yield (
                 f"{scenario.vnf} is no place for programs; choose --vnf vloop:vm or vloop:container"
             )
-            return
+            return  # never reached: for the type checker
         if run.facts().hosts:
             yield "VNFs are measured on one host; choose a testbed of one"
         deployed = guest_scenario(run.configuration, scenario)
