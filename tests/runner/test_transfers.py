@@ -140,6 +140,26 @@ def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools() -> None:
     assert "has no VNF to be in" in transfers.why_no_endpoint_traffic(run, alone, "TCP_STREAM", 64)
 
 
+def test_a_vnf_that_refuses_programs_by_an_error_is_a_noted_skip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(facts: MachineFacts, scenario: Scenario) -> str:
+        raise CapabilityError("it has no kernel", where="vloop", cure="choose another")
+
+    plain = scenario("pvp_bridge", vnf="vloop:container")
+    monkeypatch.setattr(transfers.registry.load_vnf(plain.vnf), "no_inside", refuse)
+    run = run_of(plain)
+    run.configuration = config.load({"endpoint_server": "vnf"}, environment={})
+    for kind, why in (
+        ("TCP_STREAM", transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64)),
+        ("GUEST_CPU", transfers.why_no_guests(run, plain, "GUEST_CPU")),
+    ):
+        assert "it has no kernel" in why
+        assert "\n" not in why
+        run.note_skipped.assert_any_call("pvp_bridge,endpoints", f"{kind}: {why}")
+    run.deploy.assert_not_called()
+
+
 @pytest.mark.parametrize("name", ["v2c2v_dpdk", "v2c2v_bridge"])
 def test_endpoints_of_two_hosts_are_in_guests_with_the_tools(name: str) -> None:
     asked = config.load({"vnf": "vloop:vm"}, environment={})
