@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import LedgerEntry, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.results.records import ScenarioRecord
+from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.switch import Cgnat
 
 MODES = Cgnat.capabilities.modes
@@ -31,7 +32,8 @@ def scenario(mode: str, variant: str = "", **options: Any) -> Scenario:
 
 
 def deployed(of: Scenario, told: dict[str, Any] | None = None, host: str = "") -> ScenarioRecord:
-    behaviour = Cgnat.mode_class(of).behaviour(of).model_dump(exclude_none=True)  # type: ignore[attr-defined]
+    mode = cast("type[NatSwitch]", Cgnat.mode_class(of))
+    behaviour = mode.behaviour(of).model_dump(exclude_none=True)
     facts: dict[str, Any] = {"vswitch": {"behaviour": behaviour if told is None else told}}
     facts = {"hosts": {host: facts}} if host else facts
     return ScenarioRecord(scenario=of, facts=ScenarioFacts(scenario=of.id, facts=facts))

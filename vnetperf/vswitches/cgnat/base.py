@@ -17,6 +17,10 @@ from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 INSIDE, OUTSIDE = PhyPort(index=0), PhyPort(index=1)
 
 
+#: Behaviour of a NAT that computes the block of a subscriber (RFC 7422): all of one address.
+COMPUTED_BLOCKS = {"paired": True, "port_limit": True, "computed_blocks": True}
+
+
 class NatOptions(Frozen):
     """Options that only the NAT has.
 
@@ -88,14 +92,15 @@ class NatSwitch(VSwitch):
         return min(options.tcp_timeout, options.tcp_transitory_timeout)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
-        """What it does of what the RFCs on NATs ask; of a mode that adds nothing its timers."""
+    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
+        """What it does of what the RFCs on NATs ask: its timers, and what a mode knows besides."""
         options = scenario.options.own(NatOptions)
         return NatBehaviour(
             udp_s=options.udp_timeout,
             tcp_s=options.tcp_timeout,
             tcp_transitory_s=options.tcp_transitory_timeout,
             icmp_s=options.icmp_timeout,
+            **known,
         )
 
     def behaviour_facts(self) -> dict[str, Any]:

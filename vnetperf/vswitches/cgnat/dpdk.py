@@ -31,7 +31,13 @@ from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.cgnat.base import (
+    COMPUTED_BLOCKS,
+    INSIDE,
+    OUTSIDE,
+    NatOptions,
+    NatSwitch,
+)
 from vnetperf.vswitches.testpmd import phy_device
 
 ENGINE = DpdkProgram("cgnat", Path(__file__).with_name("engine"))
@@ -342,28 +348,22 @@ class DpdkNat(NatSwitch):
         check_process(self.process, self.name)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
         """Of its stages, by its options."""
         options = scenario.options.own(DpdkNatOptions)
         computed = options.blocks == "computed"
-        return (
-            super()
-            .behaviour(scenario)
-            .model_copy(
-                update={
-                    "mapping": "endpoint-independent",
-                    "filtering": options.filtering,
-                    "hairpinning": True,
-                    "fragments": True,
-                    "paired": True,
-                    "reset_s": options.tcp_transitory_timeout,
-                    "port_limit": True,
-                    "session_limit": options.session_limit,
-                    "computed_blocks": computed,
-                    "block_hold_s": None if computed else options.block_hold,
-                    "random_ports": False,
-                }
-            )
+        return super().behaviour(
+            scenario,
+            mapping="endpoint-independent",
+            filtering=options.filtering,
+            hairpinning=True,
+            fragments=True,
+            reset_s=options.tcp_transitory_timeout,
+            session_limit=options.session_limit,
+            block_hold_s=None if computed else options.block_hold,
+            random_ports=False,
+            **{**COMPUTED_BLOCKS, "computed_blocks": computed},
+            **known,
         )
 
     def facts(self) -> dict[str, Any]:

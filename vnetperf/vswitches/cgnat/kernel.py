@@ -18,7 +18,13 @@ from vnetperf.model.nat import SERVERS, Nat, NatBehaviour
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
-from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.cgnat.base import (
+    COMPUTED_BLOCKS,
+    INSIDE,
+    OUTSIDE,
+    NatOptions,
+    NatSwitch,
+)
 from vnetperf.vswitches.kernelports import IPV4_SETTINGS, KernelSwitch, add_way, netlink
 
 log = logging.getLogger(__name__)
@@ -309,23 +315,18 @@ class KernelNat(KernelSwitch, NatSwitch):
         self.machine.in_netns(flush)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
         """Of conntrack: who was sent to may answer, fragments are reassembled first."""
-        return (
-            super()
-            .behaviour(scenario)
-            .model_copy(
-                update={
-                    "filtering": "address-and-port",
-                    "fragments": True,
-                    "paired": True,
-                    "reset_s": scenario.options.own(NatOptions).tcp_transitory_timeout,
-                    "port_limit": True,
-                    "session_limit": 0,
-                    "computed_blocks": True,
-                    "random_ports": scenario.options.own(KernelNatOptions).random_ports,
-                }
-            )
+        options = scenario.options.own(KernelNatOptions)
+        return super().behaviour(
+            scenario,
+            filtering="address-and-port",
+            fragments=True,
+            reset_s=options.tcp_transitory_timeout,
+            session_limit=0,
+            random_ports=options.random_ports,
+            **COMPUTED_BLOCKS,
+            **known,
         )
 
     def facts(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.cgnat.base import COMPUTED_BLOCKS, INSIDE, OUTSIDE, NatOptions, NatSwitch
 from vnetperf.vswitches.vpp.forwarding import ApiMessage, address_messages, route_message
 from vnetperf.vswitches.vpp.switch import Vpp
 
@@ -213,10 +213,9 @@ class VppDet44(VppNat):
     MOST_SESSIONS, SESSION_OCTETS = 1000, 24
 
     @classmethod
-    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
         """Of its map: a subscriber has the same ports of the same address for ever."""
-        fixed = {"paired": True, "port_limit": True, "computed_blocks": True}
-        return super().behaviour(scenario).model_copy(update=fixed)
+        return super().behaviour(scenario, **COMPUTED_BLOCKS, **known)
 
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:

@@ -17,7 +17,13 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.cgnat.base import (
+    COMPUTED_BLOCKS,
+    INSIDE,
+    OUTSIDE,
+    NatOptions,
+    NatSwitch,
+)
 from vnetperf.vswitches.xdp.switch import INDEX, Xdp
 
 PROGRAMS = Path(__file__).with_name("bpf")
@@ -171,25 +177,19 @@ class XdpNat(NatSwitch, Xdp):
             raise DutError(f"{left} sessions are left", where=self.name)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
         """Of its programs: fragments are dropped, a session is a mapping."""
-        return (
-            super()
-            .behaviour(scenario)
-            .model_copy(
-                update={
-                    "mapping": "endpoint-independent",
-                    "filtering": "endpoint-independent",
-                    "hairpinning": True,
-                    "fragments": False,
-                    "paired": True,
-                    "reset_s": scenario.options.own(NatOptions).tcp_transitory_timeout,
-                    "port_limit": True,
-                    "session_limit": 0,
-                    "computed_blocks": True,
-                    "random_ports": False,
-                }
-            )
+        return super().behaviour(
+            scenario,
+            mapping="endpoint-independent",
+            filtering="endpoint-independent",
+            hairpinning=True,
+            fragments=False,
+            reset_s=scenario.options.own(NatOptions).tcp_transitory_timeout,
+            session_limit=0,
+            random_ports=False,
+            **COMPUTED_BLOCKS,
+            **known,
         )
 
     def facts(self) -> dict[str, Any]:
