@@ -190,12 +190,13 @@ class _Sample:
     system_ticks: int
     guest_ticks: int
     involuntary: int
+    voluntary: int
     run_ns: int | None
     wait_ns: int | None
 
 
 class CpuCollector(Collector[ThreadLoad]):
-    """Time, last processor and involuntary switches of each polling thread, and of the kernel's.
+    """Time, last processor and switches of each polling thread, and of the kernel's.
 
     User, system and guest time come in ticks of 10 ms (at 100 Hz): over a trial of one second a
     share is known to about 1 %. The time that a thread ran, and waited to run, is the scheduler's
@@ -241,6 +242,7 @@ class CpuCollector(Collector[ThreadLoad]):
                     system=round((now.system_ticks - before.system_ticks) / ticks, 3),
                     guest=round((now.guest_ticks - before.guest_ticks) / ticks, 3),
                     involuntary_switches=now.involuntary - before.involuntary,
+                    voluntary_switches=now.voluntary - before.voluntary,
                     run_s=None if run_ns is None else run_ns / 1e9,
                     wait_s=None if wait_ns is None else wait_ns / 1e9,
                     watched_s=round(wall, 6),
@@ -287,6 +289,7 @@ def _sample(task: str, name: str, role: str) -> _Sample:
     fields = _stat(task)
     status = _text(f"{task}/status")
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
+    voluntary = int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
     # Nanoseconds that it ran and that it waited for a processor.
     ran = [int(word) for word in _text(f"{task}/schedstat").split()]
     return _Sample(
@@ -299,6 +302,7 @@ def _sample(task: str, name: str, role: str) -> _Sample:
         system_ticks=int(fields[_STAT_SYSTEM]),
         guest_ticks=int(fields[_STAT_GUEST]),
         involuntary=involuntary,
+        voluntary=voluntary,
         run_ns=ran[0] if ran else None,
         wait_ns=ran[1] if ran else None,
     )

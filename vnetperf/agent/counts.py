@@ -18,6 +18,7 @@ from vnetperf.model.trial import (
     Latency,
     PartResult,
     RoundTrip,
+    TesterTurns,
     TrialGaps,
     TrialResult,
 )
@@ -140,6 +141,7 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
         "tester": tuple(port for result in results for port in result.tester),
         "links_down": tuple(link for result in results for link in result.links_down),
         "gaps": _merge_gaps([result.gaps for result in results]),
+        "turns": _merge_turns([result.turns for result in results]),
         "refusal_is_loss": all(result.refusal_is_loss for result in results),
         "uncollected": uncollected,
     }
@@ -185,6 +187,11 @@ def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
         ),
         catch_up_frames=max(gaps.catch_up_frames for gaps in known),
     )
+
+
+def _merge_turns(found: Sequence[TesterTurns | None]) -> TesterTurns | None:
+    """Turns of both hosts' testers: those of the one that slept less."""
+    return min((t for t in found if t is not None), key=lambda one: one.asleep, default=None)
 
 
 def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:

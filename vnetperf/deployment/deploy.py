@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from vnetperf import registry
+from vnetperf.collectors import busy_threads
 from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
@@ -20,6 +21,7 @@ from vnetperf.deployment.hosts import WIRE_WITHIN
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.pods import far_side, require_frames, switch_class
 from vnetperf.host import cpu, threads
+from vnetperf.host.affinity import free_processors
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import OnWait
 from vnetperf.host.machine import Machine
@@ -43,9 +45,9 @@ from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 
 log = logging.getLogger(__name__)
-#: Niceness of pollers on shared cores: they go before whatever else the machine does, and the
-#: tester before the DUT, so that a shortage shows as the DUT's loss and not as a load not offered.
-SHARED_NICE, TESTER_NICE = -10, -15
+#: Niceness of pollers on shared cores: they go before whatever else the machine does. The tester
+#: comes last where time is short, by its share: that shows as a load that was not offered.
+SHARED_NICE = -10
 
 
 def _for_a_guest(offer: Attachment) -> Attachment:
@@ -60,15 +62,14 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
     """
     taken = {}
     for poller in (one for one in pollers if not one.sleeps):
-        nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
         # Apart from each other: who may not be preferred can still have short turns.
-        preferred = threads.set_nice(poller.pid, nice)
+        preferred = threads.set_nice(poller.pid, SHARED_NICE)
         described = (
             threads.set_slice(poller.pid, slice_us * 1000)
             if slice_us
             else "the kernel's own slices"
         )
-        group = threads.set_autogroup_nice(poller.pid, nice)
+        group = threads.set_autogroup_nice(poller.pid, SHARED_NICE)
         taken[poller.role] = f"{described}, {preferred} (session: {group})"
     return taken
 
@@ -213,6 +214,8 @@ class LiveDeployment:
         )
         self.facts = ScenarioFacts(scenario=scenario.id)
         self.slices: dict[str, str] = {}
+        #: Threads that were moved off the processors of the DUT's pollers.
+        self.moved = 0
         #: When all sessions of a NAT were set up, by the monotonic clock.
         self.sessions_seen = -math.inf
         #: Flows of the sessions of a mobile core in each stream; 0 without them.
@@ -498,9 +501,22 @@ class LiveDeployment:
 
     def _cut_slices(self) -> dict[str, str]:
         """Give threads on shared cores short slices, and read back whether they took them."""
-        if not self.plan.placement.shared:
+        placement = self.plan.placement
+        if not placement.shared:
             return {}
-        return set_slices_and_nice(self.pollers(), self.plan.placement.slice_us)
+        if placement.dut_alone:
+            self._free_dut_processors()
+        return set_slices_and_nice(self.pollers(), placement.slice_us)
+
+    def _free_dut_processors(self) -> None:
+        """Keep all but the DUT's pollers off their processors, other threads of the DUT too."""
+        placement = self.plan.placement
+        cpus = {number for role in placement.dut for number in placement.cores[role]}
+        pollers = (one for one in self.pollers() if one.role in placement.dut)
+        keep = {thread.tid for _, thread in busy_threads(tuple(pollers))}
+        moved = free_processors(self.machine.journal, cpus, keep)
+        self.moved += moved
+        log.info("%d threads moved off processors %s", moved, cpu.format_cpus(cpus))
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Busy threads of everything deployed here."""

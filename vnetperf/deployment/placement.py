@@ -5,7 +5,7 @@ Dedicated or shared, near a NIC, and VNFs on the same or another NUMA node.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import chain, groupby, islice, zip_longest
 
 from vnetperf.model.errors import CapabilityError, ConfigError
@@ -140,21 +140,7 @@ def _shared(
     wanted = _wanted(demands)
     order = _best_first(cpus, wanted, near)
     numbers = [cpu.cpu for cpu in order]
-    cores: dict[str, tuple[int, ...]] = {}
-    if wanted <= len(numbers):
-        rest = iter(numbers)
-        cores = {demand.role: tuple(islice(rest, demand.threads)) for demand in demands}
-    else:
-        has_vnfs = any(demand.group == "vnf" for demand in demands)
-        split = (1 if len(numbers) < 3 else 2) if has_vnfs else len(numbers)
-        pools = {"switch": numbers[:split], "vnf": numbers[split:] or numbers}
-        turn = {"switch": 0, "vnf": 0}
-        for demand in demands:
-            # Two poll-mode threads of one role cannot be on one processor: OVS starts one only.
-            pool = pools[demand.group] if demand.threads <= len(pools[demand.group]) else numbers
-            picked = [pool[(turn[demand.group] + i) % len(pool)] for i in range(demand.threads)]
-            turn[demand.group] += demand.threads
-            cores[demand.role] = tuple(dict.fromkeys(picked))
+    cores = _dealt_out(demands, numbers)
     reason = (
         'the testbed file requires it (cores.policy = "shared")'
         if config.policy == "shared"
@@ -162,11 +148,14 @@ def _shared(
         f"{wanted + 1} physical cores on one node would be needed"
     )
     used = [cpu for cpu in order if cpu.cpu in set().union(*cores.values())]
-    return Placement(
+    placed = Placement(
         mode="shared",
         reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
         cores=cores,
-        housekeeping=config.housekeeping or (numbers[0],),
+        # The tester's, whose loss of time is a load that is not offered, and so is seen.
+        housekeeping=config.housekeeping or (numbers[-1],),
+        dut=tuple(demand.role for demand in _of_group(demands, "switch")),
+        turn_us=config.turn_us,
         node=order[0].node,
         nodes=_nodes(facts),
         far_nodes=_far_nodes(order[0].node, used, facts),
@@ -174,6 +163,42 @@ def _shared(
         slice_note=facts.slices,
         emulated=_emulated(facts),
     )
+    return placed.model_copy(update={"reason": f"{placed.reason}: {placed.sharing}"})
+
+
+def _of_group(demands: tuple[RoleDemand, ...], group: str) -> tuple[RoleDemand, ...]:
+    return tuple(demand for demand in demands if demand.group == group)
+
+
+def _dealt_out(
+    demands: tuple[RoleDemand, ...], numbers: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Processors of each role, where they are too few for all: the first are the DUT's.
+
+    It has them alone if one is left for the others. Of these VNFs come first and the tester last,
+    beside the system.
+    """
+    dut, vnfs, tester = (_of_group(demands, group) for group in ("switch", "vnf", "tester"))
+    alone = _wanted(dut)
+    if alone >= len(numbers):  # none is left: the others are where the fewest of the DUT's are
+        rest = [*reversed(numbers)]
+        pools = [(dut, [*numbers]), (tester, rest), (vnfs, rest[1:] + rest[:1])]
+    else:
+        rest = [*numbers[alone:]]
+        # A VNF costs less a frame than the tester, which has the last ones for itself if it can.
+        own = min(_wanted(tester), len(rest) - 1) if vnfs else len(rest)
+        mine = rest[-own:] if own else rest
+        others = rest[:-own] if own and vnfs else rest
+        pools = [(dut, [*numbers[:alone]]), (vnfs, others), (tester, mine)]
+    cores: dict[str, tuple[int, ...]] = {}
+    for members, pool in pools:
+        turn = 0
+        for demand in members:
+            picked = [pool[(turn + i) % len(pool)] for i in range(demand.threads)]
+            turn += demand.threads
+            # Two poll-mode threads of one role cannot be on one processor: OVS starts one only.
+            cores[demand.role] = tuple(dict.fromkeys(picked))
+    return {demand.role: cores[demand.role] for demand in demands}
 
 
 def _emulated(facts: MachineFacts) -> bool:
@@ -240,7 +265,7 @@ def place_scenario(
     where = scenario.options.placement
     if where is None:
         return place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
-    mine = tuple(d for d in demands if d.group == "switch" and not d.role.endswith("tester"))
+    mine = _of_group(demands, "switch")
     others = tuple(demand for demand in demands if demand not in mine)
     # A node with room for all, if there is one: nobody requires it.
     hint = config.model_copy(update={"policy": "auto"} if config.policy == "dedicated" else {})
@@ -390,6 +415,7 @@ def _remote(
         "slice_us": placement.slice_us
         if enough or placement.shared or facts.slices
         else config.slice_us,
+        "turn_us": placement.turn_us if enough or placement.shared else config.turn_us,
         "slice_note": placement.slice_note if enough else facts.slices,
     }
     reason = f"VNFs on node {node}, away from the pollers on node {placement.node}, as requested"

@@ -87,6 +87,7 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "eswitch": ChangeKind("vnetperf.host.nic.eswitch:undo_mode"),
     "uplink": ChangeKind("vnetperf.host.nic.eswitch:undo_uplink"),
     "netns": ChangeKind("vnetperf.host.links:undo_netns"),
+    "affinity": ChangeKind("vnetperf.host.affinity:undo_affinity"),
     "cgroup": ChangeKind("vnetperf.host.cpu:undo_cgroup"),
     "modules": ChangeKind("vnetperf.host.kernel:undo_modules"),
     # Files outlive a reboot, and on some systems /run does too.

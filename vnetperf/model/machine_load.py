@@ -18,6 +18,7 @@ class ThreadLoad(Frozen):
         guest: Share of wall time as a virtual processor of a guest, 0..1, which is in `user`, too
             (proc(5)); None: not recorded.
         involuntary_switches: Times it was descheduled against its will.
+        voluntary_switches: Times it gave its processor up by itself; None: not recorded.
         run_s: Time that it ran, as the scheduler counts it in nanoseconds (/proc/TID/schedstat; of
             one that is running known to a tick of the kernel; on a processor of nohz_full to 10 ms,
             by /proc/TID/stat), seconds; None: not recorded.
@@ -33,6 +34,7 @@ class ThreadLoad(Frozen):
     system: float
     guest: float | None = None
     involuntary_switches: int = 0
+    voluntary_switches: int | None = None
     run_s: float | None = None
     wait_s: float | None = None
     watched_s: float | None = None

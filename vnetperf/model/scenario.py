@@ -467,15 +467,15 @@ class RoleDemand(Frozen):
 
     Attributes:
         role: "pmd", "tester", "vnf0" ...
-        group: On shared cores, roles of one group are put on the same core: the tester and the
-            PMD take turns anyway, a VNF runs beside them.
+        group: Whose they are. On shared cores the DUT's ("switch") get processors of their own
+            first; VNFs and the tester share what is left.
         sleeps: True when its threads sleep while there is nothing to do, as the kernel's, or each
             is of a program of its own: several of them can be on one processor.
     """
 
     role: str
     threads: int = 1
-    group: Literal["switch", "vnf"]
+    group: Literal["switch", "vnf", "tester"]
     sleeps: bool = False
 
 
@@ -493,6 +493,19 @@ class Pollers(Frozen):
     sleeps: bool = False
 
 
+#: Whoever else runs on the machine.
+SYSTEM = "the system"
+#: Priority of SCHED_FIFO of threads that take turns. They have the same one: none is taken its
+#: processor away in the middle of its work by another of them.
+FIFO_PRIORITY = 1
+#: Longest turn of a thread that shares its processor with nobody but the system, microseconds:
+#: there a sleep costs no other poller anything, and a frame waits for less.
+SYSTEM_TURN_US = 20
+#: Share of its processor that a tester under SCHED_FIFO takes, at most, percent: beside nobody but
+#: the system, beside a VNF, beside several of them or a poller of the DUT.
+SHARE_BESIDE_SYSTEM, SHARE_BESIDE_VNF, SHARE_BESIDE_MORE = 90, 65, 50
+
+
 class Placement(Frozen):
     """Which role runs where.
 
@@ -504,6 +517,9 @@ class Placement(Frozen):
         far_nodes: The other nodes, when pollers sit on several.
         vnf_node: NUMA node of VNFs' memory, when it is not the pollers'.
         unpinned: Role -> processors among which the kernel moves it; such a role has no cores.
+        dut: Roles of the DUT's own pollers.
+        turn_us: Length of the turns of threads that share a processor and sleep in between,
+            microseconds; 0: they never sleep.
         slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
         slice_note: What is known about slices: "" or why they are not available.
         emulated: True in the virtual lab, where one thread emulates all processors in turn.
@@ -518,6 +534,8 @@ class Placement(Frozen):
     far_nodes: tuple[int, ...] = ()
     vnf_node: int | None = None
     unpinned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    dut: tuple[str, ...] = ()
+    turn_us: int = 0
     slice_us: int = 0
     slice_note: str = ""
     emulated: bool = False
@@ -541,8 +559,54 @@ class Placement(Frozen):
         """Whether a role must let others run: its core is another role's too, or turns with all."""
         if self.emulated:
             return True
+        return any(other != SYSTEM for other in self.sharers(role))
+
+    def sharers(self, role: str) -> tuple[str, ...]:
+        """Who else is on a role's processors: other roles, and `SYSTEM` on shared cores."""
         mine = set(self.cores.get(role, ()))
-        return any(mine & set(cores) for other, cores in self.cores.items() if other != role)
+        others = tuple(o for o, cores in self.cores.items() if o != role and mine & set(cores))
+        system = (SYSTEM,) if self.shared and mine & set(self.housekeeping) else ()
+        return others + system
+
+    def turn_of(self, role: str) -> int:
+        """Length of a role's turns where it sleeps in between, microseconds; 0: it never sleeps."""
+        if self.takes_turns(role):
+            return self.turn_us
+        return min(self.turn_us, SYSTEM_TURN_US) if self.sharers(role) else 0
+
+    def priority_of(self, role: str) -> int:
+        """Priority of SCHED_FIFO of a role that sleeps between its turns; 0: none."""
+        return FIFO_PRIORITY if self.turn_of(role) and not self.emulated else 0
+
+    def share_of(self, role: str) -> int:
+        """Share of its processor that a role with such a priority takes, at most, percent."""
+        others = [other for other in self.sharers(role) if other != SYSTEM]
+        if not others:
+            return SHARE_BESIDE_SYSTEM
+        beside_vnf = len(others) == 1 and others[0] not in self.dut
+        return SHARE_BESIDE_VNF if beside_vnf else SHARE_BESIDE_MORE
+
+    @property
+    def dut_alone(self) -> bool:
+        """Whether the DUT has pollers and all of them have processors of their own."""
+        return bool(self.dut) and not any(self.sharers(role) for role in self.dut)
+
+    @property
+    def sharing(self) -> str:
+        """Who is on which processor, in words: "pmd alone on processor 0; ..."."""
+        found: dict[int, list[str]] = {}
+        for role, cpus in self.cores.items():
+            for cpu in cpus:
+                found.setdefault(cpu, []).append(role)
+        for cpu in self.housekeeping if self.shared else ():
+            found.setdefault(cpu, []).append(SYSTEM)
+        texts = []
+        for cpu, roles in sorted(found.items()):
+            if len(roles) == 1:
+                texts.append(f"{roles[0]} alone on processor {cpu}")
+            else:
+                texts.append(f"{', '.join(roles[:-1])} and {roles[-1]} share processor {cpu}")
+        return "; ".join(texts)
 
 
 class MemoryPlan(Frozen):

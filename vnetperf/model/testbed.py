@@ -127,10 +127,12 @@ class CoresConfig(Frozen):
         policy: "auto" takes dedicated cores when there are enough and shares them otherwise;
             "dedicated" refuses to share; "shared" always shares (for comparison).
         allowed: Processors that may be used; empty for all that the machine offers.
-        housekeeping: Processors left to the system in dedicated mode; empty for the
-            first core of the pollers' node.
+        housekeeping: Processors left to the system; empty for the first core of the pollers' node,
+            or on shared cores for the tester's, the last.
         slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
             kernel's own.
+        turn_us: Length of the turns of threads that share a processor and sleep in between, the
+            tester's among them, microseconds; 0 lets them poll without sleeping.
         tester: Threads of the traffic generator, each on a processor of its own.
         governor: Frequency governor of dedicated cores during a run, e.g. "performance"; "" leaves
             the machine's.
@@ -142,6 +144,7 @@ class CoresConfig(Frozen):
     allowed: tuple[int, ...] = ()
     housekeeping: tuple[int, ...] = ()
     slice_us: int = Field(default=100, ge=0, le=100_000)
+    turn_us: int = Field(default=100, ge=0, le=10_000)
     tester: int = Field(default=1, ge=1, le=64)
     governor: str = Field(default="", pattern="^[a-z_]*$")
     irqs: Literal["anywhere", "off-pollers"] = "anywhere"
@@ -260,7 +263,6 @@ class Testbed(Frozen):
         programs: Programs to use instead of those found on PATH, by `Program.setting`: absolute
             paths, "" to search.
         hugepage_kb: Page size of poll-mode memory, KiB.
-        tester_sleep_us: Sleep of an idle tester on shared cores, microseconds.
         nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
             give it; drivers may then receive by a slower path.
         lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
@@ -282,7 +284,6 @@ class Testbed(Frozen):
     media: MediaConfig = MediaConfig()
     programs: dict[str, AbsolutePath] = Field(default_factory=dict)
     hugepage_kb: Literal[2048, 1048576] = 2048
-    tester_sleep_us: int = Field(default=20, ge=0, le=1000)
     nic_timestamps: bool = False
     lock_timeout_s: float = Field(default=60.0, ge=0)
     hosts: dict[HostName, HostConfig] = Field(default_factory=dict)

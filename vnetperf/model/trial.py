@@ -569,6 +569,37 @@ class TrialGaps(Frozen):
         )
 
 
+class TesterTurns(Frozen):
+    """How the tester shared its processor over one trial.
+
+    It sends what has come due when a turn begins, and sleeps until the next one when there is
+    nothing more to do.
+
+    Attributes:
+        length_us: Length of a turn, microseconds.
+        per_s: Turns that ended with a sleep, 1/s; of several threads that which had the fewest.
+        asleep: Share of the trial asleep, 0..1, likewise.
+        prompt: Whether it ran as soon as it woke (SCHED_FIFO).
+        refused: Why it did not, where it was to: the kernel's words; else "".
+        held_back: Turns that ended because it had used up its share of the processor, with frames
+            still to be sent or received.
+        share: That share, 0..1; 1 for no bound.
+        group_frames: Frames that left an interface in one turn, mean over turns with frames: so
+            many the DUT gets at once.
+        most_frames: The most of one turn.
+    """
+
+    length_us: int
+    per_s: float
+    asleep: float
+    prompt: bool
+    refused: str = ""
+    held_back: int = 0
+    share: float = 1.0
+    group_frames: float | None = None
+    most_frames: int = 0
+
+
 class PortCounts(Frozen):
     """What a port of the tester counted besides frames of streams; None: not counted there.
 
@@ -649,6 +680,7 @@ class TrialResult(Frozen):
         max_lag_s: Longest time a frame left after it was due, seconds.
         mean_lag_s: Mean of that, the pacing error, seconds.
         gaps: How long the tester stood still; None: not recorded.
+        turns: How the tester shared its processor; None: it has one for itself, or not recorded.
         refusal_is_loss: True when the wire's far end is the DUT's own receive ring, so that a
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
@@ -692,6 +724,7 @@ class TrialResult(Frozen):
     max_lag_s: float = 0.0
     mean_lag_s: float = 0.0
     gaps: TrialGaps | None = None
+    turns: TesterTurns | None = None
     refusal_is_loss: bool = True
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()

@@ -20,7 +20,7 @@ MAX_AGE = timedelta(hours=12)
 #: it has its time from, may be this much before the controller's.
 CLOCKS_DIFFER = timedelta(minutes=5)
 #: Counted up when a calibration is made in another way, so that older ones are not used.
-_METHOD = 5
+_METHOD = 6
 
 
 class CalibrationCache:
@@ -49,9 +49,10 @@ class CalibrationCache:
                 plan.wire,
                 plan.nics,
                 plan.placement.cores.get("tester"),
+                plan.placement.turn_of("tester"),
+                plan.placement.share_of("tester"),
                 plan.testbed.cores,
                 plan.testbed.nic_timestamps,  # drivers may then receive by a slower path
-                plan.testbed.tester_sleep_us,
                 plan.testbed.hugepage_kb,
                 plan.scenario.mtu,  # larger buffers are slower ones
                 plan.scenario.options.rx_queues,

@@ -148,7 +148,7 @@ class TrafficGenerator(Backend):
         Returns:
             Demands; by default one thread, which sends and receives on all ports.
         """
-        return (RoleDemand(role="tester", threads=1, group="switch"),)
+        return (RoleDemand(role="tester", threads=1, group="tester"),)
 
     @classmethod
     def cannot_plug(

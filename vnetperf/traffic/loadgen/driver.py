@@ -195,8 +195,10 @@ ORDINARY_MIB = 512
 def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEnd]) -> EngineConfig:
     """Configuration of the engine."""
     placement, scenario = plan.placement, plan.scenario
-    # Two that poll leave a small machine no processor for what calls them.
-    sleeps = placement.takes_turns("tester") or (placement.shared and bool(plan.ends))
+    turn_us = placement.turn_of("tester")
+    if plan.ends:  # two that poll leave a small machine no processor for what calls them
+        turn_us = turn_us or placement.turn_us
+    priority = placement.priority_of("tester")
     rx_queues = tuple(port.rx_queues for port in ports)
     tx_queues = tuple(port.tx_queues for port in ports)
     # memif and kernel interfaces lose nothing by ordinary memory.
@@ -221,7 +223,9 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         tx_descriptors=RING,
         mtu=scenario.mtu if scenario.mtu != dpdk.STANDARD_MTU else None,
         room=dpdk.mbuf_room(scenario.mtu),
-        sleep_us=plan.testbed.tester_sleep_us if sleeps else 0,
+        turn_us=turn_us,
+        priority=priority,
+        share=placement.share_of("tester") if priority else 100,
     )
 
 
@@ -275,7 +279,7 @@ def engine_facts(
         "receive rings of the DUT (frames)": [
             p.dut or f"unknown: not the tester's to see, taken for {catch_up}" for p in rings
         ],
-        "sleep when idle (us)": config.sleep_us if config else 0,
+        "length of a turn (us)": config.turn_us if config else 0,
     }
 
 
@@ -613,7 +617,16 @@ class Loadgen(TrafficGenerator):
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
         away = tuple(number for number in queues if number not in self._ends)
         parts = parts_of(streams, profile, frame_size, queues, away)
-        self._prepared = PreparedStreams(parts, profile.burst, self._rings(), away)
+        config = self.config
+        self._prepared = PreparedStreams(
+            parts,
+            profile.burst,
+            self._rings(),
+            away,
+            turn_us=config.turn_us if config else 0,
+            share=config.share if config else 100,
+            workers=len(config.cpus) if config else 1,
+        )
         self._running().set_streams(part.spec for part in self._prepared.parts)
 
     def _rings(self) -> tuple[PortRings, ...]:

@@ -36,6 +36,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     StreamResult,
     StreamTimeline,
     WorkerInfo,
+    WorkerTurns,
     connect_engine,
     parse_reply,
     read_capture,
@@ -109,8 +110,13 @@ class EngineConfig:
     """Octets of frame that a buffer holds; 0: enough for the MTU."""
     rx_burst: int = 32
     """Frames per receive call."""
-    sleep_us: int = 0
-    """Sleep when idle, for CPUs that are shared; 0: poll without sleeping."""
+    turn_us: int = 0
+    """Turns for CPUs that are shared: what is due is sent when one begins, then the worker sleeps;
+    0: it polls without sleeping."""
+    priority: int = 0
+    """Of SCHED_FIFO while a trial is paced, with turns; 0: none."""
+    share: int = 100
+    """Percent of its CPU that a worker with such a priority takes, at most."""
     nic_time: bool = False
     """Arrivals by a NIC's own clock, where its driver gives it to each frame and lets it be read;
     else by the processor's (TSC), when the frame is found."""
@@ -137,7 +143,8 @@ class EngineConfig:
         argv += [f"--rx-queues={_list(self.rx_queues)}", f"--tx-queues={_list(self.tx_queues)}"]
         argv += [f"--rx-desc={self.rx_descriptors}", f"--tx-desc={self.tx_descriptors}"]
         argv += [f"--mbufs={self.mbufs}", f"--rx-burst={self.rx_burst}"]
-        argv += [f"--sleep-us={self.sleep_us}"]
+        argv += [f"--turn-us={self.turn_us}"] if self.turn_us else []
+        argv += [f"--priority={self.priority}", f"--share={self.share}"] if self.priority else []
         argv += [f"--room={self.room}"] if self.room else []
         argv += ["--nic-time=1"] if self.nic_time else []
         argv += [] if self.mtu is None else [f"--mtu={self.mtu}"]
@@ -646,6 +653,11 @@ class Engine:
                 for number, reply in enumerate(self._ask_all("trial/port", ports))
             ),
         )
+
+    def turns(self, workers: int) -> tuple[WorkerTurns, ...]:
+        """Return how each worker took turns in the last trial."""
+        rows = [{"worker": number} for number in range(workers)]
+        return tuple(parse_reply(WorkerTurns, r) for r in self._ask_all("trial/turns", rows))
 
     def gaps(self) -> tuple[GapTimes, GapTimes]:
         """Return the gaps of polling and of sending of all workers in the last trial."""

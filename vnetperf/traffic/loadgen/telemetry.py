@@ -341,11 +341,32 @@ class PortResult:
     """Furthest behind schedule that a frame left."""
     no_mbufs: int
     """Times that no buffer was free."""
+    turns: int
+    """Turns in which frames left, of all queues; of a worker that never sleeps transmit calls."""
+    most_in_turn: int
+    """Most frames that left a queue in one of them."""
 
     @property
     def lag_mean_ns(self) -> float | None:
         """Mean pacing error: how far behind schedule frames left; None: not paced."""
         return self.lag_sum_ns / self.lag_frames if self.lag_frames else None
+
+
+@dataclass(frozen=True)
+class WorkerTurns:
+    """How one worker took turns in a finished trial."""
+
+    sleeps: int
+    """Turns that ended with a sleep."""
+    forced: int
+    """Of these, turns that ended because the worker had used up its share of its processor."""
+    slept_ns: int
+    time_ns: int
+    """From the common start to the worker's end of the trial."""
+    prompt: int
+    """Whether it was under SCHED_FIFO."""
+    refused: str
+    """The kernel's reason why it was not; "" where it was not to be."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from vnetperf.model.trial import (
     PartResult,
     PortCounts,
     QueueGaps,
+    TesterTurns,
     Timeline,
     TrialGaps,
     TrialResult,
@@ -316,12 +317,18 @@ class PreparedStreams:
     Attributes:
         group: Frames of each queue that are sent back to back; 1 sends evenly.
         away: Ports that are on another host.
+        turn_us: Length of the engine's turns, microseconds; 0 where it never sleeps.
+        share: Percent of their processors that its workers take, at most.
+        workers: Their number.
     """
 
     parts: tuple[StreamPart, ...] = ()
     group: int = 1
     rings: tuple[PortRings, ...] = ()
     away: tuple[int, ...] = ()
+    turn_us: int = 0
+    share: int = 100
+    workers: int = 1
 
     @property
     def catch_up(self) -> int:
@@ -422,6 +429,7 @@ def _counted(
     counts = TrialResult(
         directions=directions,
         gaps=_gaps(engine, prepared, directions, trial),
+        turns=_turns(engine, prepared, result),
         foreign={str(p.port): p.foreign for p in result.ports},
         corrupted=sum(p.corrupted for p in result.ports),
         verified=sum(p.verified for p in result.ports),
@@ -446,6 +454,27 @@ def _counted(
     differences = engine.differences(received) if trial.ipdv else {}
     timed = tally(prepared.parts, result, histograms, differences, grouped_s=grouped_s)
     return counts.model_copy(update={"directions": timed})
+
+
+def _turns(engine: Engine, prepared: PreparedStreams, result: EngineResult) -> TesterTurns | None:
+    """How the workers took turns; None where they have processors of their own."""
+    if not prepared.turn_us:
+        return None
+    workers = engine.turns(prepared.workers)
+    busiest = min(workers, key=lambda worker: worker.slept_ns)
+    turns = sum(port.turns for port in result.ports)
+    time_s = max(busiest.time_ns, 1) / 1e9
+    return TesterTurns(
+        length_us=prepared.turn_us,
+        per_s=round(busiest.sleeps / time_s, 1),
+        asleep=round(min(1.0, busiest.slept_ns / 1e9 / time_s), 4),
+        prompt=all(worker.prompt for worker in workers),
+        refused=next((worker.refused for worker in workers if worker.refused), ""),
+        held_back=sum(worker.forced for worker in workers),
+        share=prepared.share / 100,
+        group_frames=round(sum(p.tx_frames for p in result.ports) / turns, 2) if turns else None,
+        most_frames=max((port.most_in_turn for port in result.ports), default=0),
+    )
 
 
 def _gaps(

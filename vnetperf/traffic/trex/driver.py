@@ -141,7 +141,7 @@ class Trex(ExternalGenerator):
 
         A vSwitch with one poller sends on two queues of a memif, each of which wants a thread.
         """
-        return (RoleDemand(role="tester", threads=3, group="switch"),)
+        return (RoleDemand(role="tester", threads=3, group="tester"),)
 
     @classmethod
     def cannot_plug(

@@ -17,6 +17,7 @@ void args_defaults(struct options *o)
 	o->tx_desc = 1024;
 	o->mtu = 1500;
 	o->rx_burst = 32;
+	o->share = 100;
 }
 
 const char *args_usage(void)
@@ -32,7 +33,11 @@ const char *args_usage(void)
 	       "MTU)\n"
 	       "  --mtu N         largest L3 packet, 68..9262 (1500)\n"
 	       "  --rx-burst N    frames per receive call (32)\n"
-	       "  --sleep-us N    sleep when idle, for shared cores (0: never)\n"
+	       "  --turn-us N     for shared cores: send what is due, then sleep until the next\n"
+	       "                  multiple of N us (0: never sleep)\n"
+	       "  --phase-us N    turns begin so much later (0)\n"
+	       "  --priority N    of SCHED_FIFO while a trial is paced; needs turns (0: none)\n"
+	       "  --share N       percent of its core that a worker with a priority takes (100)\n"
 	       "  --nic-time N    1: arrivals by the NIC's clock, where it has one (0)\n"
 	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
 	       "                  (default: in turn over all lcores)\n"
@@ -94,7 +99,8 @@ static const struct {
 } numbers[] = {
 	{"--rx-desc", 32, 32768},	  {"--tx-desc", 32, 32768}, {"--mbufs", 0, 16777216},
 	{"--mtu", 68, LG_MAX_FRAME - 18}, {"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
-	{"--sleep-us", 0, 1000000},	  {"--nic-time", 0, 1},
+	{"--turn-us", 0, 1000000},	  {"--nic-time", 0, 1},	    {"--phase-us", 0, 1000000},
+	{"--priority", 0, 99},		  {"--share", 1, 100},
 };
 
 static void store(struct options *o, unsigned int which, unsigned long value)
@@ -120,10 +126,19 @@ static void store(struct options *o, unsigned int which, unsigned long value)
 		o->rx_burst = (uint16_t)value;
 		break;
 	case 6:
-		o->sleep_us = (uint32_t)value;
+		o->turn_us = (uint32_t)value;
+		break;
+	case 7:
+		o->nic_time = value == 1;
+		break;
+	case 8:
+		o->phase_us = (uint32_t)value;
+		break;
+	case 9:
+		o->priority = (uint16_t)value;
 		break;
 	default:
-		o->nic_time = value == 1;
+		o->share = (uint16_t)value;
 	}
 }
 
@@ -154,11 +169,17 @@ static bool option(void *to, const char *name, const char *value, struct problem
 	}
 	return problem_set(why,
 			   "--rx-queues --tx-queues --rx-desc --tx-desc --mbufs --room --mtu "
-			   "--rx-burst --sleep-us --nic-time --map --attach --help",
+			   "--rx-burst --turn-us --phase-us --priority --share --nic-time --map "
+			   "--attach --help",
 			   "unknown option '%.60s'", name);
 }
 
 bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why)
 {
-	return words_take(argc, argv, option, o, &o->help, why);
+	if (!words_take(argc, argv, option, o, &o->help, why))
+		return false;
+	/* One that never sleeps would be stopped by the kernel, and stop all others. */
+	if (o->priority && !o->turn_us)
+		return problem_set(why, "--turn-us as well", "--priority of one that never sleeps");
+	return true;
 }

@@ -20,7 +20,10 @@ struct options {
 	uint16_t mtu;
 	bool mtu_given;
 	uint16_t rx_burst; /* frames per receive call */
-	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
+	uint32_t turn_us;  /* of workers that share their processors; 0: they never sleep */
+	uint32_t phase_us; /* of turns, see turns.h */
+	uint16_t priority; /* of SCHED_FIFO while a trial is paced; 0: none */
+	uint16_t share;	   /* percent of a processor that a worker takes then, at most */
 	bool nic_time;	   /* arrivals by the NIC's clock, where it has one */
 	bool help;
 	unsigned int n_map;

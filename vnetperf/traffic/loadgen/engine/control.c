@@ -105,6 +105,8 @@ void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest)
 			sum->tx.lag_sum += t->lag_sum;
 			sum->tx.lag_max = RTE_MAX(sum->tx.lag_max, t->lag_max);
 		}
+		sum->tx.turns += t->turns;
+		sum->tx.most_in_turn = RTE_MAX(sum->tx.most_in_turn, t->most_in_turn);
 		sum->tx.retries += t->retries;
 		sum->tx.no_mbufs += t->no_mbufs;
 	}

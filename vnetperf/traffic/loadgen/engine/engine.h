@@ -25,6 +25,7 @@
 #include "steps.h"
 #include "stream.h"
 #include "tscoffset.h"
+#include "turns.h"
 #include "wallclock.h"
 #include "watch.h"
 
@@ -96,6 +97,7 @@ struct tx_totals {
 	uint64_t max_burst;		       /* frames in one call */
 	uint64_t lag_sum, lag_max, lag_frames; /* cycles behind schedule */
 	uint64_t retries, no_mbufs;
+	uint64_t turns, most_in_turn; /* in which frames left, and the most frames of one */
 };
 
 struct tx_queue {
@@ -109,6 +111,8 @@ struct tx_queue {
 	bool away; /* its port is not plugged in: everything is refused */
 	uint64_t max_lag, pending_since, starved_since;
 	uint64_t latest;  /* cycles behind schedule of the latest frame just chosen */
+	uint64_t turn;	  /* in which frames left last */
+	uint64_t in_turn; /* frames of it */
 	uint64_t called;  /* TSC of the last transmit call, or of the trial's start */
 	struct hdr *gaps; /* of sending, ns */
 	bool notes_gaps;  /* not while learning */
@@ -130,6 +134,14 @@ struct tx_queue {
 	uint32_t catch_up; /* overdue frames sent after a stall, at most; 0: by max_lag alone */
 };
 
+/* How a worker took turns in a trial. */
+struct turns_result {
+	uint64_t sleeps, forced, slept; /* as of struct turns */
+	uint64_t time;			/* cycles from its beginning to its end */
+	int refused;			/* the kernel's reason against the priority; 0: none */
+	bool prompt;			/* under SCHED_FIFO */
+};
+
 struct worker {
 	_Alignas(128) unsigned int index;
 	unsigned int lcore;
@@ -147,6 +159,10 @@ struct worker {
 	bool nic_time;	    /* some queue has it */
 	uint64_t polled;    /* TSC of the last look at its queues in the trial, or of its start */
 	unsigned int found; /* frames, in that look */
+	struct turns turns;
+	struct turns before;	   /* as they were when the trial began */
+	struct turns_result taken; /* of the last trial */
+	struct scheduling scheduling;
 	struct hdr *gaps;   /* of polling, ns: all its queues are looked at in turn */
 	uint16_t n_rxq, n_txq;
 	uint16_t n_polled; /* of rxq[], the first: the others' ports are away */
@@ -198,6 +214,7 @@ struct engine {
 	int time_offset; /* of the NIC's time, likewise; -1: no NIC gives one */
 	uint64_t time_flag;
 	uint64_t hz;
+	uint64_t turn;		 /* cycles; 0: workers never sleep */
 	uint64_t ns_mult;	 /* ns = cycles * ns_mult >> 32 */
 	struct wallclock steady; /* at the start: rates are taken from here */
 	struct port port[LG_MAX_PORTS];
@@ -247,7 +264,8 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q);
 void rx_read_clock(struct rx_queue *q);
 
 /* tx.c */
-unsigned int tx_poll(struct tx_queue *q);
+/* `turn`: what counts as now; what is due later waits. */
+unsigned int tx_poll(struct tx_queue *q, uint64_t turn);
 /* Count all that is left as unsent. */
 void tx_abandon(struct tx_queue *q);
 

@@ -75,6 +75,18 @@ void pacer_catch_up(struct pacer *p, unsigned int frames)
 	p->max_lag = most < p->max_lag ? most : p->max_lag;
 }
 
+void pacer_every(struct pacer *p, uint64_t cycles)
+{
+	if (p->half == 0)
+		return;
+	/* Frames of two turns: the bucket is in units of half a frame's time. */
+	if (cycles > p->depth)
+		p->depth = cycles;
+	/* What comes due in a turn is not late at the next one. */
+	if (p->max_lag < 2 * cycles)
+		p->max_lag = 2 * cycles;
+}
+
 void pacer_group(struct pacer *p, unsigned int group)
 {
 	if (group <= 1 || p->half == 0 || p->total <= 0)

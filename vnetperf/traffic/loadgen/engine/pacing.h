@@ -11,6 +11,9 @@
  * `max_lag`, and all but the last `catch_up` that are overdue, are given up and count as unsent.
  * That keeps the load constant (RFC 1242 section 3.4) but for a burst of a stated size.
  *
+ * A queue that is looked at in turns sends what has come due in each of them; the bucket holds two
+ * turns then.
+ *
  * Bursts: with a window, all frames due within it leave when it begins, back to back; a window is
  * as long as `group` frames take at the nominal rate.
  */
@@ -63,6 +66,9 @@ void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool
 /* Send at most `frames` overdue ones after a stall, 0: whatever max_lag allows.  To be called after
  * pacer_init() and before pacer_group(). */
 void pacer_catch_up(struct pacer *p, unsigned int frames);
+/* Called once in so many cycles, it lets a turn's frames leave at once, and twice as many after a
+ * stall.  To be called after pacer_catch_up() and before pacer_group(). */
+void pacer_every(struct pacer *p, uint64_t cycles);
 /* Send in bursts of `group` frames; to be called between pacer_init() and pacer_start(). */
 void pacer_group(struct pacer *p, unsigned int group);
 /* With a window: up to when frames are sent now, later than now. */

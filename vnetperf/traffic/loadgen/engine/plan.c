@@ -180,6 +180,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 		return false;
 	pacer_init(&q->pacer, q->loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
 	pacer_catch_up(&q->pacer, q->catch_up);
+	pacer_every(&q->pacer, engine.turn);
 	pacer_group(&q->pacer, plan->group);
 	return true;
 }

@@ -74,6 +74,8 @@ static struct worker *worker_create(unsigned int lcore)
 	w->index = engine.n_workers;
 	w->lcore = lcore;
 	w->tx_done = true;
+	turns_init(&w->turns, engine.options.turn_us, engine.options.phase_us, engine.options.share,
+		   (double)engine.hz);
 	return w;
 }
 

@@ -19,7 +19,7 @@ bool command_info(struct params *ps, struct rte_tel_data *d, struct problem *why
 	tel_dict_uint(d, "ports", engine.n_ports);
 	tel_dict_uint(d, "workers", engine.n_workers);
 	tel_dict_uint(d, "tsc_hz", engine.hz);
-	tel_dict_uint(d, "sleep_us", engine.options.sleep_us);
+	tel_dict_uint(d, "turn_us", engine.options.turn_us);
 	tel_dict_uint(d, "largest_frame", engine.largest_frame);
 	tel_dict_uint(d, "max_streams", LG_MAX_STREAMS);
 	tel_dict_uint(d, "max_fields", LG_MAX_FIELDS);

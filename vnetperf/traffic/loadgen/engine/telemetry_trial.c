@@ -227,8 +227,29 @@ bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct proble
 	tel_dict_uint(d, "lag_frames", p->tx.lag_frames);
 	tel_dict_uint(d, "lag_sum_ns", cycles_to_ns(p->tx.lag_sum));
 	tel_dict_uint(d, "lag_max_ns", cycles_to_ns(p->tx.lag_max));
+	tel_dict_uint(d, "turns", p->tx.turns);
+	tel_dict_uint(d, "most_in_turn", p->tx.most_in_turn);
 	tel_dict_uint(d, "retries", p->tx.retries);
 	tel_dict_uint(d, "no_mbufs", p->tx.no_mbufs);
+	return true;
+}
+
+bool command_turns(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	const struct turns_result *t;
+	uint64_t worker = 0;
+
+	if (!need_result(why) || !params_need(ps, "worker", why) ||
+	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &worker, why) ||
+	    !params_done(ps, "worker", why))
+		return false;
+	t = &engine.worker[worker]->taken;
+	tel_dict_uint(d, "sleeps", t->sleeps);
+	tel_dict_uint(d, "forced", t->forced);
+	tel_dict_uint(d, "slept_ns", cycles_to_ns(t->slept));
+	tel_dict_uint(d, "time_ns", cycles_to_ns(t->time));
+	rte_tel_data_add_dict_int(d, "prompt", t->prompt);
+	rte_tel_data_add_dict_string(d, "refused", t->refused ? strerror(t->refused) : "");
 	return true;
 }
 

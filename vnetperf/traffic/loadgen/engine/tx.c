@@ -93,6 +93,7 @@ __attribute__((noinline, cold)) static bool next_step(struct tx_queue *q)
 	pacer_init(&q->pacer, &q->loads[(size_t)q->step * q->n_streams], q->n_streams, false,
 		   (double)engine.hz, q->burst, q->max_lag);
 	pacer_catch_up(&q->pacer, q->catch_up);
+	pacer_every(&q->pacer, engine.turn);
 	pacer_group(&q->pacer, q->group);
 	pacer_start(&q->pacer, engine.trial.start + engine.trial.steps.step[q->step].from);
 	return true;
@@ -306,6 +307,19 @@ static inline void note_gap(struct tx_queue *q, uint64_t now)
 		hdr_record_many(q->gaps, cycles_to_ns(now - from), 1);
 }
 
+/* Frames of one turn leave as one group, in calls that follow each other. */
+static inline void note_turn(struct tx_queue *q, uint16_t n, uint64_t turn)
+{
+	if (turn != q->turn) {
+		q->turn = turn;
+		q->in_turn = 0;
+		q->totals.turns++;
+	}
+	q->in_turn += n;
+	if (q->in_turn > q->totals.most_in_turn)
+		q->totals.most_in_turn = q->in_turn;
+}
+
 /* Without buffers nothing can leave, but time goes on: what is too late is given up, and at full
  * rate everything once the lack has lasted. */
 static void starve(struct tx_queue *q, uint64_t now)
@@ -334,9 +348,8 @@ static void starve(struct tx_queue *q, uint64_t now)
 	q->done = pacer_due(&q->pacer) == UINT64_MAX && !next_step(q);
 }
 
-unsigned int tx_poll(struct tx_queue *q)
+unsigned int tx_poll(struct tx_queue *q, uint64_t turn)
 {
-	uint64_t chosen;
 	uint16_t n;
 
 	if (q->done)
@@ -344,7 +357,7 @@ unsigned int tx_poll(struct tx_queue *q)
 	if (LG_UNLIKELY(q->n_pending)) {
 		n = q->n_pending;
 		q->called = hand_over(q, n);
-		return n;
+		return n - q->n_pending; /* where nothing is taken there is nothing to do now */
 	}
 	/* Buffers first: without them frames stay due, and count as unsent if that lasts. */
 	if (LG_UNLIKELY(!stash_fill(q))) {
@@ -352,15 +365,15 @@ unsigned int tx_poll(struct tx_queue *q)
 		return 0;
 	}
 	q->starved_since = 0;
-	chosen = rte_rdtsc();
-	note_gap(q, chosen);
-	n = choose(q, chosen);
+	note_gap(q, rte_rdtsc());
+	n = choose(q, turn);
 	if (n == 0)
 		return 0;
 	for (uint16_t i = 0; i < n; i++) {
 		q->out[i] = q->stash[--q->n_stash];
 		q->trailer[i] = frame_build(q->out[i], &q->streams[q->who[i]]);
 	}
-	note_lag(q, n, hand_over(q, n) - chosen);
+	note_turn(q, n, turn);
+	note_lag(q, n, hand_over(q, n) - turn);
 	return n;
 }

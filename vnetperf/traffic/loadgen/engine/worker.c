@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
-
-/* Shorter sleeps than this cost more than they give. */
-#define MIN_SLEEP_NS 3000
 
 static void rx_arm(struct worker *w)
 {
@@ -41,6 +37,39 @@ static void tx_arm(struct worker *w)
 	atomic_store(&w->tx_done, false);
 }
 
+/* At full rate it would never sleep: then it is a thread like any other. */
+static bool is_paced(const struct worker *w)
+{
+	for (uint16_t i = 0; i < w->n_txq; i++) {
+		if (w->txq[i]->max)
+			return false;
+	}
+	return true;
+}
+
+/* A paced trial is under SCHED_FIFO: frames that are due leave when the turn begins. */
+static void be_prompt(struct worker *w)
+{
+	w->before = w->turns;
+	w->taken = (struct turns_result){0};
+	if (engine.options.priority == 0 || !is_paced(w))
+		return;
+	w->taken.refused = scheduling_fifo(engine.options.priority, &w->scheduling);
+	w->taken.prompt = w->taken.refused == 0;
+	turns_hold(&w->turns, w->taken.prompt, rte_rdtsc());
+}
+
+static void be_ordinary(struct worker *w)
+{
+	if (w->turns.held)
+		scheduling_restore(&w->scheduling);
+	turns_hold(&w->turns, false, 0);
+	w->taken.sleeps = w->turns.sleeps - w->before.sleeps;
+	w->taken.forced = w->turns.forced - w->before.forced;
+	w->taken.slept = w->turns.slept - w->before.slept;
+	w->taken.time = rte_rdtsc() - engine.trial.start;
+}
+
 static void run(struct worker *w)
 {
 	w->ran = true;
@@ -54,6 +83,7 @@ static void run(struct worker *w)
 		if (!q->done)
 			pacer_start(&q->pacer, engine.trial.start);
 	}
+	be_prompt(w);
 	w->polled = engine.trial.start;
 	w->found = 0;
 	w->binding = engine.trial.learning && engine.trial.binding;
@@ -90,6 +120,8 @@ static void rest(struct worker *w)
 		q->stale_to = q->totals.stale;
 		q->found = q->totals.frames - q->at_run.frames;
 	}
+	if (w->ran)
+		be_ordinary(w);
 	w->ran = false;
 	atomic_store(&w->tx_done, true);
 }
@@ -203,13 +235,13 @@ static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 	w->found = found;
 }
 
-static unsigned int send_due(struct worker *w)
+static unsigned int send_due(struct worker *w, uint64_t turn)
 {
 	unsigned int work = 0;
 	bool done = true;
 
 	for (uint16_t i = 0; i < w->n_txq; i++) {
-		work += tx_poll(w->txq[i]);
+		work += tx_poll(w->txq[i], turn);
 		done = done && w->txq[i]->done;
 	}
 	if (LG_UNLIKELY(done))
@@ -226,37 +258,19 @@ static void answer_neighbours(struct worker *w)
 	}
 }
 
-/* How long nothing needs to be sent, with half a burst allowed to collect meanwhile. */
-static int64_t slack(const struct worker *w, bool running)
+/*
+ * Where its processor is shared a worker sleeps until the next turn when there is nothing to do, and
+ * under SCHED_FIFO when it has used up its share, whatever there is.
+ */
+static void end_turn(struct worker *w, unsigned int work)
 {
-	const int64_t longest = (int64_t)engine.options.sleep_us * 1000;
-	int64_t ns = longest;
+	const uint64_t now = rte_rdtsc();
+	const bool spent = turns_spent(&w->turns, now);
 
-	for (uint16_t i = 0; running && i < w->n_txq; i++) {
-		const struct tx_queue *q = w->txq[i];
-		uint64_t due;
-		int64_t mine;
-
-		if (q->done)
-			continue;
-		if (q->n_pending)
-			return 0;
-		due = pacer_due(&q->pacer) + q->pacer.depth; /* depth: half a burst's time */
-		mine = (int64_t)(due - rte_rdtsc());
-		mine = mine > 0 ? (int64_t)cycles_to_ns((uint64_t)mine) : 0;
-		ns = mine < ns ? mine : ns;
-	}
-	return ns;
-}
-
-static void nap(const struct worker *w, bool running)
-{
-	const int64_t ns = slack(w, running);
-	const struct timespec t = {.tv_sec = ns / (int64_t)LG_NS_PER_S,
-				   .tv_nsec = ns % (int64_t)LG_NS_PER_S};
-
-	if (ns >= MIN_SLEEP_NS)
-		nanosleep(&t, NULL);
+	if (work && !spent)
+		return;
+	turns_wait(&w->turns);
+	turns_woke(&w->turns, now, rte_rdtsc(), work > 0);
 }
 
 /* The main thread has the program's name; DPDK's own names differ between versions. */
@@ -286,8 +300,9 @@ int worker_main(void *unused)
 	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
+		const uint64_t looked = rte_rdtsc();
+		const uint64_t turn = turns_begin(&w->turns, looked);
 		unsigned int work = 0;
-		uint64_t looked;
 		bool running;
 
 		if (LG_UNLIKELY(order != w->order))
@@ -295,7 +310,6 @@ int worker_main(void *unused)
 		if (LG_UNLIKELY(plugs != w->plugs))
 			plugs_look(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
-		looked = running ? rte_rdtsc() : 0;
 		for (uint16_t i = 0; i < w->n_polled; i++)
 			work += rx_poll(w, w->rxq[i]);
 		if (running)
@@ -304,12 +318,12 @@ int worker_main(void *unused)
 		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
 		if (running) {
-			work += send_due(w);
+			work += send_due(w, turn);
 			if (w->index == 0 && may_be_over(w, work))
 				lead(w);
 		}
-		if (engine.options.sleep_us && work == 0)
-			nap(w, running);
+		if (engine.turn)
+			end_turn(w, work);
 	}
 	return 0;
 }

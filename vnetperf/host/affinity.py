@@ -1,0 +1,104 @@
+"""Keeps processors free of other threads for a run, and gives these their processors back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from vnetperf.host.journal import Journal, UndoData
+from vnetperf.host.linux import PROC
+
+#: Field of /proc/TID/stat behind the name: ticks from boot to the thread's start.
+_STARTED = 19
+#: Looks for threads that were started meanwhile by one that had not been moved.
+_LOOKS = 5
+
+
+class _Task(NamedTuple):
+    tid: int
+    started: int
+    cpus: frozenset[int]
+
+
+def free_processors(
+    journal: Journal, cpus: Collection[int], keep: Collection[int] = (), *, proc: Path = PROC
+) -> int:
+    """Move threads off processors for this run, as far as the kernel lets them be moved.
+
+    Threads of the kernel that belong to a processor stay, and so do those that may run nowhere
+    else. What a moved thread starts runs where it does.
+
+    Args:
+        journal: Where the threads' processors are noted before.
+        cpus: Processors to keep free.
+        keep: Ids of threads that stay.
+        proc: Where the kernel's view of processes is.
+
+    Returns:
+        How many threads were moved.
+    """
+    free, kept, moved = frozenset(cpus), set(keep), 0
+    for _ in range(_LOOKS):
+        mine = [t for t in _tasks(proc) if t.tid not in kept and t.cpus & free and t.cpus - free]
+        if not mine:
+            break
+        data = {"free": sorted(free), "tasks": [[t.tid, t.started, sorted(t.cpus)] for t in mine]}
+        with journal.changing("affinity", f"processors of {len(mine)} threads", data):
+            for task in mine:
+                moved += _move(task.tid, task.cpus - free)
+        kept |= {task.tid for task in mine}
+    return moved
+
+
+def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
+    """Give threads their processors back, those too that were started by moved ones since.
+
+    A thread that has other processors by now than it was given was moved by somebody else.
+    """
+    free = frozenset(data["free"])
+    before = {(tid, started): frozenset(cpus) for tid, started, cpus in data["tasks"]}
+    if not before:
+        return "none was moved"
+    # What a thread that was started since would have without the run: as most of those had.
+    given = Counter((cpus - free, cpus) for cpus in before.values())
+    inherited = {left: cpus for (left, cpus), _ in reversed(given.most_common())}
+    newest = max(started for _, started in before)
+    restored = 0
+    for _ in range(_LOOKS):
+        again = 0
+        for task in _tasks(proc):
+            cpus = before.get((task.tid, task.started))
+            if cpus is None and task.started >= newest:
+                cpus = inherited.get(task.cpus)
+            if cpus is not None and task.cpus == cpus - free:
+                again += _move(task.tid, cpus)
+        restored += again
+        if not again:
+            break
+    return f"{restored} threads may run on processors {sorted(free)} again"
+
+
+def _move(tid: int, cpus: frozenset[int]) -> bool:
+    """Whether a thread was moved: it may have ended, or belong to its processor."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(tid, cpus)
+        return True
+    return False
+
+
+def _tasks(proc: Path) -> Iterator[_Task]:
+    """Every thread of the machine that has not ended meanwhile."""
+    for process in proc.glob("[0-9]*"):
+        try:
+            tids = os.listdir(process / "task")  # noqa: PTH208 - a path for each takes as long again
+        except OSError:
+            continue
+        for tid in tids:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                text = (process / "task" / tid / "stat").read_text(errors="replace")
+                started = int(text.rpartition(")")[2].split()[_STARTED])
+                yield _Task(int(tid), started, frozenset(os.sched_getaffinity(int(tid))))
