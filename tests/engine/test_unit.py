@@ -31,6 +31,7 @@ pytestmark = pytest.mark.slow
         "fuzz",
         "steps",
         "tscoffset",
+        "turns",
         "wallclock",
         "watch",
     ],

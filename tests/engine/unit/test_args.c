@@ -17,7 +17,11 @@ static bool parse(const char *a, const char *b, const char *c)
 void test_args(void)
 {
 	CHECK(parse(NULL, NULL, NULL) && o.rx_queues[0] == 1 && o.mtu == 1500 && !o.mtu_given);
-	CHECK(parse("--rx-queues", "3", "--sleep-us=20") && o.rx_queues[15] == 3 && o.sleep_us == 20);
+	CHECK(parse("--rx-queues", "3", "--turn-us=20") && o.rx_queues[15] == 3 && o.turn_us == 20);
+	CHECK(parse("--turn-us=100", "--priority=2", "--share=65") && o.priority == 2 &&
+	      o.share == 65);
+	CHECK(!parse("--priority=1", NULL, NULL) && strstr(why.accepted, "--turn-us"));
+	CHECK(!parse("--share=0", NULL, NULL) && strstr(why.accepted, "1..100"));
 	CHECK(parse("--tx-queues=2,1,16", NULL, NULL) && o.tx_queues[0] == 2 && o.tx_queues[1] == 1);
 	CHECK(o.tx_queues[2] == 16 && o.tx_queues[15] == 16 && o.rx_queues[0] == 1);
 	CHECK(!parse("--tx-queues=2,,1", NULL, NULL) && strstr(why.accepted, "1..16"));
@@ -25,7 +29,7 @@ void test_args(void)
 	CHECK(parse("--mtu=9262", NULL, NULL) && o.mtu == 9262 && o.mtu_given);
 	CHECK(parse("--room=9728", NULL, NULL) && o.room == 9728);
 	CHECK(parse("--help", NULL, NULL) && o.help);
-	CHECK(!o.nic_time && parse("--nic-time=1", NULL, NULL) && o.nic_time && o.sleep_us == 0);
+	CHECK(!o.nic_time && parse("--nic-time=1", NULL, NULL) && o.nic_time && o.turn_us == 0);
 	CHECK(!parse("--nic-time=2", NULL, NULL));
 	CHECK(!parse("--mtu=9263", NULL, NULL) && strstr(why.accepted, "68..9262"));
 	CHECK(!parse("--rx-queues=0", NULL, NULL));

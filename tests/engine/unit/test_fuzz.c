@@ -123,7 +123,7 @@ static void order_of_steps(void)
 static void arguments(void)
 {
 	static const char *const names[] = {"rx-queues", "tx-queues", "rx-desc", "tx-desc", "mbufs",
-					    "rx-burst",	 "sleep-us",  "mtu",	 "map",	    "room"};
+					    "rx-burst",	 "turn-us",  "mtu",	 "map",	    "room"};
 	static const char *const maps[] = {"rx0.0@0", "tx15.15@63", "rx16.0@0", "rx0.0", "rx", ","};
 	static struct options options;
 	char text[8][96], *argv[9] = {(char[]){"loadgen"}};

@@ -309,6 +309,35 @@ static void catching_up_is_bounded(bool uniform)
 	CHECK(given_up[0] + given_up[1] >= 20000 - 530 && given_up[0] + given_up[1] <= 20000 - 490);
 }
 
+/* Looked at once in a turn: what came due leaves in it, twice as much after a stall, none is lost. */
+static void turns_leave_whole(bool uniform)
+{
+	const struct pace_load loads[2] = {
+		{.rate = uniform ? 500000 : 700000, .count = uniform ? 50000 : 70000},
+		{.rate = uniform ? 500000 : 300000, .count = uniform ? 50000 : 30000},
+	};
+	const uint64_t turn = MS / 5;
+	uint64_t most = 0, turns = 0, now;
+	bool end = false;
+
+	memset(sent, 0, sizeof(sent));
+	memset(given_up, 0, sizeof(given_up));
+	pacer_init(&p, loads, 2, false, HZ, 32, 10 * MS);
+	pacer_catch_up(&p, 1024);
+	pacer_every(&p, turn);
+	pacer_start(&p, START);
+	for (now = START; !end; now += turns == 100 ? 4 * turn : turn, turns++) {
+		unsigned int n = 0, one;
+
+		while (!end && (one = call(now, 32, &end)) > 0)
+			n += one;
+		CHECK(turns < 2 || end || turns > 100 || (n >= 199 && n <= 201));
+		most = turns > 100 && n > most ? n : most;
+	}
+	CHECK(most >= 398 && most <= 402);
+	CHECK_EQ(sent[0] + sent[1], 100000);
+}
+
 /* At full rate every frame is due at the start: none is too late. */
 static void full_rate_has_no_bound(void)
 {
@@ -410,6 +439,8 @@ void test_pacing(void)
 	full_rate();
 	bursts(true);
 	bursts(false);
+	turns_leave_whole(true);
+	turns_leave_whole(false);
 	catching_up_is_bounded(true);
 	catching_up_is_bounded(false);
 	full_rate_has_no_bound();
