@@ -74,6 +74,7 @@ check: deps-test $(VENV)/.dev-stamp
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
 	$(MAKE) --no-print-directory -C vnetperf/vswitches/cgnat/engine lint
+	$(MAKE) --no-print-directory -C vnetperf/vnfs/vloop/engine lint
 	clang-format --style=file:vnetperf/host/engine/.clang-format --dry-run --Werror \
 		vnetperf/host/*.h vnetperf/vswitches/xdp/*.[ch] vnetperf/vswitches/cgnat/bpf/*.[ch] vnetperf/vswitches/lb/*.c vnetperf/traffic/xdpgen/*.c vnetperf/vnfs/vloop/*.c vnetperf/mpi/*.c vnetperf/virt/*.c \
 		benchmarks/*.c

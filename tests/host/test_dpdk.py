@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from vnetperf.host import dpdk
-from vnetperf.host.dpdk import DpdkTelemetry, TestpmdPorts
+from vnetperf.host.dpdk import DpdkPorts, DpdkTelemetry
 from vnetperf.model.errors import DutError, GeneratorError, HostError
 from vnetperf.traffic.loadgen.telemetry import EngineSocket
 
@@ -73,7 +73,7 @@ def test_a_testpmd_that_is_stopped_is_named_while_its_answer_is_waited_for(
     socket_of = Path("dpdk/vnf0/dpdk_telemetry.v2")
     socket_of.parent.mkdir(parents=True)
     socket_of.symlink_to(program(None))
-    ports = TestpmdPorts(Path(), "vnf0")
+    ports = DpdkPorts(Path(), "vnf0")
 
     def check() -> None:
         raise DutError("it is stopped", where="vnf0")
@@ -169,7 +169,7 @@ class Program:
 
 def test_after_a_late_answer_the_next_question_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dpdk, "DpdkTelemetry", Program)
-    ports = TestpmdPorts(Path("/r"), "vnf0")
+    ports = DpdkPorts(Path("/r"), "vnf0")
     counted = ports.counters(0, "vnf0.0 (inside)")
     assert (counted.rx, counted.tx, counted.rx_dropped, counted.tx_dropped) == (9, 8, 5, 1)
     with pytest.raises(HostError, match="in time"):
@@ -181,13 +181,13 @@ def test_after_a_late_answer_the_next_question_is_heard(monkeypatch: pytest.Monk
 
 
 def test_a_port_is_described_or_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = TestpmdPorts(Path("/nowhere"), "vnf0")
+    gone = DpdkPorts(Path("/nowhere"), "vnf0")
     assert gone.describe(0).startswith("unknown: ")
     assert gone.version() == "unknown: it does not answer"
-    with pytest.raises(HostError, match="testpmd is not there"):
+    with pytest.raises(HostError, match="no telemetry is there"):
         gone.link_up(0)
     monkeypatch.setattr(dpdk, "DpdkTelemetry", Program)
-    there = TestpmdPorts(Path("/r"), "vnf0")
+    there = DpdkPorts(Path("/r"), "vnf0")
     assert there.version() == "DPDK 22.11.7"
     there.close()
     assert there.describe(0) == "02:00:00:00:00:01, MTU 1500, 2/? rx/tx queues"

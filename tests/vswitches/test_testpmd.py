@@ -393,9 +393,9 @@ def test_a_veth_wire_has_the_rings_that_are_asked_for(
     switch = TestpmdSwitch(machine, make_plan(asked, Testbed(), facts()))
     names = [{"name": f"net_af_packet{n}"} for n in (0, 1)]
     with (
-        patch("vnetperf.vswitches.testpmd.TestpmdPorts.info", side_effect=lambda n: names[n]),
-        patch("vnetperf.vswitches.testpmd.TestpmdPorts.describe", return_value=""),
-        patch("vnetperf.vswitches.testpmd.TestpmdPorts.version", return_value=""),
+        patch("vnetperf.vswitches.testpmd.DpdkPorts.info", side_effect=lambda n: names[n]),
+        patch("vnetperf.vswitches.testpmd.DpdkPorts.describe", return_value=""),
+        patch("vnetperf.vswitches.testpmd.DpdkPorts.version", return_value=""),
     ):
         switch.start()
         for n in (0, 1):
@@ -429,7 +429,7 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
         WireEnd(wire=n, kind="memif", side="dut", socket=str(left[f"wire{n}"]), role="server")
         for n in (0, 1)
     ]
-    with patch("vnetperf.vswitches.testpmd.TestpmdPorts.info", return_value={}):
+    with patch("vnetperf.vswitches.testpmd.DpdkPorts.info", return_value={}):
         switch.add_phy_port(ends[0])
         with pytest.raises(DutError, match="testpmd took None for phy0"):
             switch.add_phy_port(ends[1])
@@ -456,8 +456,8 @@ def test_nothing_is_forwarded_before_memif_ports_are_connected(tmp_path: Path, l
 
     names = [{"name": f"net_memif{n}"} for n in (0, 1)]
     with (
-        patch("vnetperf.vswitches.testpmd.TestpmdPorts.info", side_effect=lambda n: names[n]),
-        patch("vnetperf.vswitches.testpmd.TestpmdPorts.link_up", link_up),
+        patch("vnetperf.vswitches.testpmd.DpdkPorts.info", side_effect=lambda n: names[n]),
+        patch("vnetperf.vswitches.testpmd.DpdkPorts.link_up", link_up),
     ):
         for n in (0, 1):
             socket = str(tmp_path / f"{n}.sock")

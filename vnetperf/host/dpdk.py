@@ -1,14 +1,15 @@
-"""DPDK: arguments of virtual devices, telemetry socket, command line and ports of testpmd."""
+"""DPDK: arguments of virtual devices, telemetry socket, forwarders' command lines and ports."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
@@ -220,27 +221,27 @@ FRAME_OVERHEAD = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestpmdCommand:
-    """A launch of testpmd.
+class ForwarderCommand(ABC):
+    """A launch of a program on DPDK that forwards between ports.
 
     Attributes:
+        application: Name of such programs.
+        threads: How names of its forwarding threads begin, in each version of DPDK.
         name: Prefix of its files, and of its telemetry socket's folder.
         devices: EAL arguments that make its ports, in order.
-        forwarding: Numbers of ports in the order they are paired; empty forwards nothing.
         tells_mtu: Drivers get the length of frames above 1518 octets; some refuse it and take every
             size.
         peers: Port number -> destination address of what it sends, of mode "mac".
         anywhere: Processors among which forwarding threads may be moved; empty pins each.
         far_nodes: Nodes of forwarding threads that are not its memory's.
         hugepages: False where nobody else maps its memory: ordinary pages do then.
-        auto_start: False: it forwards nothing before "start" is written to its input.
-        counts_polls: True: its threads count their polls, and cycles of those with packets.
     """
 
+    application: ClassVar[str]
+    threads: ClassVar[tuple[str, ...]]
     program: str
     name: str
     devices: tuple[str, ...]
-    forwarding: tuple[int, ...]
     main: int
     workers: tuple[int, ...]
     node: int
@@ -255,14 +256,10 @@ class TestpmdCommand:
     anywhere: tuple[int, ...] = ()
     far_nodes: tuple[int, ...] = ()
     hugepages: bool = True
-    auto_start: bool = True
-    counts_polls: bool = False
 
     def argv(self) -> list[str]:
         """The whole command line."""
         pci = any(device.startswith("-a") for device in self.devices)
-        rings = self.rx_descriptors + self.tx_descriptors
-        jumbo = self.mtu > STANDARD_MTU and self.tells_mtu
         return [
             self.program,
             *lcore_arguments(self.main, self.workers, self.anywhere),
@@ -271,11 +268,62 @@ class TestpmdCommand:
             *self._memory(),
             *self.devices,
             "--",
+            *self.options(),
+        ]
+
+    @abstractmethod
+    def options(self) -> list[str]:
+        """The program's own options, which follow EAL's."""
+
+    @property
+    def buffers(self) -> int:
+        """Buffers of its pool."""
+        rings = self.rx_descriptors + self.tx_descriptors
+        return mbuf_count(len(self.devices), self.queues, self.mtu, rings)
+
+    @property
+    def max_frame(self) -> int:
+        """Length of a frame as drivers count it; 0 where they are not told."""
+        jumbo = self.mtu > STANDARD_MTU and self.tells_mtu
+        return self.mtu + FRAME_OVERHEAD if jumbo else 0
+
+    def pollers(self, role: str, pid: int) -> tuple[Pollers, ...]:
+        """Its forwarding threads."""
+        return tuple(Pollers(role=role, pid=pid, thread_prefix=name) for name in self.threads)
+
+    def _memory(self) -> list[str]:
+        if not self.hugepages:
+            return ["--no-huge", "-m", str(self.memory_mib)]
+        sizes = dict.fromkeys(self.far_nodes, FAR_MIB) | {self.node: self.memory_mib}
+        nodes = ",".join(str(sizes.get(node, 0)) for node in range(max(sizes) + 1))
+        return ["--in-memory", "--single-file-segments", "--socket-mem", nodes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestpmdCommand(ForwarderCommand):
+    """A launch of testpmd.
+
+    Attributes:
+        forwarding: Numbers of ports in the order they are paired; empty forwards nothing.
+        auto_start: False: it forwards nothing before "start" is written to its input.
+        counts_polls: True: its threads count their polls, and cycles of those with packets.
+    """
+
+    __test__ = False  # pytest would otherwise try to collect the name
+    application: ClassVar[str] = TESTPMD
+    threads: ClassVar[tuple[str, ...]] = LCORE_THREAD_PREFIXES
+    forwarding: tuple[int, ...]
+    auto_start: bool = True
+    counts_polls: bool = False
+
+    def options(self) -> list[str]:
+        """Its own options."""
+        return [
             "--auto-start" if self.auto_start else "--interactive",
             *(["--record-burst-stats", "--record-core-cycles"] if self.counts_polls else []),
             *self._topology(),
             f"--nb-cores={len(self.workers)}",
-            f"--total-num-mbufs={mbuf_count(len(self.devices), self.queues, self.mtu, rings)}",
+            f"--total-num-mbufs={self.buffers}",
             f"--mbuf-size={mbuf_room(self.mtu) + HEADROOM}",
             f"--rxq={self.queues}",
             f"--txq={self.queues}",
@@ -285,16 +333,9 @@ class TestpmdCommand:
             f"--socket-num={self.node}",
             "--no-lsc-interrupt",
             "--disable-link-check",  # it would wait 9 s for links of VNFs that come later
-            *([f"--max-pkt-len={self.mtu + FRAME_OVERHEAD}"] if jumbo else []),
+            *([f"--max-pkt-len={self.max_frame}"] if self.max_frame else []),
             *self._peers(),
         ]
-
-    def _memory(self) -> list[str]:
-        if not self.hugepages:
-            return ["--no-huge", "-m", str(self.memory_mib)]
-        sizes = dict.fromkeys(self.far_nodes, FAR_MIB) | {self.node: self.memory_mib}
-        nodes = ",".join(str(sizes.get(node, 0)) for node in range(max(sizes) + 1))
-        return ["--in-memory", "--single-file-segments", "--socket-mem", nodes]
 
     def _peers(self) -> list[str]:
         if self.mode != "mac":
@@ -368,17 +409,17 @@ def forwarder_memory_mib(
     return -(-needed // 64) * 64
 
 
-def forwarder_pollers(role: str, pid: int) -> tuple[Pollers, ...]:
-    """Its forwarding threads, by the names that versions of DPDK give them."""
-    return tuple(
-        Pollers(role=role, pid=pid, thread_prefix=prefix) for prefix in LCORE_THREAD_PREFIXES
-    )
+def with_lost(port: HopCounters, other: HopCounters) -> HopCounters:
+    """Counters of a port to which a forwarder sends what comes in at the other one of a pair.
+
+    It gives up what a port does not take at once, which no driver counts: it is what came in at the
+    other port and did not go out.
+    """
+    return port.model_copy(update={"tx_dropped": max(0, other.rx - port.tx)})
 
 
-class TestpmdPorts:
-    """Ports of a testpmd. A connection that broke, or answered too late, is made anew."""
-
-    __test__ = False  # pytest would otherwise try to collect the name
+class DpdkPorts:
+    """Ports of a program on DPDK. A connection that broke, or answered too late, is made anew."""
 
     def __init__(self, runtime: Path, name: str) -> None:
         self._path = runtime / "dpdk" / name / "dpdk_telemetry.v2"
@@ -392,7 +433,7 @@ class TestpmdPorts:
                 self._telemetry = DpdkTelemetry(self._path)
                 self._telemetry.check = self.check
             except (OSError, ValueError) as error:
-                raise HostError(f"testpmd is not there: {error}", where=str(self._path)) from error
+                raise HostError(f"no telemetry is there: {error}", where=str(self._path)) from error
         try:
             return self._telemetry.ask(command)
         except VnetperfError:
@@ -432,7 +473,7 @@ class TestpmdPorts:
         """Counters of a port."""
         stats = self.ask(f"/ethdev/stats,{number}")
         if not isinstance(stats, dict):
-            raise HostError(f"testpmd has no statistics of port {number}", where=str(self._path))
+            raise HostError(f"there are no statistics of port {number}", where=str(self._path))
         return HopCounters(
             port=name,
             rx=stats["ipackets"],

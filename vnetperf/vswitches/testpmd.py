@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
-from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.dpdk import DpdkPorts
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -206,7 +206,7 @@ class TestpmdSwitch(VSwitch):
         self.numbers: dict[Port, int] = {}
         self._work: list[DatapathWork] = []
         self._counted_from = 0.0
-        self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
+        self._telemetry = DpdkPorts(self.directory, FILE_PREFIX)
         self._telemetry.check = self.check_alive
 
     @classmethod
@@ -338,7 +338,7 @@ class TestpmdSwitch(VSwitch):
             raise DutError("testpmd is not running", where=self.name)
         return self.process
 
-    def _running(self) -> TestpmdPorts:
+    def _running(self) -> DpdkPorts:
         self._started()
         return self._telemetry
 
@@ -379,18 +379,14 @@ class TestpmdSwitch(VSwitch):
         return tuple(str(p) for p, n in self.numbers.items() if not ports.link_up(n))
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port since testpmd was started.
-
-        testpmd gives up what a port does not take at once, which no driver counts: it is what came
-        in at the other port of the pair and did not go out.
-        """
+        """Counters of every port since testpmd was started."""
         ports = self._running()
-        found = {port: ports.counters(number, str(port)) for port, number in self.numbers.items()}
+        counted = {port: ports.counters(number, str(port)) for port, number in self.numbers.items()}
+        found = dict(counted)
         for a, b in port_pairs(self.deployment):
-            for source, target in ((a, b), (b, a)):
-                if source in found and target in found:
-                    lost = max(0, found[source].rx - found[target].tx)
-                    found[target] = found[target].model_copy(update={"tx_dropped": lost})
+            if a in counted and b in counted:
+                found[a] = dpdk.with_lost(counted[a], counted[b])
+                found[b] = dpdk.with_lost(counted[b], counted[a])
         return tuple(found.values())
 
     def before_trial(self) -> None:
@@ -442,7 +438,9 @@ class TestpmdSwitch(VSwitch):
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Its forwarding threads."""
-        return dpdk.forwarder_pollers("pmd", self.process.pid) if self.process is not None else ()
+        names = dpdk.TestpmdCommand.threads
+        pid = self.process.pid if self.process is not None else 0
+        return tuple(Pollers(role="pmd", pid=pid, thread_prefix=name) for name in names if pid)
 
     def check_alive(self) -> None:
         """Raise when testpmd has ended."""

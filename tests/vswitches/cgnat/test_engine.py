@@ -19,7 +19,7 @@ import pytest
 from tests.engine.conftest import run_dir, spawn
 from tests.vswitches.cgnat import reference as ref
 from vnetperf.host.build import BuildVariant
-from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.dpdk import DpdkPorts
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.traffic.loadgen.engine import Spawn
@@ -68,7 +68,7 @@ class Running:
             *(f"--log={directory}/blocks", *options),
         ]
         self.process = spawn(argv, {"RUNTIME_DIRECTORY": str(directory)})
-        self.telemetry = TestpmdPorts(directory, "t")
+        self.telemetry = DpdkPorts(directory, "t")
         self.process.wait_for(self._replies, timeout_s=60, what="the engine")
 
     def _replies(self) -> bool:

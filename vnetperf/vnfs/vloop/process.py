@@ -1,4 +1,4 @@
-"""vloop as a process: dpdk-testpmd between any two attachments, without a VM."""
+"""vloop as a process: a forwarder on DPDK between any two attachments, without a VM."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any, ClassVar
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
-from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.dpdk import DpdkPorts, ForwarderCommand, TestpmdCommand
 from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.xdp import CLANG
 from vnetperf.model.deployment import Attachment
-from vnetperf.model.errors import DutError, VnetperfError
+from vnetperf.model.errors import DutError, HostError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.scenario import Plan, Pollers, Scenario
-from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf, VnfMemory
+from vnetperf.vnfs.vloop.forwarder import ENGINE, VloopCommand, forwarder_path, turns_of
 
 RING = 1024
 KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
@@ -29,7 +30,7 @@ KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
 
 @dataclass(frozen=True)
 class VnfDevice:
-    """A port of testpmd.
+    """A port of a forwarder on DPDK.
 
     Attributes:
         argument: EAL argument that makes it.
@@ -122,11 +123,21 @@ def mode_problem(scenario: Scenario, modes: tuple[str, ...], name: str) -> str:
 
 
 class Vloop(Vnf):
-    """dpdk-testpmd forwarding between two ports."""
+    """A program on DPDK that forwards between two ports.
+
+    It is dpdk-testpmd where its thread has a processor of its own. Where it shares one, it is our
+    forwarder, which sleeps in turns; testpmd, which never sleeps, would take whole slices of the
+    scheduler.
+
+    Attributes:
+        takes_turns: False: it is testpmd in any case.
+    """
 
     name: ClassVar[str] = "vloop"
     programs: ClassVar[tuple[Program, ...]] = (dpdk.TESTPMD_PROGRAM, CLANG)
     places: ClassVar[Mapping[str, str]] = {
+        "process": "vnetperf.vnfs.vloop.process:Vloop",
+        "testpmd": "vnetperf.vnfs.vloop.process:PollingVloop",
         "container": "vnetperf.vnfs.vloop.container:ContainerVloop",
         "vm": "vnetperf.vnfs.vloop.vm:VmVloop",
     }
@@ -135,16 +146,18 @@ class Vloop(Vnf):
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
     far_mib: ClassVar[int] = dpdk.FAR_MIB
     launcher: ClassVar[str] = "process (no VM)"
+    takes_turns: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         self.directory = machine.subdir(f"vnf{number}")
         self.process: ManagedProcess | None = None
-        self.argv: list[str] = []
+        self.command: ForwarderCommand | None = None
+        self.why_testpmd = ""
         self.devices: tuple[VnfDevice, ...] = ()
         self._attachments: tuple[Attachment, ...] = ()
         self._found: dict[str, Link] = {}
-        self._telemetry = TestpmdPorts(self.directory, self.role)
+        self._telemetry = DpdkPorts(self.directory, self.role)
         self._telemetry.check = self.check_alive
 
     @classmethod
@@ -155,34 +168,44 @@ class Vloop(Vnf):
         return cls.missing_requirement(facts)
 
     @classmethod
+    def look(cls, testbed: Testbed) -> str | None:
+        """Why our forwarder cannot be built on a machine; "" when it can."""
+        return ENGINE.problem() if cls is Vloop else None
+
+    @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
-        """Memory of testpmd, where the switch or hardware must see it."""
+        """Memory of either program, where the switch or hardware must see it."""
         if attachment not in HUGEPAGE_KINDS:
             return VnfMemory()
         queues = scenario.options.rx_queues or 1
         return VnfMemory(dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu))
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
-        """Start testpmd between two attachments."""
+        """Start a forwarder between two attachments."""
         self._attachments = attachments
         self.devices = self._devices(attachments)
-        self.argv = self._command(attachments).argv()
+        self.command = self._command(attachments)
         for port, attachment in zip(self.devices, attachments, strict=True):
             if port.netdev and attachment.mac and not port.resets:
                 self._address(port.netdev, attachment.mac)  # the port's from here on
-        # What the drivers make of a tap's own settings is put right when testpmd is up.
+        # What the drivers make of a tap's own settings is put right when the program is up.
         self._found = {
             port.netdev: self.machine.link(port.netdev) for port in self.devices if port.resets
         }
         # It ends at the end of its input.
         self.process = self._spawn(self.argv, {"RUNTIME_DIRECTORY": str(self.directory)})
 
+    @property
+    def argv(self) -> list[str]:
+        """Command line of the program; empty before it is launched."""
+        return self.command.argv() if self.command is not None else []
+
     def _address(self, netdev: str, mac: str) -> None:
         """Give a kernel interface the port's address."""
         self.machine.set_link(netdev, mac=mac)
 
     def _spawn(self, argv: list[str], env: dict[str, str]) -> ManagedProcess:
-        """Start testpmd with an input that does not end."""
+        """Start the program with an input that does not end."""
         return self.machine.spawn(self.role, argv, env=env, keep_stdin_open=True)
 
     def _devices(self, attachments: tuple[Attachment, Attachment]) -> tuple[VnfDevice, ...]:
@@ -206,27 +229,42 @@ class Vloop(Vnf):
         known = (cpu.cpu for cpu in self.machine.facts.cpus)
         return set(self.plan.testbed.cores.allowed or known)
 
-    def _command(self, attachments: tuple[Attachment, Attachment]) -> dpdk.TestpmdCommand:
+    def _command(self, attachments: tuple[Attachment, Attachment]) -> ForwarderCommand:
         scenario, placement = self.plan.scenario, self.plan.placement
         queues = max(attachment.queues for attachment in attachments)
-        return dpdk.TestpmdCommand(
-            program=self.machine.facts.programs[dpdk.TESTPMD],
-            name=self.role,
-            devices=tuple(port.argument for port in self.devices),
-            forwarding=tuple(range(PORTS)),
-            main=self._main(),
-            workers=self._worker(),
-            anywhere=placement.unpinned.get(self.role, ()),
-            node=placement.home_of_vnfs,
-            far_nodes=placement.far_nodes,
-            memory_mib=dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu),
-            mode=scenario.vnf_mode,
-            mtu=scenario.mtu,
-            tells_mtu=all(port.takes_mtu for port in self.devices),
-            queues=queues,
-            peers={n: a.peer_mac for n, a in enumerate(attachments) if a.peer_mac},
-            hugepages=any(port.hugepages for port in self.devices),
-        )
+        launch: dict[str, Any] = {
+            "name": self.role,
+            "devices": tuple(port.argument for port in self.devices),
+            "main": self._main(),
+            "workers": self._worker(),
+            "anywhere": placement.unpinned.get(self.role, ()),
+            "node": placement.home_of_vnfs,
+            "far_nodes": placement.far_nodes,
+            "memory_mib": dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu),
+            "mode": scenario.vnf_mode,
+            "mtu": scenario.mtu,
+            "tells_mtu": all(port.takes_mtu for port in self.devices),
+            "queues": queues,
+            "peers": {n: a.peer_mac for n, a in enumerate(attachments) if a.peer_mac},
+            "hugepages": any(port.hugepages for port in self.devices),
+        }
+        turns = turns_of(self.plan, self.role) if self.takes_turns else None
+        program = self._forwarder() if turns is not None else ""
+        if turns is not None and program:
+            return VloopCommand(program=program, turns=turns, **launch)
+        testpmd = self.machine.facts.programs[dpdk.TESTPMD]
+        return TestpmdCommand(program=testpmd, forwarding=tuple(range(PORTS)), **launch)
+
+    def _forwarder(self) -> str:
+        """Path of our forwarder; "" where it cannot be had, and testpmd goes on as it can."""
+        self.why_testpmd = str(self.machine.facts.seen.get(Vloop.name) or "")
+        if self.why_testpmd:
+            return ""
+        try:
+            return forwarder_path()
+        except HostError as error:
+            self.why_testpmd = str(error)
+            return ""
 
     def _running(self) -> ManagedProcess:
         if self.process is None:
@@ -234,8 +272,10 @@ class Vloop(Vnf):
         return self.process
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until testpmd answers and both its links are up."""
+        """Wait until the program answers and both its links are up."""
         self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
+        if isinstance(self.command, VloopCommand):
+            self._telemetry.ask("/forwarder/forward")
         for netdev, link in self._found.items():
             # The tap is a port of the switch: a bridge would keep frames for the port's address.
             self.machine.set_link(netdev, mac=link.mac, mtu=self.plan.scenario.mtu)
@@ -256,22 +296,28 @@ class Vloop(Vnf):
             # virtio-user accepts the connection of a restarted switch when its link is queried.
             self._telemetry.link_up(port)
             counters.append(self._telemetry.counters(port, f"{self.role}.{port} (inside)"))
-        return tuple(counters)
+        first, second = counters
+        return dpdk.with_lost(first, second), dpdk.with_lost(second, first)
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The worker thread, by its names before and since DPDK 23.07."""
-        return dpdk.forwarder_pollers(self.role, self.process.pid) if self.process else ()
+        """The thread that forwards."""
+        if self.process is None or self.command is None:
+            return ()
+        return self.command.pollers(self.role, self.process.pid)
 
     def facts(self) -> dict[str, Any]:
-        """Version, launch line, mode and rings."""
+        """Program, version, launch line, mode, rings and turns."""
+        command = self._program()
         return {
-            "application": "dpdk-testpmd",
+            "application": command.application,
+            **({"why not our forwarder": self.why_testpmd} if self.why_testpmd else {}),
             "version": self._telemetry.version(),
             "launcher": self.launcher,
-            "mode": self.plan.scenario.vnf_mode,
+            "mode": command.mode,
             "launch line": " ".join(self.argv),
             "rx/tx descriptors": RING,
-            "memory": "ordinary pages" if "--no-huge" in self.argv else "hugepages",
+            "memory": "hugepages" if command.hugepages else "ordinary pages",
+            **self._turn_facts(),
             "ports": [
                 f"{attachment.port}: {attachment.kind}, {port.how}; {self._telemetry.describe(n)}"
                 for n, (attachment, port) in enumerate(
@@ -280,13 +326,38 @@ class Vloop(Vnf):
             ],
         }
 
+    def _turn_facts(self) -> dict[str, Any]:
+        """Turns as our forwarder took them until now."""
+        if not isinstance(self.command, VloopCommand):
+            return {}
+        try:
+            info, turns = (self._telemetry.ask(f"/forwarder/{what}") for what in ("info", "turns"))
+        except VnetperfError as error:
+            return {"turns": f"unknown: {error}"}
+        return {
+            "turn, us": info["turn_us"],
+            "priority": info["priority"],
+            "turns until then": turns,
+        }
+
+    def _program(self) -> ForwarderCommand:
+        if self.command is None:
+            raise DutError("it has not been launched", where=self.role)
+        return self.command
+
     def check_alive(self) -> None:
-        """Raise when testpmd has ended."""
-        check_process(self._running(), f"{self.role} ({dpdk.TESTPMD})")
+        """Raise when the program has ended."""
+        check_process(self._running(), f"{self.role} ({self._program().application})")
 
     def stop(self) -> None:
-        """End testpmd."""
+        """End the program."""
         self._telemetry.close()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None
+
+
+class PollingVloop(Vloop):
+    """dpdk-testpmd in any case."""
+
+    takes_turns: ClassVar[bool] = False

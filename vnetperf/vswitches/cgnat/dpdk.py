@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
 from vnetperf.host.build import BUILD_PROGRAMS, DpdkProgram, default_variant
-from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.dpdk import DpdkPorts
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -118,7 +118,7 @@ class DpdkNat(NatSwitch):
         self.argv: list[str] = []
         self.ends: dict[Port, WireEnd] = {}
         self.removed: set[Port] = set()
-        self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
+        self._telemetry = DpdkPorts(self.directory, FILE_PREFIX)
         self._telemetry.check = self.check_alive
 
     @classmethod

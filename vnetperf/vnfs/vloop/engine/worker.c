@@ -1,0 +1,170 @@
+/*
+ * The forwarding thread: looks at both ports until a look finds nothing, and sleeps to the next
+ * turn. Turns are multiples in a clock that all processes have: who shares the processor and does
+ * alike wakes up at the same time, and nobody is preempted in the middle.
+ */
+#include "engine.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sys/prctl.h>
+
+#include <rte_cycles.h>
+#include <rte_mbuf.h>
+
+#include "turns.h"
+
+#define BURST 64u
+
+/* No wish is left of what another driver had for the frame. */
+static inline void forget_offloads(struct rte_mbuf *m)
+{
+	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+}
+
+static void rewrite(struct rte_mbuf *burst[], uint16_t n, uint16_t to)
+{
+	const enum mode mode = engine.options.mode;
+
+	if (mode == MODE_IO)
+		return;
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *m = burst[i];
+		uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
+
+		if (LIKELY(i + 1 < n))
+			rte_prefetch0(rte_pktmbuf_mtod(burst[i + 1], void *));
+		if (mode == MODE_MAC)
+			frame_set_macs(frame, engine.options.peer[to], engine.mac[to]);
+		else if (mode == MODE_MACSWAP)
+			frame_swap_macs(frame);
+		else
+			frame_swap_5tuple(frame, rte_pktmbuf_data_len(m));
+		forget_offloads(m);
+	}
+}
+
+/* A burst from one port to the other; what does not fit there is lost. */
+static uint16_t forward(struct worker *w, uint16_t from, uint16_t queue)
+{
+	const uint16_t to = from ^ 1u;
+	struct rte_mbuf *burst[BURST];
+	const uint16_t n = rte_eth_rx_burst(from, queue, burst, BURST);
+	uint16_t sent;
+
+	if (n == 0)
+		return 0;
+	rewrite(burst, n, to);
+	sent = rte_eth_tx_burst(to, queue, burst, n);
+	w->frames += n;
+	w->calls++;
+	if (UNLIKELY(sent < n)) {
+		w->refused[to] += n - sent;
+		rte_pktmbuf_free_bulk(burst + sent, n - sent);
+	}
+	return n;
+}
+
+static uint32_t look(struct worker *w)
+{
+	const uint16_t queues = (uint16_t)engine.options.queues;
+	uint32_t n = 0;
+
+	for (uint16_t queue = 0; queue < queues; queue++) {
+		n += forward(w, 0, queue);
+		n += forward(w, 1, queue);
+	}
+	return n;
+}
+
+/* What the kernel has left in the rings of af_packet goes out before the next frames come. */
+static bool flush(void)
+{
+	const bool first = afpacket_flush(&engine.afpacket[0]);
+	const bool second = afpacket_flush(&engine.afpacket[1]);
+
+	return first && second;
+}
+
+static void sleep_to_turn(bool forced)
+{
+	const struct options *o = &engine.options;
+	struct timespec t;
+	uint64_t wake;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	wake = turns_wake((uint64_t)t.tv_sec * WALL_NS_PER_S + (uint64_t)t.tv_nsec,
+			  o->turn_us * NS_PER_US, o->phase_us * NS_PER_US, forced);
+	t.tv_sec = (time_t)(wake / WALL_NS_PER_S);
+	t.tv_nsec = (long)(wake % WALL_NS_PER_S);
+	/* A signal may end it early: it then looks, and sleeps to the same moment. */
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+static void take_priority(void)
+{
+	const struct sched_param wanted = {.sched_priority = (int)engine.options.priority};
+	int error = 0;
+
+	if (wanted.sched_priority &&
+	    sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &wanted) != 0)
+		error = errno;
+	atomic_store(&engine.worker.policy_error, error);
+}
+
+/* Cycles after which it sleeps whatever comes; the kernel sees to that of a normal thread. */
+static uint64_t longest_hold(void)
+{
+	const bool fifo = engine.options.priority && atomic_load(&engine.worker.policy_error) == 0;
+
+	return fifo ? HOLD_NS * engine.hz / WALL_NS_PER_S : UINT64_MAX;
+}
+
+static void forward_in_turns(struct worker *w)
+{
+	const bool turns = engine.options.turn_us > 0;
+	const uint64_t hold = longest_hold();
+	uint64_t began = rte_rdtsc();
+	bool worked = false, unflushed = false;
+
+	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
+		const uint32_t n = look(w);
+		const uint64_t now = rte_rdtsc();
+
+		worked = worked || n;
+		if (n && now - began < hold)
+			continue;
+		if (worked) {
+			w->busy += now - began;
+			w->longest = RTE_MAX(w->longest, now - began);
+		}
+		if (worked || unflushed)
+			unflushed = !flush();
+		if (turns) {
+			w->sleeps++;
+			w->empty += !worked;
+			w->forced += n > 0;
+			sleep_to_turn(n > 0);
+			began = rte_rdtsc();
+		} else {
+			began = now;
+		}
+		worked = false;
+	}
+}
+
+int worker_main(void *unused)
+{
+	(void)unused;
+	prctl(PR_SET_NAME, "vloop-0");
+	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	take_priority();
+	/* No memif may be polled while it is being connected (see the testpmd switch's driver). */
+	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
+		usleep(1000);
+	forward_in_turns(&engine.worker);
+	return 0;
+}
