@@ -55,16 +55,13 @@ static void test_share(void)
 		turns_init(&t, 100, 0, share, HZ);
 		turns_hold(&t, true, 0);
 		while (now < 1000000 * US) {
-			const uint64_t next = now + 1 * US;
+			now += US;
+			awake += US;
+			if (turns_spent(&t, now)) {
+				const uint64_t wake = turns_next(&t, now);
 
-			if (turns_spent(&t, next)) {
-				const uint64_t wake = turns_next(&t, next);
-
-				turns_woke(&t, next, wake, true);
+				turns_woke(&t, now, wake, true);
 				now = wake;
-			} else {
-				awake += next - now;
-				now = next;
 			}
 		}
 		CHECK(awake > now * share / 100 - 3000 * US && awake < now * share / 100 + 3000 * US);

@@ -12,10 +12,6 @@ from vnetperf.model.scenario import Plan
 
 ENGINE = DpdkProgram("vloop", Path(__file__).with_name("engine"))
 PROTOCOL = 1
-#: A ring of 1024 frames holds what comes in between at 10 million frames/s.
-TURN_US = 100
-#: SCHED_FIFO: as the tester's, which wakes at the same time.
-PRIORITY = 2
 
 
 class Turns(NamedTuple):
@@ -23,10 +19,13 @@ class Turns(NamedTuple):
 
     Attributes:
         turn_us: It sleeps until multiples of this, microseconds.
+        phase_us: Its turns begin so much later: in the middle of the tester's, so that a frame
+            waits for half a turn at each.
         priority: Of SCHED_FIFO; 0 for a normal thread.
     """
 
     turn_us: int
+    phase_us: int
     priority: int
 
 
@@ -36,9 +35,10 @@ def turns_of(plan: Plan, role: str) -> Turns | None:
     In the virtual lab every processor is emulated in turn, and testpmd stays.
     """
     placement = plan.placement
-    if placement.emulated or not placement.takes_turns(role):
+    if placement.emulated or not placement.takes_turns(role) or not placement.turn_us:
         return None
-    return Turns(TURN_US, PRIORITY)
+    turn_us = placement.turn_of(role)
+    return Turns(turn_us, turn_us // 2, placement.priority_of(role))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,7 @@ class VloopCommand(ForwarderCommand):
             "max-frame": self.max_frame,
             "node": self.node,
             "turn-us": self.turns.turn_us,
+            "phase-us": self.turns.phase_us,
             "priority": self.turns.priority,
             **peers,
         }
