@@ -40,9 +40,9 @@ from vnetperf.traffic.loadgen.engine import (
 from vnetperf.traffic.loadgen.telemetry import EngineResult
 
 Figures = dict[str, list[float]]
-#: Loads whose stamps are looked at, of the highest rate, and how long the engine sleeps on a core
+#: Loads whose stamps are looked at, of the highest rate, and the turns of the engine on a core
 #: that it shares.
-SHARES, SLEEPING_SHARES, SLEEP_US = (0.02, 0.1, 0.25, 0.5, 0.8, 1.5), (0.005, 0.02, 0.1), 20
+SHARES, SLEEPING_SHARES, TURN_US = (0.02, 0.1, 0.25, 0.5, 0.8, 1.5), (0.005, 0.02, 0.1), 20
 
 
 def devices(directory: Path) -> tuple[str, str]:
@@ -82,12 +82,12 @@ def both_ways(size: int, flows: int = 1) -> list[StreamSpec]:
 
 
 @contextmanager
-def engine(cpu: int, sleep_us: int = 0) -> Iterator[Engine]:
+def engine(cpu: int, turn_us: int = 0) -> Iterator[Engine]:
     """The engine on one core."""
     with tempfile.TemporaryDirectory(prefix="lg") as name:
         directory = Path(name)
         config = EngineConfig(
-            devices=devices(directory), cpus=(cpu,), hugepages=False, sleep_us=sleep_us
+            devices=devices(directory), cpus=(cpu,), hugepages=False, turn_us=turn_us
         )
         journal = Journal.create(HostRoots(directory / "state", directory / "run"), "benchmark")
         processes = Processes(journal, directory)
@@ -219,9 +219,9 @@ def stamps(args: argparse.Namespace, figures: Figures, top: float) -> None:
     Both kinds take turns, on a core of the engine's own and on one that it leaves when nothing is
     due. The last load is above what either carries.
     """
-    for sleep_us in (0, SLEEP_US):
-        shares = SLEEPING_SHARES if sleep_us else SHARES
-        with engine(args.cpu, sleep_us) as running:
+    for turn_us in (0, TURN_US):
+        shares = SLEEPING_SHARES if turn_us else SHARES
+        with engine(args.cpu, turn_us) as running:
             running.set_streams(both_ways(64))
             for share, ipdv in product(shares * args.repeats, (False, True)):
                 loads = {n: StreamLoad(share * top) for n in (0, 1)}
@@ -229,7 +229,7 @@ def stamps(args: argparse.Namespace, figures: Figures, top: float) -> None:
                 result = running.wait(60 + args.seconds)
                 frames = sum(s.counts.sent for s in result.streams)
                 calls = sum(port.tx_calls for port in result.ports)
-                name = f"{'single' if ipdv else 'bursts'} at {share:.1%}, sleep {sleep_us} us"
+                name = f"{'single' if ipdv else 'bursts'} at {share:.1%}, turns of {turn_us} us"
                 figures.setdefault(f"{name}: frames in a call", []).append(frames / calls)
                 carried = sum(s.counts.received for s in result.streams) / span_s(result)
                 figures.setdefault(f"{name}: carried [frames/s]", []).append(carried)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.fakes.machine import cpus, facts
 from vnetperf.deployment.placement import place_roles
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.scenario import Placement, RoleDemand
+from vnetperf.model.scenario import SYSTEM, Placement, RoleDemand
 from vnetperf.model.testbed import CoresConfig, MachineFacts
 
-TESTER = RoleDemand(role="tester", group="switch")
+TESTER = RoleDemand(role="tester", group="tester")
 PMD = RoleDemand(role="pmd", group="switch")
 
 
@@ -161,19 +161,19 @@ def test_shared_pollers_get_cores_of_one_node_then_siblings_then_other_nodes() -
     asked = CoresConfig(policy="shared")
     machine = facts(cpus=cpus(8, smt=2, nodes=2))  # node 0 has 0-3 and 8-11
     placement = place_roles(demands(2), asked, machine)
-    assert taken(placement) == [0, 1, 2, 3]
+    assert sorted(taken(placement)) == [0, 1, 2, 3]
     assert "siblings" not in placement.reason
     placement = place_roles(demands(4), asked, machine)
-    assert taken(placement) == [0, 1, 2, 3, 8, 9]
+    assert sorted(taken(placement)) == [0, 1, 2, 3, 8, 9]
     assert "SMT siblings" in placement.reason
     assert "nodes" not in placement.reason
     placement = place_roles(demands(2), asked, facts(cpus=cpus(4, nodes=2)))
-    assert taken(placement) == [0, 1, 2, 3]
+    assert sorted(taken(placement)) == [0, 1, 2, 3]
     assert "several nodes (0, 1)" in placement.reason
     assert (placement.node, placement.far_nodes) == (0, (1,))
     few = CoresConfig(policy="shared", allowed=(0, 4, 5, 6))
     placement = place_roles(demands(1), few, machine)
-    assert (placement.node, taken(placement)) == (1, [4, 5, 6])
+    assert (placement.node, sorted(taken(placement))) == (1, [4, 5, 6])
 
 
 @given(machines(), DEMANDS)
@@ -215,13 +215,59 @@ def test_one_core_carries_everything(vnfs: int) -> None:
 def test_stages_of_a_switch_use_every_core_where_no_vnf_has_one() -> None:
     stages = tuple(RoleDemand(role=f"stage{n}", group="switch") for n in range(4))
     placement = place_roles((TESTER, *stages), CoresConfig(), facts(2))
-    assert placement.cores["tester"] == (0,)
-    assert [placement.cores[f"stage{n}"] for n in range(4)] == [(1,), (0,), (1,), (0,)]
+    assert placement.cores["tester"] == (1,)
+    assert [placement.cores[f"stage{n}"] for n in range(4)] == [(0,), (1,), (0,), (1,)]
+    assert not placement.dut_alone
 
 
-def test_on_two_cores_the_vnf_runs_beside_the_switch_and_the_tester() -> None:
+def test_on_two_cores_the_switch_has_one_and_the_others_take_turns_on_the_other() -> None:
     placement = place_roles(demands(1), CoresConfig(), facts(2))
-    assert placement.cores == {"tester": (0,), "pmd": (0,), "vnf0": (1,)}
+    assert placement.cores == {"tester": (1,), "pmd": (0,), "vnf0": (1,)}
+    assert placement.housekeeping == (1,)
+    assert placement.dut_alone
+    assert placement.sharers("tester") == ("vnf0", SYSTEM)
+    assert (placement.turn_of("tester"), placement.turn_of("vnf0")) == (100, 100)
+    assert not placement.turn_of("pmd")
+    assert "pmd alone on processor 0" in placement.reason
+
+
+@given(machines(), DEMANDS)
+def test_the_dut_has_processors_of_its_own_where_one_is_left_for_the_others(
+    machine: MachineFacts, wanted: tuple[RoleDemand, ...]
+) -> None:
+    placement = place_roles(wanted, CoresConfig(policy="shared"), machine)
+    threads = sum(demand.threads for demand in wanted if demand.group == "switch")
+    assert placement.dut == ("pmd",)
+    assert placement.dut_alone == (threads < len(machine.cpus))
+    if placement.dut_alone:
+        assert len(placement.cores["pmd"]) == threads
+        assert not set(placement.cores["pmd"]) & set(placement.housekeeping)
+
+
+@given(machines(), DEMANDS, st.integers(0, 1000))
+def test_who_shares_takes_turns_and_one_who_does_not_never_sleeps(
+    machine: MachineFacts, wanted: tuple[RoleDemand, ...], turn_us: int
+) -> None:
+    config = CoresConfig(policy="shared", turn_us=turn_us)
+    placement = place_roles(wanted, config, machine)
+    for role in placement.cores:
+        others = placement.sharers(role)
+        assert placement.turn_of(role) <= turn_us
+        assert bool(placement.turn_of(role)) == bool(others and turn_us)
+        assert bool(placement.priority_of(role)) == bool(placement.turn_of(role))
+        assert 0 < placement.share_of(role) < 100
+    for cpu in placement.pollers:
+        assert f"processor {cpu}" in placement.sharing
+
+
+def test_a_tester_alone_with_the_system_takes_short_turns() -> None:
+    placement = place_roles(demands(0), CoresConfig(), facts(2))
+    assert placement.sharers("tester") == (SYSTEM,)
+    assert not placement.takes_turns("tester")
+    assert placement.turn_of("tester") == 20
+    assert placement.share_of("tester") > place_roles(demands(1), CoresConfig(), facts(2)).share_of(
+        "tester"
+    )
 
 
 def test_threads_of_one_role_are_on_processors_of_their_own() -> None:

@@ -204,7 +204,7 @@ def test_several_workers(
     mapping: tuple[QueueMap, ...],
 ) -> None:
     settings = {"cpus": (0, 1), "rx_queues": 2, "tx_queues": 2, "queue_map": mapping}
-    engine = open_engine(executable, *memif, sleep_us=50, **settings)
+    engine = open_engine(executable, *memif, turn_us=50, **settings)
     engine.wait_links()
     assert [w.cpu for w in engine.info().workers] == [0, 1]
     engine.set_streams([stream(0), stream(1, 1, 0)])
@@ -216,7 +216,7 @@ def test_several_workers(
 def test_sleeping_engine_keeps_its_rate(
     open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
 ) -> None:
-    engine = open_engine(executable, *memif, sleep_us=20)
+    engine = open_engine(executable, *memif, turn_us=20)
     engine.wait_links()
     engine.set_streams([stream(0)])
     # A busy machine may keep it from running for longer than it may lag; not every time, as a
@@ -232,6 +232,43 @@ def test_sleeping_engine_keeps_its_rate(
         assert_adds_up(counts)
         sent.append(counts.sent)
     assert 15_000 in sent
+
+
+def test_frames_of_a_turn_leave_together_and_the_worker_sleeps_in_between(
+    open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
+) -> None:
+    engine = open_engine(executable, *memif, turn_us=1000, priority=1, share=60)
+    engine.wait_links()
+    engine.set_streams([stream(0)])
+    result = run(engine, {0: StreamLoad(50_000.0)}, duration_s=0.3)
+    (turns,) = engine.turns(1)
+    assert turns.prompt or turns.refused
+    assert 50 < turns.sleeps <= 0.001 * turns.time_ns / 1000 + 1
+    assert turns.slept_ns > turns.time_ns / 2
+    port = result.ports[0]
+    assert port.tx_frames / port.turns == pytest.approx(50, rel=0.5)
+    assert port.most_in_turn >= 50
+    # Nothing of it is left for what comes next.
+    run(engine, {0: StreamLoad(None, count=1000)})
+    (turns,) = engine.turns(1)
+    assert not turns.prompt and not turns.refused  # full speed is nobody's priority
+
+
+def test_a_worker_that_is_behind_keeps_to_its_share(
+    open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
+) -> None:
+    engine = open_engine(executable, *memif, turn_us=100, priority=1, share=50)
+    engine.wait_links()
+    engine.set_streams([stream(0), stream(1, 1, 0)])
+    overload = {0: StreamLoad(30e6), 1: StreamLoad(30e6)}
+    result = run(engine, overload, duration_s=0.5)
+    (turns,) = engine.turns(1)
+    if turns.refused:
+        pytest.skip(f"the kernel gives no SCHED_FIFO here: {turns.refused}")
+    assert turns.forced > 100
+    assert turns.slept_ns > 0.4 * turns.time_ns
+    for number in (0, 1):
+        assert_adds_up(result.stream(number).counts)
 
 
 # net_ring hands its own frames back: a port that is its own wire, with room for 1023 frames.

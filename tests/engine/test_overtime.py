@@ -69,7 +69,7 @@ def test_steps_and_timelines_of_several_workers(
     mapping: tuple[QueueMap, ...],
 ) -> None:
     settings = {"cpus": (0, 1), "rx_queues": 2, "tx_queues": 2, "queue_map": mapping}
-    engine = open_engine(executable, *memif, sleep_us=50, **settings)
+    engine = open_engine(executable, *memif, turn_us=50, **settings)
     engine.wait_links()
     engine.set_streams([stream(0), stream(1, 1, 0)])
     loads = {0: StreamLoad(20_000.0), 1: StreamLoad(20_000.0)}
@@ -180,7 +180,7 @@ def test_successive_frames_have_stamps_of_their_own(
     open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
 ) -> None:
     """Though several are due at each look: the worker sleeps for four of their intervals."""
-    engine = open_engine(executable, *memif, sleep_us=8000)
+    engine = open_engine(executable, *memif, turn_us=8000)
     engine.wait_links()
     engine.set_streams([stream(0)])
     loads, most_ns = {0: StreamLoad(500.0)}, 8 / 500 * 1e9
@@ -261,8 +261,8 @@ def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
     """The far end is another process, which ends; a new one takes its place at the same socket."""
     far = "--vdev=net_memif0,role=server,id=0,socket={0}/m,socket-abstract=no,rsize=11"
     near = "--vdev=net_memif0,role=client,id=0,socket={0}/m,socket-abstract=no,rsize=11"
-    first = open_engine(executable, far.format(run_dir), sleep_us=20)
-    engine = open_engine(executable, near.format(run_dir), sleep_us=20)
+    first = open_engine(executable, far.format(run_dir), turn_us=20)
+    engine = open_engine(executable, near.format(run_dir), turn_us=20)
     engine.wait_links()
     engine.set_streams([stream(0, 0, 0)])
     spec = EngineTrial(
@@ -277,7 +277,7 @@ def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
     (run_dir / "m").unlink(missing_ok=True)
     with pytest.raises(GeneratorError, match="does not start"):
         engine.plug(0, 0.05)
-    again = open_engine(executable, far.format(run_dir), sleep_us=20)
+    again = open_engine(executable, far.format(run_dir), turn_us=20)
     engine.plug(0)
     with pytest.raises(GeneratorError, match="port 0 was not"):
         engine.plug(0)

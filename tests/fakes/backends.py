@@ -110,7 +110,7 @@ class FakeGenerator(TrafficGenerator):
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
-        return (RoleDemand(role="tester", group="switch"),)
+        return (RoleDemand(role="tester", group="tester"),)
 
 
 class BrokenWire(Wire):

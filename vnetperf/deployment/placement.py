@@ -140,7 +140,7 @@ def _shared(
     wanted = _wanted(demands)
     order = _best_first(cpus, wanted, near)
     numbers = [cpu.cpu for cpu in order]
-    cores = _dealt_out(demands, numbers)
+    cores = _dealt_out(demands, numbers[:wanted])
     reason = (
         'the testbed file requires it (cores.policy = "shared")'
         if config.policy == "shared"
@@ -152,8 +152,8 @@ def _shared(
         mode="shared",
         reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
         cores=cores,
-        # The tester's, whose loss of time is a load that is not offered, and so is seen.
-        housekeeping=config.housekeeping or (numbers[-1],),
+        # Else the tester's, whose loss of time is a load that is not offered, and so is seen.
+        housekeeping=config.housekeeping or (numbers[min(wanted, len(numbers) - 1)],),
         dut=tuple(demand.role for demand in _of_group(demands, "switch")),
         turn_us=config.turn_us,
         node=order[0].node,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -46,7 +47,8 @@ def free_processors(
         mine = [t for t in _tasks(proc) if t.tid not in kept and t.cpus & free and t.cpus - free]
         if not mine:
             break
-        data = {"free": sorted(free), "tasks": [[t.tid, t.started, sorted(t.cpus)] for t in mine]}
+        tasks = [[t.tid, t.started, sorted(t.cpus)] for t in mine]
+        data = {"free": sorted(free), "since": _ticks(), "tasks": tasks}
         with journal.changing("affinity", f"processors of {len(mine)} threads", data):
             for task in mine:
                 moved += _move(task.tid, task.cpus - free)
@@ -66,13 +68,12 @@ def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
     # What a thread that was started since would have without the run: as most of those had.
     given = Counter((cpus - free, cpus) for cpus in before.values())
     inherited = {left: cpus for (left, cpus), _ in reversed(given.most_common())}
-    newest = max(started for _, started in before)
     restored = 0
     for _ in range(_LOOKS):
         again = 0
         for task in _tasks(proc):
             cpus = before.get((task.tid, task.started))
-            if cpus is None and task.started >= newest:
+            if cpus is None and task.started >= data["since"]:
                 cpus = inherited.get(task.cpus)
             if cpus is not None and task.cpus == cpus - free:
                 again += _move(task.tid, cpus)
@@ -80,6 +81,11 @@ def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
         if not again:
             break
     return f"{restored} threads may run on processors {sorted(free)} again"
+
+
+def _ticks() -> int:
+    """Time since boot, as threads' starts are in."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def _move(tid: int, cpus: frozenset[int]) -> bool:
