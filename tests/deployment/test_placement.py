@@ -228,6 +228,9 @@ def test_on_two_cores_the_switch_has_one_and_the_others_take_turns_on_the_other(
     assert placement.sharers("tester") == ("vnf0", SYSTEM)
     assert (placement.turn_of("tester"), placement.turn_of("vnf0")) == (100, 100)
     assert not placement.turn_of("pmd")
+    assert (placement.phase_of("tester"), placement.phase_of("vnf0")) == (0, 50)
+    three = place_roles(demands(2), CoresConfig(turn_us=90), facts(2))
+    assert [three.phase_of(role) for role in ("tester", "vnf0", "vnf1")] == [0, 30, 60]
     assert "pmd alone on processor 0" in placement.reason
 
 

@@ -501,9 +501,9 @@ FIFO_PRIORITY = 1
 #: Longest turn of a thread that shares its processor with nobody but the system, microseconds:
 #: there a sleep costs no other poller anything, and a frame waits for less.
 SYSTEM_TURN_US = 20
-#: Share of its processor that a tester under SCHED_FIFO takes, at most, percent: beside nobody but
-#: the system, beside a VNF, beside several of them or a poller of the DUT.
-SHARE_BESIDE_SYSTEM, SHARE_BESIDE_VNF, SHARE_BESIDE_MORE = 90, 65, 50
+#: Share of its processor that a thread of the DUT takes under SCHED_FIFO, at most, percent; and a
+#: tester beside nobody but the system, beside a VNF, beside several or a poller of the DUT.
+SHARE_OF_DUT, SHARE_BESIDE_SYSTEM, SHARE_BESIDE_VNF, SHARE_BESIDE_MORE = 80, 90, 65, 50
 
 
 class Placement(Frozen):
@@ -574,6 +574,16 @@ class Placement(Frozen):
             return self.turn_us
         return min(self.turn_us, SYSTEM_TURN_US) if self.sharers(role) else 0
 
+    def phase_of(self, role: str) -> int:
+        """How much later than the tester's a role's turns begin, microseconds.
+
+        Those on one processor are spread over a turn, so that none wakes while another works, and
+        a frame waits for no whole turn at each.
+        """
+        together = {role, *self.sharers(role)} - {SYSTEM}
+        order = sorted(together, key=lambda one: (one != "tester", one))
+        return self.turn_of(role) * order.index(role) // len(order)
+
     def priority_of(self, role: str) -> int:
         """Priority of SCHED_FIFO of a role that sleeps between its turns; 0: none."""
         return FIFO_PRIORITY if self.turn_of(role) and not self.emulated else 0
@@ -581,6 +591,8 @@ class Placement(Frozen):
     def share_of(self, role: str) -> int:
         """Share of its processor that a role with such a priority takes, at most, percent."""
         others = [other for other in self.sharers(role) if other != SYSTEM]
+        if role in self.dut:
+            return SHARE_OF_DUT
         if not others:
             return SHARE_BESIDE_SYSTEM
         beside_vnf = len(others) == 1 and others[0] not in self.dut

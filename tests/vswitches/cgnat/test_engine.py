@@ -64,7 +64,7 @@ class Running:
         argv = [
             *(str(ENGINE.executable(BuildVariant.SANITIZED)), f"--lcores={lcores}"),
             *("--no-huge", "-m", "256", "--no-pci", "--file-prefix=t", *devices, "--"),
-            *(*config.argv(), f"--stages={stages}", "--sleep-us=100"),
+            *(*config.argv(), f"--stages={stages}", "--turn-us=100"),
             *(f"--log={directory}/blocks", *options),
         ]
         self.process = spawn(argv, {"RUNTIME_DIRECTORY": str(directory)})
@@ -182,7 +182,7 @@ def test_time_asleep_is_no_time_with_packets(run_dir: Path, spawn: Spawn) -> Non
     up, _, _ = traffic(config, 3)
     write_pcap(run_dir / "in0", [p.frame(ref.OWN[ref.INSIDE], ref.OWN[ref.OUTSIDE]) for p in up])
     write_pcap(run_dir / "in1", [])
-    engine = Running(run_dir, spawn, config, PIPELINE, "--sleep-us=1000000")
+    engine = Running(run_dir, spawn, config, PIPELINE, "--turn-us=1000000")
     engine.forward(3)
 
     def workers() -> list[dict[str, Any]]:
@@ -235,7 +235,7 @@ def test_blocks_are_recorded(run_dir: Path, spawn: Spawn) -> None:
 def test_an_idle_engine_sleeps_for_a_whole_second_too(run_dir: Path, spawn: Spawn) -> None:
     for name in ("in0", "in1"):
         write_pcap(run_dir / name, [])
-    engine = Running(run_dir, spawn, ref.Config(), RUN_TO_COMPLETION, "--sleep-us=1000000")
+    engine = Running(run_dir, spawn, ref.Config(), RUN_TO_COMPLETION, "--turn-us=1000000")
     engine.ask("forward")
     before = engine.ask("worker,0")["turns"]
     time.sleep(0.5)

@@ -19,8 +19,7 @@ class Turns(NamedTuple):
 
     Attributes:
         turn_us: It sleeps until multiples of this, microseconds.
-        phase_us: Its turns begin so much later: in the middle of the tester's, so that a frame
-            waits for half a turn at each.
+        phase_us: Its turns begin so much later than multiples of that.
         priority: Of SCHED_FIFO; 0 for a normal thread.
     """
 
@@ -37,8 +36,7 @@ def turns_of(plan: Plan, role: str) -> Turns | None:
     placement = plan.placement
     if placement.emulated or not placement.takes_turns(role) or not placement.turn_us:
         return None
-    turn_us = placement.turn_of(role)
-    return Turns(turn_us, turn_us // 2, placement.priority_of(role))
+    return Turns(placement.turn_of(role), placement.phase_of(role), placement.priority_of(role))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,8 +49,6 @@ RUN_TO_COMPLETION, PIPELINE = "+".join(STAGES), "rx+val/nat/ct+tx"
 START_S, PEERS_S, FORGET_S = 30.0, 5.0, 20.0
 #: The cause of what its ports did not take: the others are of packets that came in.
 TX_FULL = "transmit ring full"
-#: Longest sleep of an idle thread on shared processors, microseconds.
-SLEEP_US = 50
 #: Room of tables beyond the sessions of the scenario.
 SPARE_SESSIONS = 1024
 #: Octets of a mapping and of a session with their places among the spare ones, and of a place of
@@ -409,7 +407,9 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
     scenario = plan.scenario
     options, nat = scenario.options.own(DpdkNatOptions), scenario.nat or Nat()
     graph, room = scenario.deployment, _room(scenario, nat)
-    turns = any(plan.placement.takes_turns(demand.role) for demand in DpdkNat.roles(scenario))
+    roles = [demand.role for demand in DpdkNat.roles(scenario)]
+    turn_us = max(plan.placement.turn_of(role) for role in roles)
+    priority = max(plan.placement.priority_of(role) for role in roles)
     values = {
         "inside": nat.first_inside,
         "subscribers": nat.subscribers,
@@ -437,7 +437,9 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
         "rx-desc": dpdk.RING_SIZE,
         "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
-        "sleep-us": SLEEP_US if turns else 0,
+        "turn-us": turn_us,
+        "priority": priority,
+        "share": min(plan.placement.share_of(role) for role in roles) if priority else 100,
     }
     return [f"--{name}={value}" for name, value in values.items()]
 

@@ -53,7 +53,11 @@ static const struct option options[] = {
 	{"--tx-desc", NUMBER16, AT(tx_desc), 32, 32768, "", "", "descriptors (1024)"},
 	{"--room", NUMBER16, AT(room), 1518, 16384, "", "", "octets of frame in a buffer (2048)"},
 	{"--log-form", CHOICE, AT(log_ipfix), 0, 0, "text", "ipfix", "of --log"},
-	{"--sleep-us", NUMBER32, AT(sleep_us), 0, 1000000, "", "", "when idle (0: never)"},
+	{"--turn-us", NUMBER32, AT(turn_us), 0, 1000000, "", "",
+	 "sleep until the next multiple when idle (0: never)"},
+	{"--priority", NUMBER16, AT(priority), 0, 99, "", "", "of SCHED_FIFO, with turns (0: none)"},
+	{"--share", NUMBER16, AT(share), 1, 100, "", "",
+	 "percent of its processor that a thread takes with a priority (100)"},
 };
 
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
@@ -80,6 +84,7 @@ void args_defaults(struct options *o)
 	o->n_groups = 1;
 	o->rx_desc = o->tx_desc = 1024;
 	o->room = 2048;
+	o->share = 100;
 }
 
 const char *args_usage(void)

@@ -24,7 +24,9 @@ struct options {
 	uint32_t n_lcores;	 /* 0: in order of their numbers */
 	uint16_t rx_desc, tx_desc;
 	uint16_t room;	   /* octets of frame in a buffer */
-	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
+	uint32_t turn_us;  /* of threads that share a processor, see turns.h; 0: never sleep */
+	uint16_t priority; /* of SCHED_FIFO, with turns; 0: none */
+	uint16_t share;	   /* percent of its processor that a thread takes then, at most */
 	char log[256];	   /* file of block events; "" for none */
 	bool log_ipfix;	   /* in messages of IPFIX; else lines of text */
 	bool help;

@@ -328,12 +328,29 @@ static void flush(struct worker *w)
 	w->unflushed = !empty;
 }
 
-static void nap(void)
+/* Until the next turn: without packets, or because the thread has used up its share. */
+static uint64_t rest(struct worker *w, uint64_t from, bool forced)
 {
-	const uint32_t us = engine.options.sleep_us;
-	const struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L};
+	uint64_t now;
 
-	nanosleep(&t, NULL);
+	turns_wait(&w->share);
+	now = rte_rdtsc();
+	turns_woke(&w->share, from, now, forced);
+	return now;
+}
+
+/* Threads on one processor wake one after the other, in the order that packets pass them. */
+static void take_turns(struct worker *w)
+{
+	const struct options *o = &engine.options;
+	const uint32_t number = (uint32_t)(w - engine.workers);
+	struct scheduling before;
+
+	turns_init(&w->share, o->turn_us, number * (o->turn_us / engine.n_workers), o->share,
+		   (double)engine.hz);
+	if (o->turn_us && o->priority)
+		w->refused = scheduling_fifo(o->priority, &before);
+	turns_hold(&w->share, o->turn_us && o->priority && w->refused == 0, rte_rdtsc());
 }
 
 static struct worker *mine(void)
@@ -357,6 +374,7 @@ int worker_main(void *unused)
 	snprintf(name, sizeof(name), "cgnat-%u", (unsigned int)(w - engine.workers));
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	take_turns(w);
 	/* No memif may be polled while it is being connected (see the switch's driver). */
 	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
 		usleep(1000);
@@ -378,15 +396,14 @@ int worker_main(void *unused)
 			w->empty++;
 			if (UNLIKELY(w->unflushed))
 				flush(w);
-			if (engine.options.sleep_us) {
-				nap();
-				/* or the next turn would have it, which may have packets */
-				before = now;
-				now = rte_rdtsc();
-				w->idle += now - before;
-			}
 		}
 		before = now;
+		if (engine.options.turn_us && (n == 0 || turns_spent(&w->share, now))) {
+			/* or the next turn would have it, which may have packets */
+			before = rest(w, now, n > 0);
+			w->idle += before - now;
+		}
+		turns_begin(&w->share, before);
 	}
 	return 0;
 }
