@@ -251,7 +251,7 @@ def test_frames_of_a_turn_leave_together_and_the_worker_sleeps_in_between(
     # Nothing of it is left for what comes next.
     run(engine, {0: StreamLoad(None, count=1000)})
     (turns,) = engine.turns(1)
-    assert not turns.prompt and not turns.refused  # full speed is nobody's priority
+    assert (turns.prompt, turns.refused) == (0, "")  # full speed is nobody's priority
 
 
 def test_a_worker_that_is_behind_keeps_to_its_share(
