@@ -327,18 +327,14 @@ class Vloop(Vnf):
         }
 
     def _turn_facts(self) -> dict[str, Any]:
-        """Turns as our forwarder took them until now."""
+        """Turns of our forwarder, and what the kernel answered to its request for priority."""
         if not isinstance(self.command, VloopCommand):
             return {}
         try:
-            info, turns = (self._telemetry.ask(f"/forwarder/{what}") for what in ("info", "turns"))
+            info = self._telemetry.ask("/forwarder/info")
         except VnetperfError as error:
-            return {"turns": f"unknown: {error}"}
-        return {
-            "turn, us": info["turn_us"],
-            "priority": info["priority"],
-            "turns until then": turns,
-        }
+            return {"turn, us": self.command.turns.turn_us, "priority": f"unknown: {error}"}
+        return {"turn, us": info["turn_us"], "priority": info["priority"]}
 
     def _program(self) -> ForwarderCommand:
         if self.command is None:
