@@ -29,6 +29,10 @@ class Turns(NamedTuple):
     turn_us: int
     priority: int
 
+    def options(self) -> list[str]:
+        """The same as options of the forwarder."""
+        return [f"--turn-us={self.turn_us}", f"--priority={self.priority}"]
+
 
 def turns_of(plan: Plan, role: str) -> Turns | None:
     """How a VNF's thread takes turns; None where testpmd may poll all the time.
@@ -61,11 +65,9 @@ class VloopCommand(ForwarderCommand):
             "room": mbuf_room(self.mtu),
             "max-frame": self.max_frame,
             "node": self.node,
-            "turn-us": self.turns.turn_us,
-            "priority": self.turns.priority,
             **peers,
         }
-        return [f"--{name}={value}" for name, value in values.items()]
+        return [*(f"--{name}={value}" for name, value in values.items()), *self.turns.options()]
 
 
 def forwarder_path() -> str:
