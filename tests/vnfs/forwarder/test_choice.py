@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.machine import facts
 from tests.vnfs.test_vloop import PEERS, attachment
 from vnetperf import registry
+from vnetperf.host.build import DpdkProgram
 from vnetperf.host.dpdk import TESTPMD, TestpmdCommand
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError, HostError
@@ -20,8 +21,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.container import ContainerVloop
-from vnetperf.vnfs.vloop.forwarder import ENGINE, PRIORITY, TURN_US, VloopCommand
-from vnetperf.vnfs.vloop.process import PollingVloop
+from vnetperf.vnfs.vloop.process import ENGINE, PRIORITY, TURN_US, PollingVloop, VloopCommand
 
 OURS = "/cache/vloop"
 SHARED = {"tester": (1,), "vnf0": (1,)}
@@ -52,7 +52,7 @@ def launched(
     queues = plan.scenario.options.rx_queues or 1
     first, second = (attachment(n, kind, peer_mac=PEERS[n], queues=queues) for n in (0, 1))
     with (
-        patch("vnetperf.vnfs.vloop.process.forwarder_path", return_value=OURS),
+        patch.object(DpdkProgram, "executable", return_value=OURS),
         patch.object(vnf, "_spawn"),
     ):
         vnf.launch((first, second))
@@ -123,7 +123,7 @@ def test_what_does_not_compile_leaves_testpmd_and_the_reason() -> None:
     vnf = Vloop(MagicMock(facts=facts()), plan_of(SHARED), 0)
     fails = HostError("the engine does not compile", where="make")
     with (
-        patch("vnetperf.vnfs.vloop.process.forwarder_path", side_effect=fails),
+        patch.object(DpdkProgram, "executable", side_effect=fails),
         patch.object(vnf, "_spawn"),
     ):
         vnf.launch((attachment(0, "memif"), attachment(1, "memif")))
@@ -190,7 +190,7 @@ def test_users_name_the_program() -> None:
 def test_a_container_has_it_too(tmp_path: Path) -> None:
     vnf = ContainerVloop(MagicMock(facts=facts()), plan_of(SHARED), 0)
     with (
-        patch("vnetperf.vnfs.vloop.process.forwarder_path", return_value=OURS),
+        patch.object(DpdkProgram, "executable", return_value=OURS),
         patch.multiple(vnf.container, create=MagicMock(), spawn=MagicMock()),
     ):
         vnf.launch((attachment(0, "memif"), attachment(1, "memif")))

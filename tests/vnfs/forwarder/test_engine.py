@@ -22,7 +22,7 @@ from vnetperf.host.dpdk import DpdkPorts
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
-from vnetperf.vnfs.vloop.forwarder import ENGINE, PROTOCOL
+from vnetperf.vnfs.vloop.process import ENGINE
 
 __all__ = ["run_dir"]  # a fixture
 
@@ -179,7 +179,6 @@ def test_what_it_tells(start: Start) -> None:
     info = one.ask("/forwarder/info")
     assert info.pop("dpdk").startswith("DPDK ")
     assert info == {
-        "protocol": PROTOCOL,
         "mode": "macswap",
         "queues": 1,
         "turn_us": 200,

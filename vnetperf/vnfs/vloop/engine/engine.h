@@ -10,8 +10,6 @@
 #include "args.h"
 #include "program.h"
 
-#define VLOOP_PROTOCOL 1
-
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 

@@ -57,7 +57,6 @@ static int tell_info(const char *command, const char *text, struct rte_tel_data 
 	(void)text;
 	tell_priority(priority, sizeof(priority));
 	rte_tel_data_start_dict(d);
-	add(d, "protocol", VLOOP_PROTOCOL);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
 	rte_tel_data_add_dict_string(d, "mode", mode_names[o->mode]);
 	add(d, "queues", o->queues);
