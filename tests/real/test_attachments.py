@@ -25,6 +25,7 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testing.stage import whole_trial
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vnfs.vloop import Vloop
+from vnetperf.vnfs.vloop.process import PollingVloop
 
 pytestmark = pytest.mark.daily
 
@@ -33,6 +34,11 @@ Ends = tuple[list[Attachment], list[WireEnd]]
 #: Frames of each direction, and the fewest that a generator without a core to itself still sends.
 FRAMES, LEAST = 600, 200
 TRIAL = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=1.0)
+
+
+#: testpmd, which has a processor to itself here as well; and our forwarder.
+PROGRAMS = {"testpmd": PollingVloop, "forwarder": Vloop}
+each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 
 def plan_of(*, queues: int = 1, size: int = 1518, mode: str = "io") -> Plan:
@@ -47,7 +53,7 @@ def plan_of(*, queues: int = 1, size: int = 1518, mode: str = "io") -> Plan:
     placement = Placement(
         mode="shared",
         reason="a test",
-        cores={"tester": (0,), "vnf0": (1,)},
+        cores={"tester": (0,), "vnf0": (1,), "vnf1": (1,)},  # so that it takes turns
         housekeeping=(0,),
     )
     return Plan(
@@ -101,15 +107,18 @@ def tap_ends(machine: Machine, plan: Plan) -> Ends:
 KINDS = {"memif": memif_ends, "veth": veth_ends, "tap": tap_ends}
 
 
+@each_program
 @pytest.mark.parametrize("size", [64, 1518, 9018])
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: Machine) -> None:
+def test_every_frame_comes_back_through_the_vnf(
+    program: type[Vloop], kind: str, size: int, machine: Machine
+) -> None:
     if kind == "tap" and size > 1518 and not Path(VHOST_NET).exists():
         pytest.skip("net_tap carries no jumbo frames, and there is no /dev/vhost-net")
     plan = plan_of(size=max(1518, size))
     attachments, ends = KINDS[kind](machine, plan)
     sent = with_addresses(attachments)
-    vnf, generator = Vloop(machine, plan, 0), Loadgen(machine, plan)
+    vnf, generator = program(machine, plan, 0), Loadgen(machine, plan)
     before = {a.netdev: machine.link(a.netdev) for a in sent if kind == "tap" and a.netdev}
     try:
         if kind == "memif":  # the server's socket must be there
@@ -127,6 +136,7 @@ def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: M
         inside = vnf.counters()
         assert all(hop.rx >= LEAST and hop.tx >= LEAST for hop in inside)
         facts = vnf.facts()
+        assert (facts["application"] == "vnetperf forwarder") == (program is Vloop)
         assert [kind in port for port in facts["ports"]] == [True, True]
         assert ("--no-huge" in facts["launch line"]) == (facts["memory"] == "ordinary pages")
         for n, port in enumerate(facts["ports"]):
@@ -156,8 +166,11 @@ def with_addresses(attachments: list[Attachment]) -> list[Attachment]:
     return [a.model_copy(update={"mac": vnf_mac(a.port)}) for a in attachments]
 
 
+@each_program
 @pytest.mark.parametrize("kind", ["memif", "veth"])
-def test_mode_mac_writes_the_addresses_of_the_attachment(kind: str, machine: Machine) -> None:
+def test_mode_mac_writes_the_addresses_of_the_attachment(
+    program: type[Vloop], kind: str, machine: Machine
+) -> None:
     plan = plan_of(mode="mac")
     attachments, ends = KINDS[kind](machine, plan)
     peers = ("02:76:64:00:00:00", "02:76:64:00:00:01")
@@ -165,7 +178,7 @@ def test_mode_mac_writes_the_addresses_of_the_attachment(kind: str, machine: Mac
         a.model_copy(update={"peer_mac": peers[n]})
         for n, a in enumerate(with_addresses(attachments))
     ]
-    vnf, generator = Vloop(machine, plan, 0), Loadgen(machine, plan)
+    vnf, generator = program(machine, plan, 0), Loadgen(machine, plan)
     try:
         if kind == "memif":
             generator.connect(tuple(ends))
@@ -175,7 +188,8 @@ def test_mode_mac_writes_the_addresses_of_the_attachment(kind: str, machine: Mac
             vnf.wait_ready(30.0)
             generator.connect(tuple(ends))
         vnf.wait_ready(30.0)
-        assert {f"--eth-peer={n},{mac}" for n, mac in enumerate(peers)} <= set(vnf.argv)
+        option = "--eth-peer={},{}" if program is PollingVloop else "--peer{}={}"
+        assert {option.format(n, mac) for n, mac in enumerate(peers)} <= set(vnf.argv)
         generator.prepare(plan.scenario.streams, plan.scenario.traffic, 64)
         generator.learn(64)
         assert_whole_trial(generator, vnf, TRIAL)
@@ -184,12 +198,13 @@ def test_mode_mac_writes_the_addresses_of_the_attachment(kind: str, machine: Mac
         vnf.stop()
 
 
-def test_a_vnf_of_two_queues_takes_frames_on_both(machine: Machine) -> None:
+@each_program
+def test_a_vnf_of_two_queues_takes_frames_on_both(program: type[Vloop], machine: Machine) -> None:
     plan = plan_of(queues=2)
     profile = TrafficProfile(flows=64, vary=("ipv4_src",))
     attachments, ends = memif_ends(machine, plan)
     sent = [a.model_copy(update={"queues": 2}) for a in attachments]
-    vnf, generator = Vloop(machine, plan, 0), Loadgen(machine, plan)
+    vnf, generator = program(machine, plan, 0), Loadgen(machine, plan)
     try:
         generator.connect(tuple(ends))
         vnf.launch((sent[0], sent[1]))

@@ -157,7 +157,7 @@ def test_the_plan_shows_bridges_ports_and_entries() -> None:
     asked = scenario("pvpv", options=SwitchOptions(mtu=9000), wire="veth")
     made = make_plan(asked, Testbed(), facts())
     assert (made.wire, "pmd" in made.placement.cores) == ("veth", False)
-    assert set(made.commands) == {"bridge 0", "bridge 1", "static entries"}
+    assert set(made.commands) == {"bridge 0", "bridge 1", "static entries", "vnf0", "vnf1"}
     assert "vnf0.0 (learning off, flooding off, MTU 9000)" in made.commands["bridge 0"]
     assert "-> vnf1.0" in made.commands["static entries"]
     assert str(PhyPort(index=1)) in made.commands["bridge 1"]

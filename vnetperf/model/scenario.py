@@ -501,9 +501,9 @@ FIFO_PRIORITY = 1
 #: Longest turn of a thread that shares its processor with nobody but the system, microseconds:
 #: there a sleep costs no other poller anything, and a frame waits for less.
 SYSTEM_TURN_US = 20
-#: Share of its processor that a thread of the DUT takes under SCHED_FIFO, at most, percent; and a
-#: tester beside nobody but the system, beside a VNF, beside several or a poller of the DUT.
-SHARE_OF_DUT, SHARE_BESIDE_SYSTEM, SHARE_BESIDE_VNF, SHARE_BESIDE_MORE = 80, 90, 65, 50
+#: Share of its processor that a thread of DUT or VNF takes under SCHED_FIFO, at most, percent; and
+#: a tester beside nobody but the system, beside a VNF, beside several or a poller of the DUT.
+SHARE, SHARE_BESIDE_SYSTEM, SHARE_BESIDE_VNF, SHARE_BESIDE_MORE = 80, 90, 65, 50
 
 
 class Placement(Frozen):
@@ -591,8 +591,8 @@ class Placement(Frozen):
     def share_of(self, role: str) -> int:
         """Share of its processor that a role with such a priority takes, at most, percent."""
         others = [other for other in self.sharers(role) if other != SYSTEM]
-        if role in self.dut:
-            return SHARE_OF_DUT
+        if role != "tester":
+            return SHARE
         if not others:
             return SHARE_BESIDE_SYSTEM
         beside_vnf = len(others) == 1 and others[0] not in self.dut

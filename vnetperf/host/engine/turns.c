@@ -7,9 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A thread with credit may go on for so long without a sleep: what a stall has left is worked off. */
-#define MOST_S 0.002
-#define PERCENT 100
+/* A thread with credit may go on for so long without a sleep: what a stall has left is worked off.
+ */
+#define MOST_S	 0.002
+#define PERCENT	 100
 #define NS_PER_S 1000000000ull
 /* Not to be inherited by threads and programs that it starts. */
 #define RESET_ON_FORK 1u
@@ -40,7 +41,8 @@ void turns_wait(const struct turns *t)
 	next = turns_next(t, (uint64_t)at.tv_sec * NS_PER_S + (uint64_t)at.tv_nsec);
 	at.tv_sec = (time_t)(next / NS_PER_S);
 	at.tv_nsec = (long)(next % NS_PER_S);
-	/* A signal ends the sleep early, which is no harm: the thread finds no work and comes back. */
+	/* A signal ends the sleep early, which is no harm: the thread finds no work and comes back.
+	 */
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 

@@ -1,4 +1,4 @@
-"""vloop in a container: testpmd, or the kernel forwarding in a network namespace of its own."""
+"""vloop in a container: a program on DPDK, or the kernel, in a network namespace of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
     network_beyond,
     xdp_problem,
 )
-from vnetperf.vnfs.vloop.process import PORTS, Vloop
+from vnetperf.vnfs.vloop.process import PORTS, Vloop, main_and_worker
 
 VF_KIND = "vf"
 
@@ -58,8 +58,8 @@ LAUNCHER = "container"
 class ContainerVloop(Vloop, EndpointHost):
     """vloop in a network namespace of its own, which takes the interfaces it plugs into.
 
-    In the modes of testpmd it is testpmd; in the others nothing of it runs, and the kernel forwards
-    on whichever processor a frame comes in.
+    In the modes of a process it is as one; in the others nothing of it runs, and the kernel
+    forwards on whichever processor a frame comes in.
     """
 
     #: A tap has one end, which is the switch's: there is none to give to a container.
@@ -77,7 +77,8 @@ class ContainerVloop(Vloop, EndpointHost):
         cpus = (*mine, *placement.housekeeping[:1])
         self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
         if self.form is None and mine:
-            cpus = (*cpus, self._main())  # EAL does not start without it
+            main, _ = main_and_worker(plan, machine.facts, self.role)
+            cpus = (*cpus, main)  # EAL does not start without it
         self.container = Container(machine, f"ct{number}", cpus)
         self.forwarder: KernelForwarder | None = None
         self.threads = NapiThreads(machine, plan, self.role)
@@ -103,7 +104,7 @@ class ContainerVloop(Vloop, EndpointHost):
 
     @classmethod
     def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
-        """A thread of testpmd; the kernel's at its interfaces, where they are requested."""
+        """A thread of the program; the kernel's at its interfaces, where they are requested."""
         if scenario.vnf_mode not in FORMS:
             return super().roles(scenario, number)
         threads = PORTS * (scenario.options.rx_queues or 1)
@@ -111,8 +112,14 @@ class ContainerVloop(Vloop, EndpointHost):
         return (demand,) if threaded_napi(scenario) else ()
 
     @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
+        """What is started in it; the kernel is there already."""
+        kernel = plan.scenario.vnf_mode in FORMS
+        return {} if kernel else super().launch_lines(plan, facts, number)
+
+    @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
-        """Memory of testpmd; the kernel has its own."""
+        """Memory of the program; the kernel has its own."""
         form = scenario.vnf_mode in FORMS
         return VnfMemory() if form else super().memory(scenario, attachment)
 
@@ -160,7 +167,7 @@ class ContainerVloop(Vloop, EndpointHost):
         return self.container.spawn(self.role, argv, env=env, keep_stdin_open=True)
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until testpmd's links are up; the kernel forwards at once."""
+        """Wait until the program's links are up; the kernel forwards at once."""
         if self.forwarder is None:
             super().wait_ready(timeout_s)
 
@@ -180,7 +187,7 @@ class ContainerVloop(Vloop, EndpointHost):
         return super().counters() if self.forwarder is None else self.forwarder.counters()
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The worker of testpmd; the kernel's threads, where it has been given some."""
+        """The thread of the program; the kernel's threads, where it has been given some."""
         return super().pollers() if self.forwarder is None else self.threads.pollers()
 
     def facts(self) -> dict[str, Any]:
@@ -204,7 +211,7 @@ class ContainerVloop(Vloop, EndpointHost):
         return f"{attachment.port}: {attachment.kind} {link.name}, {link.mac}, MTU {link.mtu}"
 
     def check_alive(self) -> None:
-        """Raise when testpmd has ended, or what the kernel forwards between is gone."""
+        """Raise when the program has ended, or what the kernel forwards between is gone."""
         if self.forwarder is None:
             super().check_alive()
         else:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
+from vnetperf.host.build import DpdkProgram, default_variant
 from vnetperf.host.dpdk import DpdkPorts, ForwarderCommand, TestpmdCommand
 from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
@@ -22,10 +23,11 @@ from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf, VnfMemory
-from vnetperf.vnfs.vloop.forwarder import ENGINE, VloopCommand, forwarder_path, turns_of
 
 RING = 1024
 KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
+#: Our forwarder, which sleeps in turns.
+ENGINE = DpdkProgram("vloop", Path(__file__).with_name("engine"))
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,18 @@ HUGEPAGE_KINDS = ("vhost-user", "tap", "vf")
 PORTS = 2
 
 
+def main_and_worker(plan: Plan, facts: MachineFacts, role: str) -> tuple[int, tuple[int, ...]]:
+    """Processors of the main thread, which sleeps, and of the one that forwards.
+
+    Where any will do for that, it is one on its memory's node.
+    """
+    home = plan.placement.home_of_vnfs
+    allowed = {*(plan.testbed.cores.allowed or (cpu.cpu for cpu in facts.cpus))}
+    here = sorted((c.cpu for c in facts.cpus if c.node == home), key=lambda cpu: cpu not in allowed)
+    worker = plan.placement.cores.get(role, tuple(here))[:1]
+    return dpdk.main_cpu_of_plan(plan, facts, home, worker), worker
+
+
 def mode_problem(scenario: Scenario, modes: tuple[str, ...], name: str) -> str:
     """What keeps a vloop from the scenario's mode."""
     if scenario.vnf_mode not in modes:
@@ -120,6 +134,67 @@ def mode_problem(scenario: Scenario, modes: tuple[str, ...], name: str) -> str:
             "by port"
         )
     return ""
+
+
+class Turns(NamedTuple):
+    """How a forwarding thread shares its processor.
+
+    Attributes:
+        turn_us: It sleeps until multiples of this, microseconds.
+        phase_us: Its turns begin so much later than these.
+        priority: Of SCHED_FIFO; 0 for a normal thread.
+        share: Percent of its processor that it takes then, at most.
+    """
+
+    turn_us: int
+    phase_us: int
+    priority: int
+    share: int
+
+    def options(self) -> list[str]:
+        """The same as options of the forwarder."""
+        return [f"--{name.replace('_', '-')}={value}" for name, value in self._asdict().items()]
+
+
+def turns_of(plan: Plan, role: str) -> Turns | None:
+    """How a VNF's thread takes turns; None where testpmd may poll all the time.
+
+    In the virtual lab every processor is emulated in turn, and testpmd stays.
+    """
+    placement = plan.placement
+    if placement.emulated or not placement.takes_turns(role) or not placement.turn_us:
+        return None
+    return Turns(
+        turn_us=placement.turn_of(role),
+        phase_us=placement.phase_of(role),
+        priority=placement.priority_of(role),
+        share=placement.share_of(role),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VloopCommand(ForwarderCommand):
+    """A launch of our forwarder between two ports, of which each is the other's pair."""
+
+    application: ClassVar[str] = "vnetperf forwarder"
+    threads: ClassVar[tuple[str, ...]] = ("vloop-",)
+    turns: Turns
+
+    def options(self) -> list[str]:
+        """Its own options."""
+        peers = {f"peer{port}": mac for port, mac in self.peers.items() if self.mode == "mac"}
+        values = {
+            "mode": self.mode,
+            "queues": self.queues,
+            "rx-desc": self.rx_descriptors,
+            "tx-desc": self.tx_descriptors,
+            "buffers": self.buffers,
+            "room": dpdk.mbuf_room(self.mtu),
+            "max-frame": self.max_frame,
+            "node": self.node,
+            **peers,
+        }
+        return [*(f"--{name}={value}" for name, value in values.items()), *self.turns.options()]
 
 
 class Vloop(Vnf):
@@ -180,6 +255,24 @@ class Vloop(Vnf):
         queues = scenario.options.rx_queues or 1
         return VnfMemory(dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu))
 
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
+        """What forwards, and how; its devices are known when it is launched."""
+        role, command = f"vnf{number}", TestpmdCommand.application
+        options = [f"--forward-mode={plan.scenario.vnf_mode}"]
+        turns = turns_of(plan, role) if cls.takes_turns and not cls._unbuilt(facts) else None
+        if turns is not None:
+            command = VloopCommand.application
+            options = [f"--mode={plan.scenario.vnf_mode}", *turns.options()]
+        main, workers = main_and_worker(plan, facts, role)
+        lcores = dpdk.lcore_arguments(main, workers, plan.placement.unpinned.get(role, ()))
+        return {role: " ".join([command, *lcores, "--", *options])}
+
+    @staticmethod
+    def _unbuilt(facts: MachineFacts) -> str:
+        """What a look at the machine found to keep our forwarder from being built."""
+        return str(facts.seen.get(Vloop.name) or "")
+
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
         """Start a forwarder between two attachments."""
         self._attachments = attachments
@@ -212,31 +305,15 @@ class Vloop(Vnf):
         mtu, vhost_net = self.plan.scenario.mtu, Path(dpdk.VHOST_NET).exists()
         return tuple(device_for(n, a, mtu, vhost_net=vhost_net) for n, a in enumerate(attachments))
 
-    def _worker(self) -> tuple[int, ...]:
-        """Processor of its forwarding thread; one on its memory's node where any will do."""
-        placement, allowed = self.plan.placement, self._allowed()
-        cpus = [c for c in self.machine.facts.cpus if c.node == placement.home_of_vnfs]
-        here = sorted((c.cpu for c in cpus), key=lambda cpu: cpu not in allowed)
-        return placement.cores.get(self.role, tuple(here))[:1]
-
-    def _main(self) -> int:
-        """Processor of its main thread, which sleeps."""
-        home = self.plan.placement.home_of_vnfs
-        return dpdk.main_cpu_of_plan(self.plan, self.machine.facts, home, self._worker())
-
-    def _allowed(self) -> set[int]:
-        """Processors that the testbed lets be used."""
-        known = (cpu.cpu for cpu in self.machine.facts.cpus)
-        return set(self.plan.testbed.cores.allowed or known)
-
     def _command(self, attachments: tuple[Attachment, Attachment]) -> ForwarderCommand:
         scenario, placement = self.plan.scenario, self.plan.placement
         queues = max(attachment.queues for attachment in attachments)
+        main, workers = main_and_worker(self.plan, self.machine.facts, self.role)
         launch: dict[str, Any] = {
             "name": self.role,
             "devices": tuple(port.argument for port in self.devices),
-            "main": self._main(),
-            "workers": self._worker(),
+            "main": main,
+            "workers": workers,
             "anywhere": placement.unpinned.get(self.role, ()),
             "node": placement.home_of_vnfs,
             "far_nodes": placement.far_nodes,
@@ -249,19 +326,18 @@ class Vloop(Vnf):
             "hugepages": any(port.hugepages for port in self.devices),
         }
         turns = turns_of(self.plan, self.role) if self.takes_turns else None
-        program = self._forwarder() if turns is not None else ""
-        if turns is not None and program:
+        if turns is not None and (program := self._forwarder()):
             return VloopCommand(program=program, turns=turns, **launch)
         testpmd = self.machine.facts.programs[dpdk.TESTPMD]
         return TestpmdCommand(program=testpmd, forwarding=tuple(range(PORTS)), **launch)
 
     def _forwarder(self) -> str:
         """Path of our forwarder; "" where it cannot be had, and testpmd goes on as it can."""
-        self.why_testpmd = str(self.machine.facts.seen.get(Vloop.name) or "")
+        self.why_testpmd = self._unbuilt(self.machine.facts)
         if self.why_testpmd:
             return ""
         try:
-            return forwarder_path()
+            return str(ENGINE.executable(default_variant()))
         except HostError as error:
             self.why_testpmd = str(error)
             return ""
@@ -327,18 +403,14 @@ class Vloop(Vnf):
         }
 
     def _turn_facts(self) -> dict[str, Any]:
-        """Turns as our forwarder took them until now."""
+        """Turns of our forwarder, and what the kernel answered to its request for priority."""
         if not isinstance(self.command, VloopCommand):
             return {}
         try:
-            info, turns = (self._telemetry.ask(f"/forwarder/{what}") for what in ("info", "turns"))
+            info = self._telemetry.ask("/forwarder/info")
         except VnetperfError as error:
-            return {"turns": f"unknown: {error}"}
-        return {
-            "turn, us": info["turn_us"],
-            "priority": info["priority"],
-            "turns until then": turns,
-        }
+            return {"turn, us": self.command.turns.turn_us, "priority": f"unknown: {error}"}
+        return {"turn, us": info["turn_us"], "priority": info["priority"]}
 
     def _program(self) -> ForwarderCommand:
         if self.command is None:

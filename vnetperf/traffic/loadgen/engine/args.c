@@ -97,10 +97,12 @@ static const struct {
 	const char *name;
 	unsigned long min, max;
 } numbers[] = {
-	{"--rx-desc", 32, 32768},	  {"--tx-desc", 32, 32768}, {"--mbufs", 0, 16777216},
-	{"--mtu", 68, LG_MAX_FRAME - 18}, {"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
-	{"--turn-us", 0, 1000000},	  {"--nic-time", 0, 1},	    {"--phase-us", 0, 1000000},
-	{"--priority", 0, 99},		  {"--share", 1, 100},
+	{"--rx-desc", 32, 32768},   {"--tx-desc", 32, 32768},
+	{"--mbufs", 0, 16777216},   {"--mtu", 68, LG_MAX_FRAME - 18},
+	{"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
+	{"--turn-us", 0, 1000000},  {"--nic-time", 0, 1},
+	{"--phase-us", 0, 1000000}, {"--priority", 0, 99},
+	{"--share", 1, 100},
 };
 
 static void store(struct options *o, unsigned int which, unsigned long value)

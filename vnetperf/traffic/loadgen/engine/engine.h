@@ -163,7 +163,7 @@ struct worker {
 	struct turns before;	   /* as they were when the trial began */
 	struct turns_result taken; /* of the last trial */
 	struct scheduling scheduling;
-	struct hdr *gaps;   /* of polling, ns: all its queues are looked at in turn */
+	struct hdr *gaps; /* of polling, ns: all its queues are looked at in turn */
 	uint16_t n_rxq, n_txq;
 	uint16_t n_polled; /* of rxq[], the first: the others' ports are away */
 	struct rx_queue *rxq[LG_MAX_PORTS * LG_MAX_QUEUES];

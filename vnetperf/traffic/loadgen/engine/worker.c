@@ -259,8 +259,8 @@ static void answer_neighbours(struct worker *w)
 }
 
 /*
- * Where its processor is shared a worker sleeps until the next turn when there is nothing to do, and
- * under SCHED_FIFO when it has used up its share, whatever there is.
+ * Where its processor is shared a worker sleeps until the next turn when there is nothing to do,
+ * and under SCHED_FIFO when it has used up its share, whatever there is.
  */
 static void end_turn(struct worker *w, unsigned int work)
 {

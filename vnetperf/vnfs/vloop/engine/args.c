@@ -28,6 +28,7 @@ static const struct option options[] = {
 	{"--turn-us", AT(turn_us), 0, 1000000, "sleeps to the next multiple (0: never)"},
 	{"--phase-us", AT(phase_us), 0, 999999, "of the multiples in the monotonic clock (0)"},
 	{"--priority", AT(priority), 0, 99, "of SCHED_FIFO, with --turn-us (0: normal)"},
+	{"--share", AT(share), 1, 100, "percent of its processor, with --priority (80)"},
 };
 
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
@@ -40,6 +41,7 @@ void args_defaults(struct options *o)
 		.tx_desc = 1024,
 		.buffers = 16384,
 		.room = 2048,
+		.share = 80,
 	};
 	for (unsigned int port = 0; port < PORTS; port++) {
 		o->peer[port][0] = 0x02;

@@ -25,6 +25,7 @@ struct options {
 	uint32_t turn_us;   /* 0: polls without sleeping */
 	uint32_t phase_us;  /* of the turns in the monotonic clock */
 	uint32_t priority;  /* real-time; 0: none */
+	uint32_t share;	    /* percent of its processor that it takes then, at most */
 	bool help;
 };
 

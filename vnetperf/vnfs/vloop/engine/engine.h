@@ -9,8 +9,7 @@
 #include "afpacket.h"
 #include "args.h"
 #include "program.h"
-
-#define VLOOP_PROTOCOL 1
+#include "turns.h"
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -22,12 +21,11 @@
  * itself. A stretch is what it does from one sleep, or look that finds nothing, to the next. */
 struct worker {
 	uint64_t frames, calls; /* received, and calls that received some */
-	uint64_t sleeps;
+	struct turns turns;
 	uint64_t empty;		  /* sleeps before which it had found nothing at all */
-	uint64_t forced;	  /* sleeps that did not wait for a look that finds nothing */
 	uint64_t busy, longest;	  /* cycles of stretches with frames, and of the longest */
 	uint64_t refused[PORTS];  /* frames that the port's transmit queue did not take */
-	_Atomic int policy_error; /* of sched_setscheduler() */
+	_Atomic int policy_error; /* of sched_setattr() */
 } __rte_cache_aligned;
 
 struct engine {

@@ -57,7 +57,6 @@ static int tell_info(const char *command, const char *text, struct rte_tel_data 
 	(void)text;
 	tell_priority(priority, sizeof(priority));
 	rte_tel_data_start_dict(d);
-	add(d, "protocol", VLOOP_PROTOCOL);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
 	rte_tel_data_add_dict_string(d, "mode", mode_names[o->mode]);
 	add(d, "queues", o->queues);
@@ -75,9 +74,9 @@ static int tell_turns(const char *command, const char *text, struct rte_tel_data
 	(void)command;
 	(void)text;
 	rte_tel_data_start_dict(d);
-	add_read(d, "sleeps", &w->sleeps);
+	add_read(d, "sleeps", &w->turns.sleeps);
 	add_read(d, "empty", &w->empty);
-	add_read(d, "forced", &w->forced);
+	add_read(d, "forced", &w->turns.forced);
 	add_read(d, "frames", &w->frames);
 	add_read(d, "calls", &w->calls);
 	add_read_ns(d, "busy_ns", &w->busy);

@@ -1,21 +1,16 @@
 /*
  * The forwarding thread: looks at both ports until a look finds nothing, and sleeps to the next
  * turn. Turns are multiples in a clock that all processes have: who shares the processor and does
- * alike wakes up at the same time, and nobody is preempted in the middle.
+ * alike wakes up at another time, and nobody is preempted in the middle.
  */
 #include "engine.h"
 
-#include <errno.h>
-#include <sched.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <sys/prctl.h>
 
 #include <rte_cycles.h>
 #include <rte_mbuf.h>
-
-#include "turns.h"
 
 #define BURST 64u
 
@@ -89,53 +84,42 @@ static bool flush(void)
 	return first && second;
 }
 
-static void sleep_to_turn(bool forced)
+static void take_turns(struct worker *w)
 {
 	const struct options *o = &engine.options;
-	struct timespec t;
-	uint64_t wake;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	wake = turns_wake((uint64_t)t.tv_sec * WALL_NS_PER_S + (uint64_t)t.tv_nsec,
-			  o->turn_us * NS_PER_US, o->phase_us * NS_PER_US, forced);
-	t.tv_sec = (time_t)(wake / WALL_NS_PER_S);
-	t.tv_nsec = (long)(wake % WALL_NS_PER_S);
-	/* A signal may end it early: it then looks, and sleeps to the same moment. */
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
-}
-
-static void take_priority(void)
-{
-	const struct sched_param wanted = {.sched_priority = (int)engine.options.priority};
+	struct scheduling before;
 	int error = 0;
 
-	if (wanted.sched_priority &&
-	    sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &wanted) != 0)
-		error = errno;
-	atomic_store(&engine.worker.policy_error, error);
+	turns_init(&w->turns, o->turn_us, o->phase_us, o->share, (double)engine.hz);
+	if (o->priority)
+		error = scheduling_fifo(o->priority, &before);
+	atomic_store(&w->policy_error, error);
+	turns_hold(&w->turns, o->priority && error == 0, rte_rdtsc());
 }
 
-/* Cycles after which it sleeps whatever comes; the kernel sees to that of a normal thread. */
-static uint64_t longest_hold(void)
+static void rest(struct worker *w, bool worked, bool forced)
 {
-	const bool fifo = engine.options.priority && atomic_load(&engine.worker.policy_error) == 0;
+	const uint64_t from = rte_rdtsc();
 
-	return fifo ? HOLD_NS * engine.hz / WALL_NS_PER_S : UINT64_MAX;
+	w->empty += !worked;
+	turns_wait(&w->turns);
+	turns_woke(&w->turns, from, rte_rdtsc(), forced);
 }
 
 static void forward_in_turns(struct worker *w)
 {
-	const bool turns = engine.options.turn_us > 0;
-	const uint64_t hold = longest_hold();
 	uint64_t began = rte_rdtsc();
 	bool worked = false, unflushed = false;
 
+	turns_hold(&w->turns, w->turns.held, began); /* it has waited for its ports until now */
 	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t n = look(w);
 		const uint64_t now = rte_rdtsc();
+		const bool spent = turns_spent(&w->turns, now);
 
+		turns_begin(&w->turns, now);
 		worked = worked || n;
-		if (n && now - began < hold)
+		if (n && !spent)
 			continue;
 		if (worked) {
 			w->busy += now - began;
@@ -143,14 +127,10 @@ static void forward_in_turns(struct worker *w)
 		}
 		if (worked || unflushed)
 			unflushed = !flush();
-		if (turns) {
-			w->sleeps++;
-			w->empty += !worked;
-			w->forced += n > 0;
-			sleep_to_turn(n > 0);
+		began = now;
+		if (engine.options.turn_us) {
+			rest(w, worked, n > 0);
 			began = rte_rdtsc();
-		} else {
-			began = now;
 		}
 		worked = false;
 	}
@@ -161,7 +141,7 @@ int worker_main(void *unused)
 	(void)unused;
 	prctl(PR_SET_NAME, "vloop-0");
 	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
-	take_priority();
+	take_turns(&engine.worker);
 	/* No memif may be polled while it is being connected (see the testpmd switch's driver). */
 	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
 		usleep(1000);

@@ -55,7 +55,8 @@ static const struct option options[] = {
 	{"--log-form", CHOICE, AT(log_ipfix), 0, 0, "text", "ipfix", "of --log"},
 	{"--turn-us", NUMBER32, AT(turn_us), 0, 1000000, "", "",
 	 "sleep until the next multiple when idle (0: never)"},
-	{"--priority", NUMBER16, AT(priority), 0, 99, "", "", "of SCHED_FIFO, with turns (0: none)"},
+	{"--priority", NUMBER16, AT(priority), 0, 99, "", "",
+	 "of SCHED_FIFO, with turns (0: none)"},
 	{"--share", NUMBER16, AT(share), 1, 100, "", "",
 	 "percent of its processor that a thread takes with a priority (100)"},
 };

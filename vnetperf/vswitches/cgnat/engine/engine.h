@@ -32,8 +32,8 @@ struct worker {
 	bool unflushed;		 /* sent since the transmit rings were seen to be empty */
 	uint64_t swept;		 /* cycles until which tables were looked through */
 	_Atomic uint32_t forgot; /* what was done of `forget` */
-	struct turns share; /* of its processor */
-	int refused;	    /* the kernel's reason against its priority; 0: none */
+	struct turns share;	 /* of its processor */
+	int refused;		 /* the kernel's reason against its priority; 0: none */
 	uint64_t turns, empty;
 	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
 	struct stage_work work[STAGES];

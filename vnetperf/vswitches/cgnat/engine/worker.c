@@ -374,10 +374,10 @@ int worker_main(void *unused)
 	snprintf(name, sizeof(name), "cgnat-%u", (unsigned int)(w - engine.workers));
 	prctl(PR_SET_NAME, name);
 	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
-	take_turns(w);
 	/* No memif may be polled while it is being connected (see the switch's driver). */
 	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
 		usleep(1000);
+	take_turns(w);
 	before = w->swept = rte_rdtsc();
 	set_clocks(w, before); /* before the first packets */
 	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
