@@ -160,7 +160,10 @@ def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str
     assert engine.ask("port,1") == {"rx": 31, "tx": 30}
     tables = engine.ask("tables")
     assert (tables["sessions"], tables["mappings"], tables["blocks"]) == (30, 30, 4)
-    workers = [engine.ask(f"worker,{n}") for n in range(stages.count("/") + 1)]
+    numbers = range(stages.count("/") + 1)
+    # The last packets' turn of each is followed by one without.
+    wait_for(lambda: all(engine.ask(f"worker,{n}")["empty"] for n in numbers), 20, "empty turns")
+    workers = [engine.ask(f"worker,{n}") for n in numbers]
     told = {k: v for worker in workers for k, v in worker.items() if k.endswith("_packets")}
     # A packet without a mapping goes no further than nat.
     counts = {"rx": 61, "val": 61, "nat": 61, "ct": 60, "tx": 60}
