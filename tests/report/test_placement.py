@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.report import chromium
 from tests.results.test_sharing import ALONE, BESIDE, FACTS, sharing
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.report.markdown import markdown_report
@@ -89,7 +91,7 @@ def run(results: RunResults) -> RunResults:
 
 def test_reports_have_it_with_words_beside_the_figure(run: RunResults) -> None:
     page, text = html_report(run), "pmd has processor 0 to itself; tester and vnf0 share"
-    start = page.index("pvp_dpdk: processors shared: tester and VNF")
+    start = page.index("pvp_dpdk: processors")
     svg = page[start : page.index("</figure>", start)]
     assert 'role="img"' in svg
     assert "<title>Processors shared: tester and VNF</title>" in svg
@@ -99,6 +101,47 @@ def test_reports_have_it_with_words_beside_the_figure(run: RunResults) -> None:
     assert f"Processors shared: tester and VNF: {text}" in markdown_report(run)
     said = " ".join(terminal_text(run).split())
     assert "Processors of phy2phy_dpdk: pmd has processor 2 to itself." in said
+
+
+INSIDE = """
+const figure = document.querySelector(".picture rect.processor").closest("figure");
+const texts = [...figure.querySelectorAll("svg text")];
+const within = (t) => {
+  const b = t.getBoundingClientRect();
+  return [...figure.querySelectorAll("rect.part, rect.processor")].some((r) => {
+    const box = r.getBoundingClientRect();
+    return box.left <= b.left && b.right <= box.right
+      && box.top <= b.top && b.bottom <= box.bottom + 1;
+  });
+};
+let saved = "";
+const before = XMLSerializer.prototype.serializeToString;
+XMLSerializer.prototype.serializeToString = function (node) {
+  return saved = before.call(this, node);
+};
+URL.createObjectURL = () => "#";
+HTMLAnchorElement.prototype.click = () => {};
+figure.querySelector(".save").click();
+const strokes = [...figure.querySelectorAll("rect.part")].map((r) => getComputedStyle(r).stroke);
+return { outside: texts.filter((t) => !within(t)).map((t) => t.textContent), texts: texts.length,
+  wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+  colours: new Set(strokes).size,
+  saved: saved.includes("processor 0") };
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.BINARY is None, reason="no chromium on the PATH")
+def test_a_browser_shows_every_word_in_its_box(run: RunResults, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html_report(run), encoding="utf-8")
+    for found in chromium.probe_framed((page, 400, INSIDE), (page, 1600, INSIDE)):
+        assert found["texts"] >= 7
+        assert found["outside"] == []
+        assert not found["wide"]
+        assert found["colours"] == 4  # the DUT's, the tester's, the VNF's, the system's
+        assert found["saved"]
 
 
 def test_a_run_without_a_placement_has_no_figure(results: RunResults) -> None:

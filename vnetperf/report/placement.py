@@ -16,7 +16,7 @@ from vnetperf.report.picture import MARGIN, PAD, WIDTH, Box, fitting
 from vnetperf.results.sharing import TESTER, Occupied, OnMachine, Sharing, kind_of, sharing_of
 
 #: Units of the figure: processors in a row, between them, heights of a head and a block.
-COLUMNS, GAP, HEAD, BLOCK, LINE = 4, 12, 26, 42, 15
+COLUMNS, GAP, HEAD, BLOCK, LINE = 3, 12, 26, 42, 15
 #: Processors that are drawn of a machine; of more, the first.
 MOST = 16
 
