@@ -53,6 +53,7 @@ from vnetperf.model.trial import (
     Gaps,
     Latency,
     LoadStep,
+    TesterTurns,
     Timeline,
     TrialGaps,
     TrialRequest,
@@ -933,6 +934,33 @@ def test_frames_in_groups_are_no_constant_load(burst: int, status: str) -> None:
     (clause,) = constant_load(trials, [deployed(scenario)])
     assert clause.status == status
     assert ("groups of 16" in clause.reason) == (burst > 1)
+
+
+@pytest.mark.parametrize(("frames", "status"), [(1.0, "met"), (121.0, "deviated"), (None, "met")])
+def test_groups_of_a_tester_that_takes_turns_are_told(frames: float | None, status: str) -> None:
+    log = WrittenLog(shipped("quick"))
+    log.measured("mrr", 64)
+    send = Gaps(max_s=1e-6, hold_s=1e-3)
+    turns = TesterTurns(
+        length_us=100, per_s=7e3, asleep=0.6, prompt=False, refused="Operation not permitted",
+        held_back=9, share=0.65, group_frames=frames, most_frames=176,
+    )  # fmt: skip
+    update = {
+        "gaps": TrialGaps(poll=send, send=send, catch_up_frames=1024),
+        "turns": None if frames is None else turns,
+    }
+    trials = [
+        trial.model_copy(update={"result": trial.result.model_copy(update=update)})
+        for trial in log.tests[-1].trials
+    ]
+    scenario = Scenario(deployment=make_deployment("pvp"), vswitch="x", traffic=TrafficProfile())
+    (clause,) = constant_load(trials, [deployed(scenario)])
+    assert clause.status == status
+    assert ("each turn of 100 us" in clause.value) == (frames is not None)
+    assert ("at most 176 frames" in clause.value) == (frames is not None)
+    assert ("held to 65%" in clause.value) == (frames is not None)
+    assert ("SCHED_FIFO was refused" in clause.value) == (frames is not None)
+    assert ("takes turns" in clause.reason) == (status == "deviated")
 
 
 CLEAN = FrameFaults(altered=0, verified=900)

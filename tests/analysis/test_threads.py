@@ -52,6 +52,21 @@ def trial(
     )
 
 
+def test_switches_and_waiting_are_of_the_time_that_was_watched() -> None:
+    record = trial(2.0)
+    loads = list(record.result.threads)
+    loads[0] = loads[0].model_copy(
+        update={"voluntary_switches": 6, "wait_s": 0.5, "watched_s": 2.0}
+    )
+    result = record.result.model_copy(update={"threads": tuple(loads)})
+    first, second = thread_usage([record.model_copy(update={"result": result})])
+    assert (first.voluntary_switches_per_s, first.involuntary_switches_per_s) == (3.0, 4.0)
+    assert first.waited == 0.25
+    assert (second.voluntary_switches_per_s, second.waited) == (None, None)  # not recorded: no 0
+    uses = {one.role: one for one in cpu_by_role(result)}
+    assert uses["vnf0"].switches_per_s is None  # of a thread that is not known
+
+
 def test_the_last_of_the_longest_trials_tells_by_second_and_frame() -> None:
     first, second = thread_usage([trial(2.0, dtlb=(1, 1)), trial(2.0), trial(1.0, dtlb=(9, 9))])
     assert (first.cpu, second.cpu) == (2, 3)

@@ -10,10 +10,19 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import cases_left, derive, warnings_of
+from vnetperf.model.machine_load import ThreadLoad
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
-from vnetperf.model.trial import DirectionCounts, Gaps, Latency, RoundTrip, TrialGaps, TrialResult
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Gaps,
+    Latency,
+    RoundTrip,
+    TesterTurns,
+    TrialGaps,
+    TrialResult,
+)
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
@@ -242,6 +251,60 @@ def test_frames_of_another_length_are_said_first(tmp_path: Path) -> None:
     results = bench.derived()
     for report in (markdown_report(results), html_report(results), terminal_text(results)):
         assert "Frames not as they were sent" in report
+
+
+def in_turns(tmp_path: Path, **turns: Any) -> tuple[str, str]:
+    """Warnings, and the note below the busy threads, of a tester that takes turns."""
+    told = {"length_us": 100, "per_s": 1000.0, "asleep": 0.5, "prompt": True, "share": 0.65}
+    one = TesterTurns.model_validate(told | {"group_frames": 80.0, "most_frames": 160} | turns)
+
+    def short(_: int, result: TrialResult) -> TrialResult:
+        load = ThreadLoad(role="tester", thread="loadgen", cpu=1, user=0.4, system=0.1)
+        return result.model_copy(update={"turns": one, "threads": (load,)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=short))
+    goals = bench.throughput().goals
+    results = bench.derived()
+    assert {goal.turns for goal in goals} == {one}
+    return "\n".join(results.warnings), markdown_report(results).replace("\\", "")
+
+
+def test_what_a_kernel_refuses_the_tester_is_marked_with_its_cure(tmp_path: Path) -> None:
+    said, _ = in_turns(tmp_path, prompt=False, refused="Operation not permitted")
+    assert "pvp_dpdk: the kernel refused the tester SCHED_FIFO (Operation not permitted)" in said
+    for words in ("up to 4 ms", "CAP_SYS_NICE", "sched_rt_runtime_us", "CONFIG_RT_GROUP_SCHED"):
+        assert words in said
+
+
+def test_a_tester_that_runs_as_soon_as_it_wakes_is_not_marked(tmp_path: Path) -> None:
+    said, report = in_turns(tmp_path)
+    assert "SCHED_FIFO" not in said
+    assert "took turns of 100 us" in report
+    assert "80.0 frames in a turn (mean), 160 at most" in report
+    assert "held to 65 % of its processor, which it used up in no turn" in report
+
+
+def test_a_vnf_that_is_refused_is_marked_too() -> None:
+    said = warnings("pvp_dpdk", {"vnfs": [{"priority": "refused: EPERM"}]})
+    assert "the kernel refused vnf0 SCHED_FIFO (EPERM)" in said
+    assert "SCHED_FIFO" not in warnings("pvp_dpdk", {"vnfs": [{"priority": "fifo 1"}]})
+
+
+def test_a_tester_that_used_up_its_share_says_so_where_frames_are_unsent() -> None:
+    turns = TesterTurns(
+        length_us=100, per_s=1000.0, asleep=0.4, prompt=True, held_back=500, share=0.65
+    )
+    counts = DirectionCounts(
+        direction=0, intended=100, sent=60, refused=0, unsent=40, received=60, tx_seconds=1.0
+    )
+    short = TrialResult(directions=(counts,), turns=turns)
+    assert short.held_back
+    assert "its share of its processor (65%) in 500 turns" in short.short_by_turns
+    few = turns.model_copy(update={"held_back": 2})  # explains nothing
+    assert short.model_copy(update={"turns": few}).short_by_turns == ""
+    whole = counts.model_copy(update={"sent": 100, "unsent": 0, "received": 100})
+    assert short.model_copy(update={"directions": (whole,)}).short_by_turns == ""
+    assert short.model_copy(update={"turns": None}).short_by_turns == ""
 
 
 def test_a_ring_that_was_assumed_is_named(tmp_path: Path) -> None:

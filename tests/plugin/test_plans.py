@@ -36,6 +36,19 @@ def test_frame_sizes_that_a_scenario_cannot_carry_are_not_planned(cases: Site) -
     assert "frame sizes 64\n" in text
 
 
+def test_who_shares_processors_is_planned(cases: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ("-k", "pvp_dpdk and test_throughput", "--frame-sizes", "64", "--plan")
+    _, text = run(cases, "test_rfc2544.py", *chosen)
+    assert "cores       dedicated: " in text
+    assert "share processor" not in text
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"cores": 2}))
+    _, text = run(cases, "test_rfc2544.py", *chosen)
+    assert "cores       shared: tester and VNF (" in text
+    assert "to itself; tester and vnf0 share processor " in text
+    assert "the DUT's pollers share no processor: what tester and vnf0 could not send" in text
+    assert "turns: 100 us" in text
+
+
 def test_frame_sizes_of_the_user_that_no_scenario_carries_are_refused(cases: Site) -> None:
     for more in ((), ("--plan",)):
         status, text = run(cases, "test_rfc2544.py", *VXLAN, "--frame-sizes", "64,1518", *more)

@@ -119,6 +119,8 @@ def _threads(load: float, *, counted: bool) -> Iterator[ThreadUse]:
             user=0.97,
             system=0.02,
             involuntary_switches_per_s=4.0,
+            voluntary_switches_per_s=0.2,
+            waited=0.005,
             events_per_s=misses,
             events_per_frame={name: value / load for name, value in misses.items()},
         )

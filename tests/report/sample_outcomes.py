@@ -538,7 +538,7 @@ TESTS: dict[str, Callable[[random.Random, int], dict[str, Any]]] = {
 CPU = (
     RoleUse(
         role="tester", user=0.61, system=0.02, softirq=0.013, guest=0.0, steal=0.004,
-        processors=(0,), shared_with=("pmd",),
+        processors=(0,), shared_with=("pmd",), switches_per_s=310.0,
     ),
     RoleUse(
         role="pmd", user=0.37, system=0.01, softirq=0.013, guest=0.0, steal=0.004,

@@ -28,6 +28,11 @@ class Step:
     trial: TrialRecord
     part: str  # What it did for the result: "lower bound of ndr", "not used: GENERATOR_LIMITED" ...
 
+    @property
+    def why(self) -> str:
+        """Why it is not valid, and what of its shortfall is the tester's turns; "" for nothing."""
+        return "; ".join(filter(None, (self.trial.reason, self.trial.result.short_by_turns)))
+
 
 @dataclass(frozen=True)
 class Attempt:

@@ -28,6 +28,7 @@ from vnetperf.model.result import (
 from vnetperf.model.trial import (
     DirectionCounts,
     Latency,
+    TesterTurns,
     TrialOutcome,
     TrialSpec,
     Verdict,
@@ -93,11 +94,19 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
                 user=load.user,
                 system=load.system,
                 involuntary_switches_per_s=load.involuntary_switches / seconds,
+                voluntary_switches_per_s=_times(load.voluntary_switches, 1 / seconds),
+                waited=None if load.wait_s is None else min(1.0, load.wait_s / seconds),
                 events_per_s={name: count / seconds for name, count in counts.items()},
                 events_per_frame={name: n / frames for name, n in counts.items() if frames},
             )
         )
     return tuple(found)
+
+
+def turns_at(trials: Sequence[TrialRecord]) -> TesterTurns | None:
+    """How the tester shared its processor in that trial."""
+    trial = last_of_longest(trials)
+    return None if trial is None else trial.result.turns
 
 
 def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
@@ -326,6 +335,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         at_upper_bound=at_upper,
         gaps=timed.result.gaps if timed is not None else None,
         threads=thread_usage(there),
+        turns=turns_at(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
         confirmation=confirmation,

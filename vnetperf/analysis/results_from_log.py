@@ -78,6 +78,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
+from vnetperf.results.sharing import refused_priorities, sharing_of
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
@@ -266,6 +267,7 @@ def warnings_of(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
             f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
         )
+    warnings += _turn_warnings(tests)
     warnings += _trial_warnings([t for test in tests for t in test.trials])
     altered = Counter(
         test.begin.scenario
@@ -459,13 +461,46 @@ def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
-    placement = record.facts.plan.get("placement", {})
-    if placement.get("mode") != "shared":
-        return []
-    return [
-        f"shared processors ({placement.get('reason', '')}); "
-        "rates say what this machine can do, not what the switch could on dedicated cores"
-    ]
+    found = sharing_of(record.facts)
+    warnings = [found.warning] if found is not None and found.shared else []
+    refused = refused_priorities(record.facts.facts)
+    return warnings + [_refused_text(role, words) for role, words in refused.items()]
+
+
+#: What it costs that a thread which wakes does not run at once, and what may be done about it.
+_WAITS_FOR_TICK = (
+    "when it wakes it waits for the scheduler's tick, up to 4 ms, and more frames are unsent or "
+    "lost; cure: run as root with CAP_SYS_NICE, and set sysctl kernel.sched_rt_runtime_us to 950000"
+    "; in a container of a kernel with CONFIG_RT_GROUP_SCHED give its control group real-time "
+    "runtime (cpu.rt_runtime_us)"
+)
+
+
+def _refused_text(role: str, words: str) -> str:
+    return f"the kernel refused {role} SCHED_FIFO ({words}): {_WAITS_FOR_TICK}"
+
+
+def _turn_warnings(tests: Sequence[LoggedTest]) -> list[str]:
+    """What the turns of a tester that shares its processor did to the trials of a scenario."""
+    trials: dict[str, list[TrialRecord]] = {}
+    for test in tests:
+        trials.setdefault(test.begin.scenario, []).extend(test.trials)
+    found: list[tuple[str, str]] = []
+    for scenario, every in trials.items():
+        turns = [(t.result.turns, t) for t in every if t.result.turns is not None]
+        refused = dict.fromkeys(one.refused for one, _ in turns if one.refused)
+        found += [(scenario, _refused_text("the tester", words)) for words in refused]
+        held = [one for one, t in turns if t.result.held_back]
+        if held:
+            found.append(
+                (
+                    scenario,
+                    f"in {len(held)} of {len(every)} trials the tester used up its share of its "
+                    f"processor ({held[0].share:.0%}) and left frames unsent: that load was too "
+                    "much for this machine, whatever the DUT did",
+                )
+            )
+    return _each_once(found)
 
 
 def _scenario_warnings(record: ScenarioRecord) -> list[str]:

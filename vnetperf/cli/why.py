@@ -97,7 +97,7 @@ def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:
     )
     if attempt.ended:
         out.bullets([attempt.ended])
-    reasons = [f"trial {s.trial.number}: {s.trial.reason}" for s in attempt.steps if s.trial.reason]
+    reasons = [f"trial {step.trial.number}: {step.why}" for step in attempt.steps if step.why]
     out.bullets(reasons)
 
 

@@ -539,8 +539,15 @@ class LiveDeployment:
             "wire": self.plan.wire,
             "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
+            **self._moved_facts(),
             **dedicated_facts(self.plan),
         }
+
+    def _moved_facts(self) -> dict[str, Any]:
+        placement = self.plan.placement
+        if not (placement.shared and placement.dut_alone):
+            return {}
+        return {"threads moved off the DUT's processors": self.moved}
 
     def prepare(self, frame_size: int) -> None:
         """Compile the traffic for a frame size, unless it is compiled already."""

@@ -102,6 +102,7 @@ def _dedicated(
         f"{node}, with processor {housekeeping[0]} left to the system" + _far(near, {node}),
         cores=cores,
         housekeeping=housekeeping,
+        dut=tuple(demand.role for demand in _of_group(demands, "switch")),
         node=node,
         nodes=_nodes(facts),
         emulated=_emulated(facts),

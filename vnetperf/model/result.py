@@ -29,7 +29,7 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import without_testbed
 from vnetperf.model.transfer import Transfers
-from vnetperf.model.trial import Latency, SearchPhase, TrialGaps, Verdict
+from vnetperf.model.trial import Latency, SearchPhase, TesterTurns, TrialGaps, Verdict
 from vnetperf.model.units import Unit
 
 
@@ -90,6 +90,9 @@ class ThreadUse(Frozen):
         user: Share of wall time in user mode, 0..1.
         system: Share of wall time in kernel mode, 0..1.
         involuntary_switches_per_s: Times a second it was descheduled against its will.
+        voluntary_switches_per_s: Times a second it gave its processor up by itself; None: not
+            recorded.
+        waited: Share of the time in which it could run and had no processor, 0..1; None likewise.
         events_per_s: Event of the processor ("dTLB load misses") -> times a second.
         events_per_frame: Event -> times for each frame that came through, those while it polled
             before the first and after the last frame with them; empty without frames.
@@ -101,6 +104,8 @@ class ThreadUse(Frozen):
     user: float
     system: float
     involuntary_switches_per_s: float
+    voluntary_switches_per_s: float | None = None
+    waited: float | None = None
     events_per_s: dict[str, float] = Field(default_factory=dict)
     events_per_frame: dict[str, float] = Field(default_factory=dict)
 
@@ -197,6 +202,8 @@ class GoalResult(Frozen):
         at_upper_bound: The same of the upper bound.
         gaps: How long the tester stood still in the trial that `latency` is of; None: not recorded.
         threads: Busy threads at the lower bound (last of the longest trials there).
+        turns: How the tester shared its processor in that trial; None: it has one for itself, or
+            not recorded.
         datapath: What the vSwitch's threads counted by themselves in that trial.
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
@@ -227,6 +234,7 @@ class GoalResult(Frozen):
     at_upper_bound: BoundTrials | None = None
     gaps: TrialGaps | None = None
     threads: tuple[ThreadUse, ...] = ()
+    turns: TesterTurns | None = None
     datapath: tuple[DatapathUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
     confirmation: Confirmation | None = None
@@ -617,6 +625,8 @@ class RoleUse(Frozen):
             which are the kernel's. Those of all roles add up to the machine's: of "others" it is
             what is left of that, below 0 where the kernel's own counts disagree.
         waiting: Time that its threads could run and had no processor.
+        switches_per_s: Times a second that its threads gave their processors up, by themselves or
+            not, in switches and not in processors.
         backlog_dropped: Of "machine": frames that found the kernel's queues between interfaces
             full, of all namespaces.
         backlog_squeezed: Of "machine": times that it left frames for later, its budget being spent.
@@ -632,6 +642,7 @@ class RoleUse(Frozen):
     shared_with: tuple[str, ...] = ()
     busy: float | None = None
     waiting: float | None = None
+    switches_per_s: float | None = None
     backlog_dropped: int | None = None
     backlog_squeezed: int | None = None
 

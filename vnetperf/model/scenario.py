@@ -601,7 +601,10 @@ class Placement(Frozen):
     @property
     def dut_alone(self) -> bool:
         """Whether the DUT has pollers and all of them have processors of their own."""
-        return bool(self.dut) and not any(self.sharers(role) for role in self.dut)
+        loose = {cpu for cpus in self.unpinned.values() for cpu in cpus}
+        return bool(self.dut) and not any(
+            self.sharers(role) or loose & {*self.cores.get(role, ())} for role in self.dut
+        )
 
     @property
     def sharing(self) -> str:

@@ -569,6 +569,10 @@ class TrialGaps(Frozen):
         )
 
 
+#: Share of a tester's turns from which on its being held back explains frames that were unsent.
+HELD_BACK_TURNS = 0.01
+
+
 class TesterTurns(Frozen):
     """How the tester shared its processor over one trial.
 
@@ -588,6 +592,8 @@ class TesterTurns(Frozen):
             many the DUT gets at once.
         most_frames: The most of one turn.
     """
+
+    __test__ = False  # pytest would otherwise try to collect the name
 
     length_us: int
     per_s: float
@@ -771,6 +777,35 @@ class TrialResult(Frozen):
     def received(self) -> int:
         """Frames that arrived, in both directions together."""
         return sum(d.received for d in self.directions)
+
+    @property
+    def unsent(self) -> int:
+        """Frames that the tester gave up, in both directions together."""
+        return sum(d.unsent for d in self.directions)
+
+    @property
+    def held_back(self) -> bool:
+        """Whether frames were unsent because the tester had used up its share of its processor."""
+        if self.turns is None or not self.unsent:
+            return False
+        turns = self.turns.per_s * max((d.tx_seconds for d in self.directions), default=0.0)
+        return self.turns.held_back > HELD_BACK_TURNS * turns
+
+    @property
+    def short_by_turns(self) -> str:
+        """What the tester's turns have to do with frames that were unsent, in words; ""."""
+        turns = self.turns
+        if turns is None or not self.unsent:
+            return ""
+        found = []
+        if self.held_back:
+            found.append(
+                f"the tester used up its share of its processor ({turns.share:.0%}) in "
+                f"{turns.held_back} turns"
+            )
+        if turns.refused:
+            found.append(f"the kernel refused the tester SCHED_FIFO ({turns.refused})")
+        return "; ".join(found)
 
     def offered(self, d: DirectionCounts) -> int:
         """Frames of a direction put to the DUT: sent, and refused where that is the DUT's."""

@@ -81,6 +81,7 @@ def _of_host(
             ),
             busy=_rounded(busy[role]),
             waiting=_waiting(of_role, seconds),
+            switches_per_s=_switches(of_role, seconds),
         )
     if not by_number:
         return
@@ -97,6 +98,7 @@ def _of_host(
             processors=whole,
             busy=_rounded(forwarding),
             waiting=_waiting(kernel, seconds),
+            switches_per_s=_switches(kernel, seconds),
         )
         named = _sum([forwarding, *busy.values()], 9)
         rest = None if named is None else used - named
@@ -170,6 +172,16 @@ def _waiting(loads: Sequence[ThreadLoad], seconds: float) -> float | None:
     if seconds <= 0 or any(load.wait_s is None for load in loads):
         return None
     return round(fsum((load.wait_s or 0.0) / (load.watched_s or seconds) for load in loads), 4)
+
+
+def _switches(loads: Sequence[ThreadLoad], seconds: float) -> float | None:
+    if seconds <= 0 or any(load.voluntary_switches is None for load in loads):
+        return None
+    each = (
+        (load.involuntary_switches + (load.voluntary_switches or 0)) / (load.watched_s or seconds)
+        for load in loads
+    )
+    return round(fsum(each), 1)
 
 
 def _ran(load: ThreadLoad, seconds: float) -> float:

@@ -32,6 +32,7 @@ from vnetperf.pytest_plugin.cases import (
 )
 from vnetperf.pytest_plugin.session import BenchSession, configuration_of
 from vnetperf.pytest_plugin.terminal import duration_text
+from vnetperf.results.sharing import Sharing
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_scenario
@@ -278,6 +279,7 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
     graph, placed = scenario.deployment, dict(placement.cores)
     if what in (SOCKETS, MPI, GUESTS):
         placed.pop("tester", None)  # it is taken away for them
+    sharing = Sharing.of(_without_tester(plan, what).model_dump(mode="json"))
     ends = (
         "" if what in (MPI, GUESTS) else f", {_ENDS[what]} at {' and '.join(map(str, graph.ends))}"
     )
@@ -300,7 +302,7 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
             if what == FRAMES
             else []
         ),
-        *([f"cores       {placement.mode}: {placement.reason}"] if placed else []),
+        *([f"cores       {_cores(plan, sharing)}"] if placed else []),
         *(f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in placed.items()),
         *(
             f"            {role} anywhere on {', '.join(map(str, cpus))}"
@@ -308,6 +310,13 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
         ),
     ]
     if placement.shared:
+        told = (sharing.sentence, sharing.meaning) if sharing is not None else ()
+        lines += [f"            {text}" for text in told if text]
+        if placement.turn_us and not placement.emulated:
+            lines.append(
+                f"            turns: {placement.turn_us} us of those that share a processor with "
+                "each other and sleep in between"
+            )
         slices = f"{placement.slice_us} us" if placement.slice_us else placement.slice_note
         lines.append(f"            scheduler slices: {slices or 'the kernel own'}")
     for memory in plan.memory:
@@ -317,6 +326,20 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
             f"{memory.node}: {users}"
         )
     return [*lines, *(f"command     {name}: {line}" for name, line in plan.commands.items())]
+
+
+def _without_tester(plan: Plan, what: str) -> Plan:
+    """A plan without the tester where others are in its place."""
+    if what not in (SOCKETS, MPI, GUESTS):
+        return plan
+    return plan.model_copy(update={"scenario": plan.scenario.model_copy(update={"sockets": True})})
+
+
+def _cores(plan: Plan, found: Sharing | None) -> str:
+    """Who shares processors, and why."""
+    if found is None or found.label == plan.placement.mode:
+        return f"{plan.placement.mode}: {plan.placement.reason}"
+    return f"{found.label} ({found.why})"
 
 
 def _wires(plan: Plan) -> str:

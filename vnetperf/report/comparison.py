@@ -24,6 +24,7 @@ from vnetperf.report import goal_text
 from vnetperf.report.table import Cell, Column, Table
 from vnetperf.report.text import known
 from vnetperf.report.transfers import HeldTransfer, spec_text
+from vnetperf.results.sharing import Sharing, sharing_of
 from vnetperf.statistics.difference import Difference, Measurand, difference
 
 #: Heading of what the processor counted.
@@ -45,8 +46,8 @@ class VariantResults:
     comparison: ComparisonResult
     test: str
     results: dict[tuple[str, int], Result]  # Scenario with its variant, and frame size -> result
-    #: Scenario with its variant -> why its pollers share processors.
-    shared: dict[str, str] = field(default_factory=dict)
+    #: Scenario with its variant, where its pollers share processors -> who does.
+    shared: dict[str, Sharing] = field(default_factory=dict)
     #: Scenario with its variant -> its transfers, each in all rounds.
     transfers: dict[str, list[HeldTransfer]] = field(default_factory=dict)
     #: Scenario with its variant -> why it could not be deployed.
@@ -64,12 +65,24 @@ class VariantResults:
 
     @property
     def sharing(self) -> tuple[str, ...]:
-        """Variants whose pollers share processors, with the reason."""
+        """Variants whose pollers share processors: who does, and why."""
         names: dict[str, list[str]] = {}
         for variant in self.comparison.variants:
-            if variant.scenario in self.shared:
-                names.setdefault(self.shared[variant.scenario], []).append(variant.variant)
-        return tuple(f"Shared cores, {', '.join(of)}: {why}." for why, of in names.items())
+            if (one := self.shared.get(variant.scenario)) is not None:
+                text = f"{one.sentence} ({one.why})" if one.sentence and one.why else one.why
+                names.setdefault(text, []).append(variant.variant)
+        return tuple(f"Shared cores, {', '.join(of)}: {text}." for text, of in names.items())
+
+    @property
+    def shared_words(self) -> str:
+        """Who shares processors, in a few words; "" where no variant's pollers do."""
+        mine = [self.shared.get(variant.scenario) for variant in self.comparison.variants]
+        found = [one for one in mine if one is not None]
+        if not found:
+            return ""
+        labels = {one.label for one in found}
+        alike = labels.pop() if len(labels) == 1 else ""
+        return alike if ":" in alike else "shared cores"
 
     @property
     def title(self) -> str:
@@ -242,12 +255,8 @@ def _event_text(goal: GoalResult, event: str) -> str:
 def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
     """All comparisons of a run."""
     found = []
-    plans = {s.scenario: s.plan.get("placement") or {} for s in results.scenarios}
-    shared = {
-        name: str(placement.get("reason", ""))
-        for name, placement in plans.items()
-        if placement.get("mode") == "shared"
-    }
+    placed = {s.scenario: sharing_of(s) for s in results.scenarios}
+    shared = {name: one for name, one in placed.items() if one is not None and one.shared}
     errors = {}
     for facts in filter(lambda one: one.error, results.scenarios):
         name, _, how = facts.scenario.rpartition(",")

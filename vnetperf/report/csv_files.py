@@ -186,6 +186,7 @@ _CPU: Columns = {
     "processors": lambda row: " ".join(map(str, row["use"].processors)),
     **{f"{name}_cores": f"use.{name}" for name in ("user", "system", "softirq", "guest", "steal")},
     **{f"{name}_cores": f"use.{name}" for name in ("busy", "waiting")},
+    "switches_per_s": "use.switches_per_s",
     **{name: f"use.{name}" for name in ("backlog_dropped", "backlog_squeezed")},
     "shared_with": lambda row: " ".join(row["use"].shared_with),
     "verdict": "trial.verdict.value",

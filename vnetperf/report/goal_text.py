@@ -20,7 +20,7 @@ from vnetperf.model.result import (
     ThreadUse,
     TrialPoint,
 )
-from vnetperf.model.trial import Latency, RoundTrip, TrialGaps, Verdict
+from vnetperf.model.trial import Latency, RoundTrip, TesterTurns, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of, shown_trials
 from vnetperf.report.table import NONE, Cell, Column, Table
 from vnetperf.report.text import known
@@ -520,6 +520,25 @@ def loss_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tab
 
 
 _ThreadRow: TypeAlias = tuple[Result, GoalResult, ThreadUse]
+
+
+def _switches(of: _ThreadRow) -> str:
+    """Context switches of both kinds."""
+    voluntary = of[2].voluntary_switches_per_s
+    if voluntary is None:
+        return "not recorded"
+    return units.significant(voluntary + of[2].involuntary_switches_per_s, 3)
+
+
+def _shares_with(of: _ThreadRow) -> str:
+    """Other busy threads that were last on its processor."""
+    _, goal, use = of
+    host = use.role.rpartition(":")[0]
+    others = (one for one in goal.threads if one is not use and one.cpu == use.cpu)
+    roles = dict.fromkeys(one.role for one in others if one.role.rpartition(":")[0] == host)
+    return ", ".join(roles) or "alone"
+
+
 _THREADS: tuple[Column[_ThreadRow], ...] = (
     _OCTETS,
     _GOAL_NAME,
@@ -528,7 +547,15 @@ _THREADS: tuple[Column[_ThreadRow], ...] = (
     Column("processor", lambda of: str(of[2].cpu)),
     Column("user", lambda of: units.percent(of[2].user, 3)),
     Column("system", lambda of: units.percent(of[2].system, 3)),
+    Column("shares it with", _shares_with, words=True),
+    Column("switches per s", _switches),
     Column("descheduled per s", lambda of: units.significant(of[2].involuntary_switches_per_s, 3)),
+    Column("waited", lambda of: known(of[2].waited, _percent) or "not recorded"),
+)
+_THREADS_NOTE = (
+    "Switches: times that a thread gave its processor up; descheduled: those against its will. "
+    "Waited: share of the time in which it could run and had no processor. Shares it with: other "
+    "busy threads that were last on that processor; the system may be there, too."
 )
 _EVENTS_NOTE = "Events: a second, and for each frame that passed in brackets."
 
@@ -542,7 +569,40 @@ def thread_table(group: Group) -> Table:
     table = Table.of(
         "Busy threads at the lower bounds", (*_THREADS, *map(_event_column, events)), rows
     )
-    return replace(table, notes=(*([_EVENTS_NOTE] if events else []), *missing))
+    turns = [
+        f"{r.size_text}, {goal.name}: {turns_text(goal.turns)}."
+        for r in group.measured
+        for goal in r.goals
+        if goal.turns is not None
+    ]
+    notes = [_THREADS_NOTE, *turns, *([_EVENTS_NOTE] if events else []), *missing]
+    return replace(table, notes=tuple(notes) if rows else tuple(missing))
+
+
+def _percent(value: float) -> str:
+    return units.percent(value, 3)
+
+
+def turns_text(turns: TesterTurns) -> str:
+    """How the tester shared its processor in the trial that stands for a bound."""
+    texts = [
+        f"the tester took turns of {turns.length_us} us and slept {units.percent(turns.asleep, 3)} "
+        f"of the time, {units.significant(turns.per_s, 3)} times a second"
+    ]
+    if turns.group_frames is not None:
+        texts.append(
+            f"an interface sent {units.significant(turns.group_frames, 3)} frames in a turn "
+            f"(mean), {turns.most_frames} at most"
+        )
+    if turns.share < 1:
+        times = f"in {turns.held_back} turns" if turns.held_back else "in no turn"
+        share = units.percent(turns.share, 2)
+        texts.append(f"it was held to {share} of its processor, which it used up {times}")
+    if turns.refused:
+        texts.append(f"the kernel refused it SCHED_FIFO ({turns.refused})")
+    elif turns.prompt:
+        texts.append("it ran as soon as it woke (SCHED_FIFO)")
+    return "; ".join(texts)
 
 
 _CpuRow: TypeAlias = tuple[Result, str, RoleUse]
@@ -562,6 +622,7 @@ _CPU: tuple[Column[_CpuRow], ...] = (
         Column(mode, partial(_cores, mode=mode))
         for mode in ("busy", "waiting", "user", "system", "softirq", "guest", "steal")
     ),
+    Column("switches per s", partial(_cores, mode="switches_per_s")),
     Column("shared with", lambda of: ", ".join(of[2].shared_with) or None, words=True),
 )
 _BACKLOG: tuple[Column[_CpuRow], ...] = (
@@ -570,7 +631,8 @@ _BACKLOG: tuple[Column[_CpuRow], ...] = (
 )
 _CPU_NOTE = (
     "In processors: 1 is all the time of one. Busy: a role's own work, which adds up to the "
-    "machine's; waiting: its threads could run and had no processor. Guests' time is in user, too. "
+    "machine's; waiting: its threads could run and had no processor; switches: times a second that "
+    "they gave one up. Guests' time is in user, too. "
     "Soft interrupts and steal are those of the processors that a role's threads ran on last; "
     "machine is everything on all of them. cpu.csv has every trial."
 )

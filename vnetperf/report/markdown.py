@@ -16,6 +16,7 @@ from vnetperf.report.comparison import (
 )
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
 from vnetperf.report.table import escape_markdown, table_markdown
+from vnetperf.results.sharing import sharing_of
 
 _EMPTY = "None."
 
@@ -85,6 +86,10 @@ def _deployed(facts: ScenarioFacts) -> Iterator[str]:
         yield f"**Not deployed**: {escape_markdown(facts.error)}"
     else:
         yield f"Ready after {units.seconds(facts.deploy_s)}."
+        found = sharing_of(facts)
+        if found is not None and found.sentence:
+            meaning = f"; {found.meaning}" if found.meaning else ""
+            yield escape_markdown(f"Processors {found.label}: {found.sentence}{meaning}.")
     tree = {"path_check": facts.path_check, "facts": facts.facts, "plan": facts.plan}
     known = {name: value for name, value in tree.items() if value}
     if known:

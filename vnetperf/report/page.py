@@ -40,6 +40,7 @@ from vnetperf.report.comparison import (
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
 from vnetperf.report.picture import pictures
+from vnetperf.report.placement import figures
 from vnetperf.report.plot import Plot, data, legend, svg, templates
 from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials, size_names
 from vnetperf.report.table import Column, Table
@@ -465,7 +466,7 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
         return plots.sessions_plot(title, f"{size} octets", rows)
     if key := compared.scale[0]:
         title = f"Throughput by {key} at {size} octets, {compared.title}"
-        note = "shared cores" if compared.sharing else ""
+        note = compared.shared_words
         caption = f"{size} octets" + (f", {note}" if note else "")
         return plots.scale_plot(title, caption, rows, compared.goal_names, compared.scale)
     title = f"Throughput by variant at {size} octets, {compared.title}"
@@ -539,7 +540,7 @@ def _contents(
         link = (view.anchor, view.group.test_words)
         lines.setdefault(view.group.scenario, []).append(link)
     run = [("overview", "Overview")]
-    run += [("deployment", "Deployment")] if pictures(results) else []
+    run += [("deployment", "Deployment")] if pictures(results) or figures(results) else []
     run += [(anchor, one.title) for anchor, one in comparisons.items()]
     run += [(anchor, table.title) for anchor, table in user_tables.items()]
     run += [
@@ -634,6 +635,7 @@ def html_report(results: RunResults) -> str:
         ],
         comparisons=comparisons,
         pictures=pictures(results),
+        processors=figures(results),
         groups=views,
         user_tables=user_tables,
         user_strips={name: [strip] for name, strip in strips.items() if strip},

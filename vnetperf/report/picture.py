@@ -272,7 +272,7 @@ class _Drawing:
             below = bool(self._hosts)
             y += (NAME if below else PAD) - GAP
             css = "host theirs" if rows[0][1].parts[0][2] == "switch theirs" else "host"
-            name, width = _short(host, WIDTH - 40), WIDTH - 2 * MARGIN
+            name, width = fitting(host, WIDTH - 40), WIDTH - 2 * MARGIN
             line = y - 9 if below else top + 18
             self._hosts.append(Box(name, MARGIN, top, width, y - top, line, css=css))
             y += GAP - PAD
@@ -285,10 +285,10 @@ class _Drawing:
             x = MARGIN + PAD + number * (width + PAD)
             crossed = row.kind == "vswitch" and below  # forwarding passes between ports
             text = width * 0.55 if crossed else width - 16
-            short = tuple(_short(line, text) for line in lines[:2])
+            short = tuple(fitting(line, text) for line in lines[:2])
             height, first = (SWITCH, FIRST_OF_SWITCH) if crossed else (PART, FIRST)
             height = TESTER if row.kind in ("tester", "end") else height
-            yield Box(_short(name, width - 16), x, y, width, height, y + first, short, css)
+            yield Box(fitting(name, width - 16), x, y, width, height, y + first, short, css)
 
     def _place_ports(self) -> None:
         switch = self._parts[0][0]
@@ -387,13 +387,13 @@ class _Drawing:
             for row in self._parts
             for box in row
         ):
-            self._joins.append(self._by_the_side(one, other, css, _short(label, room)))
+            self._joins.append(self._by_the_side(one, other, css, fitting(label, room)))
             return
         path = f"M{one.x:.0f} {one.y:.0f}L{other.x:.0f} {other.y:.0f}"
         middle = (one.y + other.y) / 2 + (12 if self._around else 4)  # below those by the side
         end = one.x > WIDTH / 2
         at = one.x - 9 if end else one.x + 9
-        self._joins.append(Join(path, css, _short(label, room), at, middle, end))
+        self._joins.append(Join(path, css, fitting(label, room), at, middle, end))
 
     def _by_the_side(self, one: Pin, other: Pin, css: str, label: str) -> Join:
         """A cable past the parts that stand between its ends; the first one is outermost."""
@@ -427,8 +427,8 @@ def _bow(one: Pin, other: Pin, depth: float) -> Join:
     return Join(f"{path}{other.x:.0f} {other.y:.0f}", "forwards")
 
 
-def _short(text: str, room: float) -> str:
-    """A text that has room."""
+def fitting(text: str, room: float) -> str:
+    """A text as far as it has room, in units of the picture."""
     most = max(4, int(room / CHARACTER))
     text = printable(text)
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"

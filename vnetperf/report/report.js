@@ -160,7 +160,7 @@
     return new XMLSerializer().serializeToString(copy);
   };
   for (const figure of document.querySelectorAll("figure")) {
-    const svg = figure.querySelector("svg.plot");
+    const svg = figure.querySelector("svg.plot, svg[role=img]");
     const button = document.createElement("button");
     button.className = "save";
     button.type = "button";

@@ -17,6 +17,7 @@ from vnetperf.report.comparison import (
     variant_transfers,
 )
 from vnetperf.report.goal_text import group_notes
+from vnetperf.report.placement import sharing_lines
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import terminal_bullet, terminal_table
 from vnetperf.report.table import terminal_encodable as _encodable
@@ -101,6 +102,8 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
     yield line("")
+    for names, words in sharing_lines(results):
+        yield line(f"Processors of {', '.join(names)}: {words}.", "dim")
     yield line(f"Preset {results.preset}; {summary.ledger_sentence(results)}.")
     missing = missing_values(results)
     if missing:

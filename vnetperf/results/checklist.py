@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from vnetperf.model.result import RunResults
+from vnetperf.results.sharing import TURN_OF_VNF
 
 Scope = Literal["run", "scenario", "vnf", "guest", "result"]
 Missing = Literal["unknown", "not measured", "not applicable"]
@@ -165,6 +166,14 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     ),
     _dut("cores used", "plan|placement|cores", why="them"),
     _dut("threads pinned, and why so", "plan|placement|reason", why="it"),
+    RequiredField(
+        2,
+        "threads moved off the DUT's processors",
+        ("facts|threads moved off the DUT's processors",),
+        "scenario",
+        "processors are dedicated, or the DUT shares them",
+        "not applicable",
+    ),
     _dut("path check", "path_check", why="it"),
     _host("board", "firmware|board", "firmware|product"),
     _host("system", "firmware|product"),
@@ -229,9 +238,38 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
         4, "its arguments", ("launch line", "set up by", "programs"), "vnf", "it tells none"
     ),
     RequiredField(4, "where it runs", ("launcher",), "vnf"),
+    RequiredField(
+        4,
+        "turns on a shared processor",
+        (TURN_OF_VNF,),
+        "vnf",
+        "it has a processor of its own, or does not sleep",
+        "not applicable",
+    ),
     _tester("generator", "plan|scenario|generator"),
     _tester("version", "facts|generator|version"),
     _tester("cores", "plan|placement|cores|tester"),
+    RequiredField(
+        5,
+        "turns on a shared processor",
+        ("results|*|goals|*|turns|length_us",),
+        why="it has processors of its own, or does not sleep",
+        missing="not applicable",
+    ),
+    RequiredField(
+        5,
+        "groups of frames in a turn",
+        ("results|*|goals|*|turns|group_frames",),
+        why="it takes no turns",
+        missing="not applicable",
+    ),
+    RequiredField(
+        5,
+        "whether it runs as soon as it wakes",
+        ("results|*|goals|*|turns|prompt",),
+        why="it takes no turns",
+        missing="not applicable",
+    ),
     _tester("NICs", "facts|generator|ports", "plan|nics", "facts|generator|launch line"),
     _tester("launch line", "facts|generator|launch line"),
     _tester("time stamps", "facts|generator|time stamps"),

@@ -12,6 +12,7 @@ from typing import Any, Final
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
+from vnetperf.results.sharing import Sharing
 
 #: In place of a value that only the other run has.
 ABSENT: Final = "not recorded"
@@ -34,6 +35,8 @@ VOLATILE: Final[Mapping[str, str]] = {
     f"*.facts.vswitch.pods.*.{POD_FIRST_PACKET}": "how long the first packet took",
     "*.facts.vswitch.results*": "names and addresses that CNI plugins made up",
     "*.facts.*NAPI threads and their processors*": "threads of a run have numbers of their own",
+    "*.facts.vnfs[*].turns until then*": "counts its turns until the facts were taken",
+    "*.facts.threads moved off the DUT's processors": "other programs come and go",
     "*.facts.vswitch.dropped by programs until then*": "counts the frames that checked the path",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",
     "*.facts.generator.neighbours": "counts the frames that checked the path",
@@ -104,7 +107,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
                 sorted({part["wire"] for part in plan.get("hosts", ()) if "wire" in part})
             )
             or str(plan.get("wire", ABSENT)),
-            "cores": str(plan.get("placement", {}).get("mode", ABSENT)),
+            **_processors(plan),
             "VNFs": _vnf_count(asked.get("deployment") or {}),
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
             "tunnel": _tunnel(asked),
@@ -136,6 +139,16 @@ _ASKED: Final = {
 }
 _OPTIONS: Final = {"options": "options", "guest": "guest", "core": "core", "stack": "stack"}
 _WORDS: Final = ("name", "description")
+
+
+def _processors(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Who shares processors, and in which turns: a DUT that does is not one that does not."""
+    found = Sharing.of(plan)
+    if found is None:
+        return {"cores": ABSENT}
+    turns = [one.placement.turn_us for one in found.machines if one.placement.dut and found.shared]
+    text = ", ".join(sorted({f"turns of {length} us" for length in turns if length}))
+    return {"cores": ", ".join(filter(None, (found.label, text)))}
 
 
 def _digest(tree: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.parameters import SearchGoal, SearchLimits
@@ -22,6 +22,10 @@ LOG_VERSION = 4
 SEALED_SINCE = 3
 
 
+#: Keys of testbeds that older logs have, beside tables of backends, which any other name is.
+_OLD_TESTBED_KEYS = ("tester_sleep_us",)
+
+
 class RunRecord(Frozen):
     """Opens a log, and opens it again when a run is resumed."""
 
@@ -36,6 +40,14 @@ class RunRecord(Frozen):
     #: Test cases that the session selected: "test_rfc2544.py::test_throughput[pvp_dpdk-64]"; none
     #: in older logs.
     cases: tuple[str, ...] = ()
+
+    @field_validator("testbed", mode="before")
+    @classmethod
+    def _without_old_keys(cls, value: Any) -> Any:
+        """A testbed without keys that testbeds have no more."""
+        if not isinstance(value, dict):
+            return value
+        return {key: held for key, held in value.items() if key not in _OLD_TESTBED_KEYS}
 
 
 class EnvironmentRecord(Frozen):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
-from vnetperf.model.trial import Verdict, same_load
+from vnetperf.model.trial import TesterTurns, Verdict, same_load
 from vnetperf.results.records import ProcedureRecord, SearchRecord, TrialRecord
 from vnetperf.search import ReplayMismatchError
 
@@ -130,6 +130,17 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
         if any(t.result.worst_loss_ratio() > 0 for t in at_it):
             whys.append("lost frames at its lower bound")
     return f"goal {goal.name} {'; '.join(whys)}" if whys else ""
+
+
+def turns_of(trials: Iterable[TrialRecord]) -> list[TesterTurns]:
+    """How the tester shared its processor in each trial in which it took turns."""
+    return [t.result.turns for t in trials if t.result.turns is not None]
+
+
+def waits_for_turn(trials: Iterable[TrialRecord]) -> str:
+    """What of a latency may be the tester's turns, to be appended; "" where it takes none."""
+    longest = max((one.length_us for one in turns_of(trials)), default=0)
+    return f", up to {longest} us of it the wait for the tester's turn" if longest else ""
 
 
 def least_pause_s(trials: Sequence[TrialRecord]) -> float | None:

@@ -15,6 +15,8 @@ from vnetperf.analysis.compliance.clause import (
     entry,
     least_pause_s,
     longest_s,
+    turns_of,
+    waits_for_turn,
     why_no_throughput,
 )
 from vnetperf.analysis.logged_tests import Case, is_valid
@@ -23,9 +25,10 @@ from vnetperf.model.outcomes import NEAR_LONGEST
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import RoundTrip, Verdict
+from vnetperf.model.trial import RoundTrip, TesterTurns, Verdict
 from vnetperf.model.units import frames, time_s
 from vnetperf.results.records import RunRecord, ScenarioRecord, TrialRecord
+from vnetperf.results.sharing import sharing_of
 
 
 def rfc6815_isolation(run: RunRecord) -> list[LedgerEntry]:
@@ -61,16 +64,19 @@ def constant_load(
         if isinstance(slices := one.facts.facts.get("scheduler slices"), dict)
         for role, text in slices.items()
     )
+    in_turns = turns_of(paced)
+    grouped = max((one.group_frames or 0.0 for one in in_turns), default=0.0)
     value = (
         f"longest gap of sending {time_s(longest)}; after a gap a queue sends at most {late} "
         f"overdue frames, at up to twice its load; {frames(unsent)} frames unsent in {len(known)} "
         "VALID trials"
     )
+    value += _turns_text(in_turns, [t for t in trials if t.result.turns is not None])
     return [
         entry(
             "RFC 1242 section 3.4",
             "constant load: frames at a fixed interval",
-            bridged and not unsent and group == 1,
+            bridged and not unsent and group == 1 and grouped <= 1,
             f"{value}; slices and niceness of {'; '.join(turns)}" if turns else value,
             f"the traffic profile sends frames in groups of {group}"
             if group > 1
@@ -78,9 +84,35 @@ def constant_load(
             if not rings_known
             else "the tester stood still for longer than the DUT's receive ring holds at that load"
             if not bridged
-            else "frames that were overdue too long were given up",
+            else "frames that were overdue too long were given up"
+            if unsent
+            else "the tester takes turns: what comes due in one leaves at once",
         )
     ]
+
+
+def _turns_text(valid: Sequence[TesterTurns], every: Sequence[TrialRecord]) -> str:
+    """Groups that the DUT gets from a tester that takes turns, and what its turns lacked."""
+    groups = [one for one in valid if one.group_frames is not None]
+    if not groups:
+        return ""
+    length = max(one.length_us for one in groups)
+    means = [one.group_frames or 0.0 for one in groups]
+    between = " to ".join(dict.fromkeys(f"{mean:.0f}" for mean in (min(means), max(means))))
+    text = (
+        f"; the DUT gets groups of {between} frames in each turn of {length} us (means of a trial, "
+        f"at most {max(one.most_frames for one in groups)} frames)"
+    )
+    turns = turns_of(every)
+    held = [one for one in turns if one.held_back]
+    if held:
+        text += (
+            f"; held to {held[0].share:.0%} of its processor, which the tester used up "
+            f"{sum(one.held_back for one in held)} times in {len(held)} of {len(every)} trials"
+        )
+    if refused := sum(bool(one.refused) for one in turns):
+        text += f"; SCHED_FIFO was refused in {refused} of {len(every)} trials"
+    return text
 
 
 def _apart(deployed: ScenarioRecord, run: RunRecord) -> bool:
@@ -121,6 +153,8 @@ def setup(
     counted_only = sorted({why["duplicated"] for why in reasons if "duplicated" in why})
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
     elsewhere = bool(deployed) and all(_apart(one, run) for one in deployed)
+    placed = [sharing_of(one.facts) for one in deployed]
+    own = bool(placed) and all(one is not None and one.dut_alone for one in placed)
     return [
         entry(
             "RFC 2544 section 6",
@@ -129,7 +163,10 @@ def setup(
             "the generator runs on a machine of its own"
             if elsewhere
             else "one machine carries both",
-            "they share processors, caches and memory: a rate is that of both together",
+            "the DUT's pollers share no processor, but caches and memory: a rate is that of both "
+            "together"
+            if own
+            else "they share processors, caches and memory: a rate is that of both together",
         ),
         entry(
             "RFC 2544 section 8",
@@ -396,6 +433,7 @@ def latency_definition(looked: ClauseContext) -> Iterator[LedgerEntry]:
     kinds = sorted({at.definition for at in loads})
     both_ways = any(RoundTrip.is_name(name) for at in loads for name in at.latency)
     value = ", ".join(kinds) + ", of the round trip" * both_ways if kinds else "none"
+    value += waits_for_turn(looked.numbered(n for at in loads for n in at.trials))
     why = "the tester's ends have clocks of their own" if both_ways else "nothing was timed"
     stated = "the definition of latency, which is one way, is stated"
     yield from looked.entries(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from vnetperf.analysis.compliance.clause import ClauseContext, entry
+from vnetperf.analysis.compliance.clause import ClauseContext, entry, waits_for_turn
 from vnetperf.model.outcomes import DelayVariation, ServiceStep
 from vnetperf.model.result import LedgerEntry
 from vnetperf.model.transfer import Transfers
@@ -53,7 +53,8 @@ def rfc8219_latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
         "more; of 20 trials or more the median, 1st and 99th percentile",
         not whys,
         f"{least} frames or more after {tag:g} s of {seconds:g} s, "
-        + (f"of {n} trials" if summed else "the mean alone"),
+        + (f"of {n} trials" if summed else "the mean alone")
+        + waits_for_turn(trials),
         "; ".join(whys),
     )
     found = [v for at in loads for v in at.variation.values()]

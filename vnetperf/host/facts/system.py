@@ -59,11 +59,18 @@ def _topology_facts(topology: CpuTopology) -> dict[str, Any]:
         "packages": len({cpu.package for cpu in topology.cpus}),
         "cores": len({cpu.siblings for cpu in topology.cpus}),
         "smt": topology.smt,
+        **({"siblings": _siblings(topology)} if topology.smt else {}),
         "numa": {
             f"node{node}": format_cpus(cpu.number for cpu in topology.cpus if cpu.node == node)
             for node in topology.nodes
         },
     }
+
+
+def _siblings(topology: CpuTopology) -> list[str]:
+    """Hardware threads of each core that has several."""
+    groups = dict.fromkeys(cpu.siblings for cpu in topology.cpus if len(cpu.siblings) > 1)
+    return [format_cpus(group) for group in groups]
 
 
 def _cpuinfo(proc: Path) -> dict[str, str]:

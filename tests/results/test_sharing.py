@@ -1,0 +1,130 @@
+"""Who is on which processor, alone or with whom, as a log's plan and facts have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.deployment.test_hosts import plan_of
+from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.model.scenario import Placement
+from vnetperf.results.environment import comparability
+from vnetperf.results.sharing import Sharing, refused_priorities, turns_of
+
+#: A machine of two: the DUT's poller has one of them.
+ALONE: dict[str, Any] = {
+    "mode": "shared",
+    "reason": "3 pollers and the system share 2 processors",
+    "cores": {"tester": [1], "pmd": [0], "vnf0": [1]},
+    "housekeeping": [1],
+    "dut": ["pmd"],
+    "turn_us": 100,
+}
+BESIDE = ALONE | {"cores": {"tester": [0], "pmd": [0], "vnf0": [1]}, "housekeeping": [0]}
+FACTS: dict[str, Any] = {
+    "generator": {"length of a turn (us)": 100},
+    "vnfs": [{"turn, us": 100, "priority": "fifo 1", "ports": ["vnf0.0: vhost-user"]}],
+}
+
+
+def sharing(placement: dict[str, Any], facts: dict[str, Any] | None = None, **plan: Any) -> Sharing:
+    found = Sharing.of({"placement": placement, **plan}, facts)
+    assert found is not None
+    return found
+
+
+def test_a_dut_with_processors_of_its_own_is_said_to_have_them() -> None:
+    found = sharing(ALONE, FACTS)
+    assert (found.label, found.dut_alone) == ("shared: tester and VNF", True)
+    assert found.sentence == (
+        "pmd has processor 0 to itself; "
+        "tester and vnf0 share processor 1 with the system and take turns of 100 us"
+    )
+    assert "what tester and vnf0 could not send or take is this machine's limit" in found.warning
+    assert "rates say" not in found.warning
+
+
+def test_a_dut_that_shares_is_measured_with_whom_it_shares() -> None:
+    found = sharing(BESIDE, {"generator": {"length of a turn (us)": 100}})
+    assert (found.label, found.dut_alone) == ("shared: DUT and tester", False)
+    assert "share processor 0 with the system (tester in turns of 100 us)" in found.sentence
+    assert "rates say what this machine can do" in found.warning
+
+
+def test_those_that_never_sleep_are_not_said_to_take_turns() -> None:
+    """TRex, testpmd: the plan has a length for them, the facts have none."""
+    assert "turns" not in sharing(ALONE, {"generator": {}, "vnfs": [{}]}).sentence
+    assert turns_of({"generator": {"length of a turn (us)": 0}}) == {}
+
+
+@pytest.mark.parametrize(("cores", "alone"), [(ALONE["cores"], True), (BESIDE["cores"], False)])
+def test_older_logs_do_not_name_the_pollers_of_the_dut(cores: object, alone: bool) -> None:
+    placement = {k: v for k, v in ALONE.items() if k not in ("dut", "turn_us")} | {"cores": cores}
+    assert sharing(placement).dut_alone == alone
+
+
+def test_a_vnf_that_the_kernel_moves_may_be_beside_the_dut() -> None:
+    loose = {"cores": {"tester": [1], "pmd": [0]}, "unpinned": {"vnf0": [0, 1]}}
+    assert not Placement.model_validate(ALONE | loose).dut_alone
+    found = sharing(ALONE | loose)
+    assert not found.dut_alone
+    assert "the kernel moves vnf0 among processors 0 and 1" in found.sentence
+
+
+def test_dedicated_processors_need_no_warning() -> None:
+    found = sharing(ALONE | {"mode": "dedicated", "housekeeping": [2], "cores": {"pmd": [0, 1]}})
+    assert (found.label, found.warning) == ("dedicated", "")
+    assert found.sentence == "pmd has processors 0 and 1 to itself"
+
+
+def test_programs_in_the_testers_place_are_not_on_its_processor() -> None:
+    found = sharing(ALONE, scenario={"sockets": True})
+    assert "tester" not in found.sentence
+
+
+def test_a_dut_elsewhere_is_not_judged_by_this_machine() -> None:
+    tester = ALONE | {"cores": {"tester": [0]}, "housekeeping": [0], "dut": []}
+    found = sharing(tester, wire="external")
+    assert found.label == "shared: tester and the system"
+    assert "the DUT is not on this machine" in found.warning
+
+
+def test_roles_of_several_hosts_have_their_names() -> None:
+    plan = plan_of("pvp2pvp_dpdk").model_dump(mode="json")
+    facts = {"hosts": {"east": {"generator": {"length of a turn (us)": 20}}}}
+    found = Sharing.of(plan, facts)
+    assert found is not None
+    (machine,) = found.machines  # both hosts are namespaces of one
+    assert machine.hosts == ("east", "west")
+    assert machine.turns == {"east:tester": 20}
+    assert {"east:pmd", "west:pmd"} <= set(machine.placement.cores)
+    assert found.dut_alone
+
+
+@pytest.mark.parametrize("placement", [{}, {"mode": "shared", "cores": "many"}, None])
+def test_what_cannot_be_read_is_not_made_up(placement: Any) -> None:
+    found = Sharing.of({"placement": placement})
+    assert found is None or (found.sentence, found.dut_alone) == ("", False)
+
+
+def test_a_refusal_of_the_kernel_is_told_apart() -> None:
+    refused = {"vnfs": [{"priority": "refused: EPERM"}, {"priority": "none"}, {}]}
+    assert refused_priorities(refused) == {"vnf0": "EPERM"}
+    assert refused_priorities({"hosts": {"west": refused}}) == {"west:vnf0": "EPERM"}
+    assert refused_priorities(FACTS) == {}
+
+
+def test_a_dut_that_shares_is_not_compared_with_one_that_does_not() -> None:
+    def cores(placement: dict[str, Any]) -> str:
+        identity = RunIdentity(tool="", git="", command="", started="now")
+        plan = {"placement": placement, "scenario": {"deployment": {}}}
+        facts = ScenarioFacts(scenario="pvp_dpdk", plan=plan)
+        results = RunResults(run=identity, preset="quick", scenarios=(facts,))
+        return comparability(results, "pvp_dpdk")["cores"]
+
+    dedicated = ALONE | {"mode": "dedicated", "housekeeping": [2], "turn_us": 0}
+    kinds = [cores(one) for one in (ALONE, BESIDE, ALONE | {"turn_us": 50}, dedicated)]
+    assert len(set(kinds)) == len(kinds)
+    assert kinds[-1] == "dedicated"
+    assert cores(ALONE) == cores(ALONE | {"reason": "another"})

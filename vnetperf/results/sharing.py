@@ -1,0 +1,297 @@
+"""Who was on which processor in a deployment: alone, or with whom, and in which turns.
+
+It is read from the plan and the facts of a log. Older logs do not name the DUT's pollers: they are
+those which are neither the tester's nor a VNF's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.scenario import SYSTEM, Placement
+
+TESTER, _VNF = "tester", "VNF"
+#: Fact of a generator that takes turns, and of a VNF: microseconds.
+TURN_OF_TESTER, TURN_OF_VNF = "length of a turn (us)", "turn, us"
+#: Fact of a VNF that takes turns: how the kernel runs it when it wakes.
+PRIORITY_OF_VNF = "priority"
+_REFUSED = "refused: "
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """A processor and who is on it."""
+
+    cpu: int
+    roles: tuple[str, ...]
+    system: bool  # Whether everything else that runs on the machine is on it, too
+
+
+@dataclass(frozen=True, slots=True)
+class OnMachine:
+    """Who is on which processor of one machine."""
+
+    placement: Placement
+    hosts: tuple[str, ...] = ()  # Names of its hosts, where there are several
+    has_dut: bool = True  # Whether a part of the DUT is there
+    turns: Mapping[str, int] = field(default_factory=dict)  # Role -> its turns, microseconds
+
+    @property
+    def processors(self) -> tuple[Occupied, ...]:
+        """Every processor that is used, in order."""
+        roles: dict[int, list[str]] = {cpu: [] for cpu in self.placement.housekeeping}
+        for role, cpus in self.placement.cores.items():
+            for cpu in cpus:
+                roles.setdefault(cpu, []).append(role)
+        return tuple(
+            Occupied(cpu, tuple(there), cpu in self.placement.housekeeping)
+            for cpu, there in sorted(roles.items())
+        )
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """Roles that have to share a processor."""
+        return tuple(role for role in self.placement.cores if self.placement.sharers(role))
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """Who is where, processors with the same roles together."""
+        alike: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+        for one in self.processors:
+            if one.roles:
+                alike.setdefault((one.roles, one.system), []).append(one.cpu)
+        for (roles, system), numbers in alike.items():
+            where = f"processor{'s' * (len(numbers) > 1)} {joined(numbers)}"
+            if len(roles) == 1 and not system:
+                yield f"{roles[0]} has {where} to itself"
+                continue
+            verb = "share" if len(roles) > 1 else "shares"
+            with_system = f" with {SYSTEM}" if system else ""
+            yield f"{joined(roles)} {verb} {where}{with_system}{self._turns_text(roles)}"
+        for role, cpus in self.placement.unpinned.items():
+            yield f"the kernel moves {role} among processors {joined(cpus)}"
+
+    def _turns_text(self, roles: Sequence[str]) -> str:
+        """In which turns those run that share a processor, as far as they sleep in between."""
+        of = {role: self.turns[role] for role in roles if self.turns.get(role)}
+        if len(of) == len(roles) and len(set(of.values())) == 1:
+            verb = "take" if len(roles) > 1 else "takes"
+            return f" and {verb} turns of {next(iter(of.values()))} us"
+        each = (f"{role} in turns of {length} us" for role, length in of.items())
+        return f" ({', '.join(each)})" if of else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Who is on which processor, on all machines of a deployment."""
+
+    machines: tuple[OnMachine, ...]
+    mode: str  # "dedicated" or "shared"
+    reason: str  # Why so, as the plan has it
+    elsewhere: bool = False  # True where somebody else runs the DUT
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> Sharing | None:
+        """That of a plan, with turns as the facts have them; None where it has no placement."""
+        placed = plan.get("placement")
+        if not isinstance(placed, Mapping) or not placed.get("mode"):
+            return None
+        return cls(
+            machines=tuple(_machines(plan, facts or {})),
+            mode=str(placed["mode"]),
+            reason=str(placed.get("reason") or ""),
+            elsewhere=plan.get("wire") == "external",
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether pollers share processors."""
+        return self.mode == "shared"
+
+    @property
+    def dut_alone(self) -> bool:
+        """Whether the DUT has pollers that are known to have processors of their own."""
+        duts = [one.placement for one in self.machines if one.has_dut]
+        return bool(duts) and all(one.dut_alone for one in duts)
+
+    @property
+    def _sharing(self) -> tuple[str, ...]:
+        return tuple(role for one in self.machines for role in one.sharing)
+
+    @property
+    def label(self) -> str:
+        """Who shares, in a few words: "shared: tester and VNF"; "shared" where it is not known."""
+        duts = {role for one in self.machines for role in one.placement.dut}
+        if not self.shared or not (duts or self.elsewhere):
+            return self.mode
+        kinds: dict[str, int] = {}
+        for role in self._sharing:
+            kind = "DUT" if role in duts else kind_of(role)
+            kinds[kind] = kinds.get(kind, 0) + 1
+        names = [f"{kind}s" if kind == _VNF and n > 1 else kind for kind, n in kinds.items()]
+        names.sort(key=lambda name: ("DUT", TESTER).index(name) if name in ("DUT", TESTER) else 2)
+        if sum(kinds.values()) == 1:
+            names.append(SYSTEM)
+        return f"{self.mode}: {joined(names)}"
+
+    @property
+    def sentence(self) -> str:
+        """Who is on which processor: "pmd has processor 0 to itself; ..."; "" if unknown."""
+        texts = []
+        for one in self.machines:
+            where = f"on {joined(one.hosts)}: " if len(self.machines) > 1 else ""
+            texts += [f"{where}{'; '.join(found)}"] if (found := [*one.texts]) else []
+        return "; ".join(texts)
+
+    @property
+    def why(self) -> str:
+        """Why processors are shared, or are not: the plan's reason, without who shares."""
+        text = self.reason
+        for one in self.machines:
+            text = text.replace(f": {one.placement.sharing}", "")
+        return text
+
+    @property
+    def meaning(self) -> str:
+        """What numbers stand for where processors are shared; "" where none are."""
+        if not self.shared:
+            return ""
+        others = joined(self._sharing) or "tester and VNFs"
+        limit = f"what {others} could not send or take is this machine's limit"
+        if self.elsewhere:
+            return f"the DUT is not on this machine: {limit}"
+        if self.dut_alone:
+            return f"the DUT's pollers share no processor: {limit}, not the switch's"
+        return (
+            "rates say what this machine can do, not what the switch could on processors of its own"
+        )
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know first; "" where no processor is shared."""
+        if not self.shared:
+            return ""
+        sentence, why = self.sentence, self.why
+        about = f"{sentence} ({why})" if sentence and why else sentence or why
+        return f"shared processors: {about}; {self.meaning}" if about else self.meaning
+
+
+def sharing_of(facts: ScenarioFacts) -> Sharing | None:
+    """That of a deployment; None where its log does not have it."""
+    return Sharing.of(facts.plan, facts.facts)
+
+
+def kind_of(role: str) -> str:
+    """What a role is: "tester", "VNF", or its own name; a host's name before it does not count."""
+    name = role.rpartition(":")[2]
+    return _VNF if name.startswith("vnf") else name
+
+
+def joined(words: Sequence[object]) -> str:
+    """Words as a list in a sentence: "a, b and c"."""
+    texts = [str(word) for word in words]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
+def _machines(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[OnMachine]:
+    """One for each machine: hosts that are on one have each other's roles in their placement."""
+    parts = plan.get("hosts") or ()
+    if not parts:
+        if (placed := _placement(plan)) is not None:
+            yield OnMachine(placed, turns=turns_of(facts))
+        return
+    of_hosts: Mapping[str, Any] = facts.get("hosts") or {}
+    seen: set[str] = set()
+    for part in parts:
+        host = str(part.get("host", ""))
+        placed = None if host in seen else _placement(part)
+        if placed is None:
+            continue
+        names = [host, *(role.partition(":")[0] for role in placed.cores if ":" in role)]
+        hosts = tuple(dict.fromkeys(names))
+        seen |= {*hosts}
+        there = [one for one in parts if one.get("host") in hosts]
+        yield OnMachine(
+            placement=_named(placed, host),
+            hosts=hosts,
+            has_dut=any("dut" in (one.get("parts") or ()) for one in there),
+            turns={
+                f"{name}:{role}": length
+                for name in hosts
+                for role, length in turns_of(of_hosts.get(name) or {}).items()
+            },
+        )
+
+
+def _placement(plan: Mapping[str, Any]) -> Placement | None:
+    """A plan's placement without those who are not deployed; None where it cannot be read."""
+    placed = plan.get("placement") or {}
+    known = {name: placed[name] for name in Placement.model_fields if name in placed}
+    try:
+        found = Placement.model_validate({"cores": {}, "housekeeping": (), "reason": ""} | known)
+    except ValidationError:
+        return None
+    if (plan.get("scenario") or {}).get("sockets"):  # programs are in the tester's place
+        cores = {role: cpus for role, cpus in found.cores.items() if kind_of(role) != TESTER}
+        found = found.model_copy(update={"cores": cores})
+    if not found.dut:
+        duts = tuple(role for role in found.cores if kind_of(role) not in (TESTER, _VNF))
+        found = found.model_copy(update={"dut": duts})
+    return found
+
+
+def _named(placed: Placement, host: str) -> Placement:
+    """A placement whose roles all have their host's name before them."""
+
+    def name(role: str) -> str:
+        return role if ":" in role else f"{host}:{role}"
+
+    return placed.model_copy(
+        update={
+            "cores": {name(role): cpus for role, cpus in placed.cores.items()},
+            "unpinned": {name(role): cpus for role, cpus in placed.unpinned.items()},
+            "dut": tuple(map(name, placed.dut)),
+        }
+    )
+
+
+def _vnfs(facts: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Facts of each VNF by its role, which its port or launch line names."""
+    for number, vnf in enumerate(facts.get("vnfs") or ()):
+        if isinstance(vnf, Mapping):
+            ports = vnf.get("ports")
+            first = str(ports[0]) if isinstance(ports, Sequence) and ports else ""
+            role = first.partition(".")[0]
+            yield (role if role.startswith("vnf") else f"vnf{number}"), vnf
+
+
+def turns_of(facts: Mapping[str, Any]) -> dict[str, int]:
+    """Length of the turns of each role of a host that takes some, microseconds."""
+    found: dict[str, int] = {}
+    generator = facts.get("generator")
+    told = generator.get(TURN_OF_TESTER) if isinstance(generator, Mapping) else None
+    if isinstance(told, int) and told:
+        found[TESTER] = told
+    for role, vnf in _vnfs(facts):
+        length = vnf.get(TURN_OF_VNF)
+        if isinstance(length, int) and length:
+            found[role] = length
+    return found
+
+
+def refused_priorities(facts: Mapping[str, Any]) -> dict[str, str]:
+    """VNFs that the kernel refused SCHED_FIFO, with its words."""
+    found: dict[str, str] = {}
+    for host, held in {"": facts, **(facts.get("hosts") or {})}.items():
+        if isinstance(held, Mapping):
+            for role, vnf in _vnfs(held):
+                told = vnf.get(PRIORITY_OF_VNF)
+                if isinstance(told, str) and told.startswith(_REFUSED):
+                    name = f"{host}:{role}" if host else role
+                    found[name] = told.removeprefix(_REFUSED)
+    return found
