@@ -340,4 +340,5 @@ class Preset(Frozen):
             trial_overhead_s=around,
             steps=self.tst009.inputs(max_load_fps) if self.tst009 is not None else None,
             confirm=self.confirm if self.confirm.bounds or self.confirm.sweep_loads else None,
+            tries=self.trial.repeats_when_limited + 1,
         )
