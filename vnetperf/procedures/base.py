@@ -82,6 +82,20 @@ def stood_still(outcome: TrialOutcome) -> bool:
     return gaps is not None and (gaps.poll.over_s > 0 or gaps.send.over_s > 0)
 
 
+def shortfall_note(trials: Iterable[TrialOutcome]) -> str:
+    """What of the loads was not offered; "" where all was that a load is accurate to.
+
+    A number of a trial that is VALID all the same is that of its load (`NUMBER_SHORTFALL`).
+    """
+    short = [one for one in trials if one.is_short]
+    if not short:
+        return ""
+    most = max(one.result.shortfall(d) for one in short for d in one.result.directions)
+    numbers = ", ".join(str(one.number) for one in short)
+    plural = "s" if len(short) > 1 else ""
+    return f"up to {most:.2%} less than the load was offered in trial{plural} {numbers}"
+
+
 def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutcome]]:
     """Run a trial several times; returns their outcomes in order."""
     outcomes = []
