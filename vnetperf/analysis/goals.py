@@ -30,6 +30,7 @@ from vnetperf.model.trial import (
     Latency,
     TrialOutcome,
     TrialSpec,
+    Verdict,
     VisitRole,
     same_load,
 )
@@ -365,7 +366,7 @@ def _counted_again(
     discarded, selections = 0, []
     for name, roles, load in zip(("lower", "upper"), _ROLES, bounds, strict=True):
         again = (t for t in logged.trials if _is_again(t.spec, goal, roles, load))
-        there = [counts_for(trial, goal) for trial in again]
+        there = [_counts_in_visit(trial, goal) for trial in again]
         at = BoundTrials(load_fps=load or 0.0, valid=sum(there), discarded=there.count(False))
         discarded += at.discarded
         if at.is_selection:
@@ -378,6 +379,20 @@ def _counted_again(
             update={"status": "not confirmed", "reason": "; ".join(selections)}
         )
     return found.model_copy(update={"discarded": discarded})
+
+
+def _counts_in_visit(trial: TrialRecord, goal: SearchGoal) -> bool:
+    """Whether a trial tells anything of a goal that its visit was for.
+
+    One that another goal of the visit lacked is no measurement where it tells nothing of that one.
+    """
+    by_interval = trial.spec.offered_tolerance < 1.0  # as recorded; an older log has verdicts alone
+    return counts_for(trial, goal) or (
+        by_interval
+        and trial.verdict in (Verdict.GENERATOR_LIMITED, Verdict.TESTER_STALLED)
+        and not trial.result.failed
+        and Criterion.of_goal(goal).decides(outcome_of(trial))
+    )
 
 
 #: What a goal takes loads for at, and one width beyond, each of its bounds.

@@ -959,6 +959,11 @@ class TrialOutcome:
         return any(self.result.is_short(d, tolerance) for d in self.result.directions)
 
     @property
+    def missing(self) -> float:
+        """Share of the load that was not offered in the worse direction, 0..1."""
+        return max((self.result.shortfall(d) for d in self.result.directions), default=0.0)
+
+    @property
     def load_fps(self) -> float:
         """Intended load of each sending interface, frames/s."""
         return self.request.load_fps

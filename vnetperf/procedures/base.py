@@ -90,10 +90,11 @@ def shortfall_note(trials: Iterable[TrialOutcome]) -> str:
     short = [one for one in trials if one.is_short]
     if not short:
         return ""
-    most = max(one.result.shortfall(d) for one in short for d in one.result.directions)
+    most = max(one.missing for one in short)
     numbers = ", ".join(str(one.number) for one in short)
     plural = "s" if len(short) > 1 else ""
-    return f"up to {most:.2%} less than the load was offered in trial{plural} {numbers}"
+    by = f", by {most:.2%} at most" if most else ""
+    return f"less than the load was offered in trial{plural} {numbers}{by}"
 
 
 def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutcome]]:

@@ -198,8 +198,10 @@ def _loss_tables(group: Group) -> Iterator[Table]:
     names = dict.fromkeys(name for e in steps for name in e.found.per_direction)
     note = (
         "Input rate: share of the largest load that was offered. Loss: (input - output) / input, "
-        "the mean of the trials at a load; a range where a part of the load was not offered."
+        "the mean of the trials at a load."
     )
+    if any(e.found.most_ratio is not None for e in steps):
+        note += " A range: frames that were not offered may have been lost as well."
     wholes = ((e.result.size_text, whole_load_text(e.result)) for e in steps)
     known = (f"{one}." for one in group_sentences(wholes))
     yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note, *known])

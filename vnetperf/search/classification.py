@@ -174,16 +174,16 @@ class History:
             return False
         return self.classify(rung, criterion) is LoadClass.UNDECIDED
 
-    def given_up(self, criterion: Criterion, tries: int) -> int | None:
-        """Find the smallest load between the relevant bounds that is given up."""
+    def given_up(self, criterion: Criterion, tries: int) -> list[int]:
+        """Find the loads between the relevant bounds that are given up, ascending."""
         bounds = self.bounds(criterion)
-        for rung in self._rungs:
-            if bounds.upper is not None and rung >= bounds.upper:
-                return None
-            above = bounds.lower is None or rung > bounds.lower
-            if above and self.is_given_up(rung, criterion, tries):
-                return rung
-        return None
+        between = (
+            rung
+            for rung in self._rungs
+            if (bounds.lower is None or rung > bounds.lower)
+            and (bounds.upper is None or rung < bounds.upper)
+        )
+        return [rung for rung in between if self.is_given_up(rung, criterion, tries)]
 
     def bounds(self, criterion: Criterion) -> RelevantBounds:
         """Find the relevant bounds (draft sections "Relevant Upper Bound", "... Lower Bound").

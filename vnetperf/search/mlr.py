@@ -270,6 +270,7 @@ class TargetTracker:
         hints: tuple[int, int],
         ladder: list[Criterion],
     ) -> None:
+        self._session = session
         self._tries = session.tries
         self._scout_s = goal.initial_trial_s
         self._ladder = ladder
@@ -286,18 +287,23 @@ class TargetTracker:
         A target that is reached, or cannot be within the limits of load, leaves its bounds as
         hints to the next. The final one is never left: trials for other goals may still move its
         bounds apart. The search goes on below a load that is given up as below an upper bound,
-        which it is not.
+        which it is not; and above it, as above a lower bound, where the generator is not the limit.
         """
         while True:
             criterion = self._ladder[self._at]
             bounds = self._history.bounds(criterion)
             given_up = self._history.given_up(criterion, self._tries)
-            upper = bounds.upper if given_up is None else given_up
-            situation = SearchState(self._width, bounds.lower, upper, *self._hints, self._top)
-            for strategy in STRATEGIES:
-                rung = strategy(situation)
-                if rung is not None:
-                    return Candidate(rung, self._duration(rung, criterion))
+            lower, upper = bounds.lower, given_up[0] if given_up else bounds.upper
+            gaps = [(self._width, lower, upper)]
+            if given_up and not self._session.is_short(given_up[0], criterion):
+                half = max(1, self._width // 2)  # the load lies between the bounds in the end
+                gaps = [(half, lower, upper), (half, given_up[-1], bounds.upper)]
+            for width, below, above in gaps:
+                situation = SearchState(width, below, above, *self._hints, self._top)
+                for strategy in STRATEGIES:
+                    rung = strategy(situation)
+                    if rung is not None:
+                        return Candidate(rung, self._duration(rung, criterion))
             if self._at == len(self._ladder) - 1:
                 return None
             self._hints = (bounds.lower, upper)

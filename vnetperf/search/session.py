@@ -163,7 +163,7 @@ class SearchSession:
         criterion = Criterion.of_goal(goal)
         bounds = self.history.bounds(criterion)
         lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
-        given_up = self.history.given_up(criterion, self.tries)
+        given_up = next(iter(self.history.given_up(criterion, self.tries)), None)
         at_least = upper is None and bounds.lower == self.grid.top
         at_most = lower is None and bounds.upper == 0
         regular = False
@@ -199,14 +199,16 @@ class SearchSession:
         )
 
     def is_short(self, rung: int | None, criterion: Criterion) -> bool:
-        """Whether the generator could not offer a load that was given up.
+        """Whether the generator alone is why a load was given up.
 
-        That is so where most of the trials that left it undecided offered less than the load.
+        That is so where most of the trials that left it undecided lacked so many frames that even
+        a DUT without loss would not have shown that it carries the load.
         """
         if rung is None:
             return False
         undecided = self._undecided(rung, criterion)
-        return 2 * sum(trial.is_short for trial in undecided) > len(undecided)
+        missing = (trial.missing > criterion.loss_ratio for trial in undecided if trial.is_short)
+        return 2 * sum(missing) > len(undecided)
 
     def _undecided(self, rung: int, criterion: Criterion) -> list[TrialOutcome]:
         trials = self.history.trials(rung)
@@ -220,6 +222,8 @@ class SearchSession:
         why = "the tester stood still or lost frames itself"
         if self.is_short(rung, criterion):
             why = "the limit is what the generator offered on its core, not the DUT's"
+        elif 2 * sum(trial.is_short for trial in undecided) > len(undecided):
+            why = "frames were lost and others not offered"
         best = min(undecided, key=lambda trial: trial.loss.most - trial.loss.least)
         numbers = ", ".join(str(trial.number) for trial in undecided if trial.number)
         trials = f" (trial {numbers})" if numbers else ""

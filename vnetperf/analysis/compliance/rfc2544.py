@@ -425,7 +425,9 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
     widest = max((a - b for a, b in pairwise(shares)), default=None)
     small = widest is not None and widest <= 0.1 + _ROUNDING
     clean = [step.is_clean for step in steps[-2:]] == [True, True]
-    why_on = "frames were lost, or not offered, down to the smallest load"
+    why_on = "frames were lost down to the smallest load"
+    if any(step.loss_ratio == 0 and not step.is_clean for step in steps[-2:]):
+        why_on = "frames were lost, or not offered, down to the smallest load"
     if steps and steps[-1].is_clean:
         why_on = "no load was tried below the last, which lost nothing"
     yield from looked.entries(
