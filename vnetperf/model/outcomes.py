@@ -107,8 +107,8 @@ class Confirmation(Frozen):
         swept_fps: Loads of the sweep below the lower bound that were tried, and are known to be
             carried or not.
         trials: Numbers of the trials that confirmed, or did not.
-        discarded: Trials of the visits of this goal that were no measurement of the DUT, by
-            verdict, and were repeated; None: not recorded.
+        discarded: Trials of the visits of this goal that said nothing of it, because of the tester,
+            and were repeated; None: not recorded.
         trial_seconds: Their seconds of traffic, for all goals together; not in those of the search.
         idle_s: Wait without traffic before them, seconds.
     """
