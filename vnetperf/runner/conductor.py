@@ -405,7 +405,7 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                lowered, why = limited.lowered, limited.reason
+                before, lowered, why = lowered, limited.lowered, limited.reason
                 self._end(
                     logged,
                     time.monotonic() - began,
@@ -414,6 +414,13 @@ class Conductor:
                     lowered_to_fps=lowered[0],
                     lowered_by=lowered[1],
                 )
+                if before is not None and lowered[0] >= before[0]:
+                    raise GeneratorError(
+                        f"the generator offered {lowered[0]:.0f} frames/s per interface before in "
+                        f"this deployment, and could not again: {why}",
+                        where=f"{self.scenario.id}, {frame_size} octets",
+                        cure=FREE_THE_TESTER,
+                    ) from limited
                 log.warning("%s begins anew: %s", test, why)
                 continue
             except StopSearch as stop:
