@@ -306,7 +306,7 @@ def test_a_stall_that_is_little_of_a_reset_time_is_its_bound() -> None:
 
 def test_a_shortfall_is_said_and_counts() -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)], verdict=Verdict.GENERATOR_LIMITED)
-    assert "less than the loads was offered in trials 1, 2" in recovered(dut).note
+    assert "less than the load was offered in trials 1, 2" in recovered(dut).note
     assert len(dut.asked) == 2
 
 

@@ -148,15 +148,15 @@ def begins(records: list[Record]) -> list[tuple[str, float, str, float | None]]:
     return found
 
 
-def test_what_could_not_be_offered_is_known_after_a_resume(tmp_path: Path) -> None:
-    """Live or resumed at any end of a test, all others have the same limits and are begun once."""
+def test_what_could_not_be_offered_is_found_again_after_a_resume(tmp_path: Path) -> None:
+    """Live or resumed at any end of a test, each has the same limits in the end."""
     live = Bench(tmp_path, FakeAgent(offers_fps=200e3))
     live.throughput()
     live.measure("frame_loss")
     live.run.close()
     lines = live.path.read_bytes().splitlines(keepends=True)
     whole = begins(read_log(live.path))
-    assert len(whole) > 2
+    assert [test for test, *_ in whole] == ["throughput", "frame_loss", "frame_loss"]
     assert whole[-1][:2] == ("frame_loss", pytest.approx(180e3))
     ends = [n for n, line in enumerate(lines, 1) if line.startswith(b'{"type":"search-end"')]
     for number, end in enumerate(ends[:-1]):
@@ -166,19 +166,19 @@ def test_what_could_not_be_offered_is_known_after_a_resume(tmp_path: Path) -> No
         again = Bench(folder, FakeAgent(offers_fps=200e3))
         again.throughput()
         again.measure("frame_loss")
-        assert begins(read_log(again.path)) == whole
+        found = begins(read_log(again.path))
+        assert found[-2:] == whole[-2:]
+        assert [test for test, *_ in found].count("throughput") == 1
 
 
-def test_what_could_not_be_offered_in_one_round_limits_no_other_after_a_resume(
-    tmp_path: Path,
-) -> None:
+def test_what_could_not_be_offered_limits_no_other_test_after_a_resume(tmp_path: Path) -> None:
     first = Bench(tmp_path, FakeAgent(offers_fps=200e3))
     first.run.begin_round(1, 2)
-    first.throughput()
+    first.measure("frame_loss")
     first.run.close()
     again = Bench(tmp_path)
     again.run.begin_round(1, 2)
-    assert again.measure("frame_loss").max_load_fps == pytest.approx(180e3)
+    assert again.measure("mrr").max_load_fps == pytest.approx(2e6)
     again.run.begin_round(2, 2)
     assert again.measure("frame_loss").max_load_fps == pytest.approx(2e6)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -22,7 +23,6 @@ from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
-    ConfigError,
     DutError,
     GeneratorError,
     HostError,
@@ -49,7 +49,6 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 from vnetperf.results.redaction import Redactor
-from vnetperf.runner import conductor
 from vnetperf.runner.bench import CaseResult
 from vnetperf.testing.sim import SimulatedDut
 
@@ -239,38 +238,126 @@ def test_a_real_medium_carries_what_frames_are_in_besides(tmp_path: Path) -> Non
 # --- what goes wrong -------------------------------------------------------------------------
 
 
-def test_a_generator_that_offers_less_lowers_the_ceiling(tmp_path: Path) -> None:
+def test_a_generator_that_offers_less_limits_the_result_and_not_the_search(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FakeAgent(offers_fps=200e3))
     result = bench.throughput()
-    assert result.max_load_fps is not None
-    assert 100e3 < result.max_load_fps <= 200e3
+    assert result.max_load_fps == GENERATOR_FPS
     ndr = goal(result, "ndr")
     assert ndr.qualifier == "at least"
-    assert "what the generator offered" in ndr.reason
-    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
-    assert [e.superseded for e in ends] == [True] * (len(ends) - 1) + [False]
-    assert len(ends) >= 2
+    assert "the limit is what the generator offered on its core" in ndr.reason
+    assert ndr.lower_bound_fps is not None
+    # Not a tenth below what was offered: as near to it as the goal is wide.
+    assert 0.98 * 2 * 200e3 <= ndr.lower_bound_fps <= 2 * 200e3
+    (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert not end.superseded
     assert any("GENERATOR_LIMITED" in w for w in bench.derived().warnings)
     limited = [t for t in bench.derived().trials if t.verdict == "GENERATOR_LIMITED"]
     assert all(t.load_fps > 200e3 for t in limited)
-    # Another frame size has a limit of its own.
-    second = bench.throughput(1518)
-    assert second.max_load_fps is not None
-    assert 100e3 < second.max_load_fps <= 200e3
 
 
-def test_what_could_not_be_offered_limits_no_other_deployment(tmp_path: Path) -> None:
+def test_what_could_not_be_offered_limits_no_other_test(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FakeAgent(offers_fps=200e3))
-    bench.run.begin_round(1, 2)
-    first = bench.throughput()
-    assert first.max_load_fps is not None
-    assert first.max_load_fps <= 200e3
+    assert bench.measure("mrr").max_load_fps == pytest.approx(0.9 * 200e3)
+    assert goal(bench.throughput(), "ndr").qualifier == "at least"
     bench.agent.offers_fps = None
-    bench.run.begin_round(2, 2)
-    second = bench.throughput()
-    assert second.max_load_fps == GENERATOR_FPS
+    assert bench.measure("frame_loss").max_load_fps == GENERATOR_FPS
     searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
     assert searches[-1].limits.start_fps is None
+
+
+def test_a_test_begins_anew_no_lower_than_a_load_that_was_offered_whole(tmp_path: Path) -> None:
+    """Its generator comes to offer less: what it offered before in this deployment still holds."""
+    bench = Bench(tmp_path, FakeAgent(offers_fps=400e3))
+    found = goal(bench.throughput(), "ndr").lower_bound_load_fps
+    assert found is not None
+    bench.agent.offers_fps = 350e3
+    with pytest.raises(GeneratorError, match="before in this deployment, and could not again"):
+        bench.measure("mrr")
+    records = read_log(bench.path)
+    lowered = [r.lowered_to_fps for r in records if isinstance(r, SearchEndRecord)]
+    assert lowered[1:] == [pytest.approx(found / 2)] * 2
+
+
+def short_at(*numbers: int) -> Callable[[int, TrialResult], TrialResult]:
+    """A tester that leaves a tenth of the frames of some trials unsent."""
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number not in numbers:
+            return result
+        directions = []
+        for d in result.directions:
+            unsent = d.sent // 10
+            sent = d.sent - unsent
+            changes = {"sent": sent, "unsent": unsent, "received": min(d.received, sent)}
+            directions.append(d.model_copy(update=changes))
+        return result.model_copy(update={"directions": tuple(directions)})
+
+    return spoil
+
+
+@pytest.mark.parametrize(("stalled", "ceiling"), [(1, "offered on its core"), (2, "stood still")])
+def test_most_tries_tell_what_lowers_the_maximum(
+    tmp_path: Path, stalled: int, ceiling: str
+) -> None:
+    """Of four tries some are short and some lose frames while the tester stands still."""
+    cut = short_at(*range(stalled + 1, 5))
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number > stalled:
+            return cut(number, result)
+        seconds = bench.agent.trials[-1].duration_s
+        gaps = Gaps(max_s=seconds, hold_s=0.002, over_s=seconds)
+        lossy = tuple(d.model_copy(update={"received": d.sent - 9}) for d in result.directions)
+        return result.model_copy(
+            update={
+                "directions": lossy,
+                "gaps": TrialGaps(poll=gaps, send=gaps, catch_up_frames=9),
+            }
+        )
+
+    bench = Bench(tmp_path, FakeAgent(duts=duts(5e6), spoil=spoil))
+    bench.measure("frame_loss")
+    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert ceiling in ends[0].lowered_by
+    assert [end.superseded for end in ends] == [True, False]
+
+
+def test_a_trial_that_is_short_now_and_then_costs_no_search_its_result(tmp_path: Path) -> None:
+    calm = Bench(tmp_path, name="calm.jsonl").throughput()
+    bench = Bench(tmp_path, FakeAgent(spoil=short_at(1, 3, 5, 8)))
+    result = bench.throughput()
+    for now, before in zip(result.goals, calm.goals, strict=True):
+        assert now.lower_bound_fps == before.lower_bound_fps
+        assert now.upper_bound_fps == before.upper_bound_fps
+
+
+def test_one_goal_that_a_shortfall_leaves_open_costs_no_other_its_bounds(tmp_path: Path) -> None:
+    """A tester that never sends the last 0.1 % of any load: nothing is known of loss-free ones."""
+
+    def shorten(_: int, result: TrialResult) -> TrialResult:
+        directions = []
+        for d in result.directions:
+            unsent = ceil(d.intended / 1000)
+            sent = d.intended - unsent
+            changes = {"sent": sent, "unsent": unsent, "received": min(d.received, sent)}
+            directions.append(d.model_copy(update=changes))
+        return result.model_copy(update={"directions": tuple(directions)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=shorten))
+    result = bench.throughput()
+    ndr, pdr = goal(result, "ndr"), goal(result, "pdr")
+    assert ndr.lower_bound_fps is None
+    assert not ndr.regular
+    assert "what the generator offered on its core" in ndr.reason
+    assert pdr.regular
+    assert brackets(pdr, PDR, SimulatedDut(700e3))
+    # What is claimed is what was offered.
+    assert pdr.lower_bound_load_fps is not None
+    assert pdr.lower_bound_fps == pytest.approx(0.999 * pdr.lower_bound_load_fps, rel=1e-5)
+    shorts = [t for t in bench.derived().trials if t.verdict is Verdict.VALID]
+    assert [t.reason for t in shorts if "less than intended" not in t.reason] == []
+    bench.run.close()
+    assert bench.derived().results == (result,)
 
 
 class ShortAgainAgent(FakeAgent):
@@ -299,15 +386,25 @@ class ShortAgainAgent(FakeAgent):
         )
 
 
-@pytest.mark.parametrize("kept", [1.0, 0.8])
+@pytest.mark.parametrize("phase", ["confirm", "sweep"])
+def test_a_short_trial_that_loses_more_than_a_goal_contradicts_its_bounds(
+    tmp_path: Path, phase: str
+) -> None:
+    """Of less than the load a fifth was lost: of the load no less would be."""
+    bench = Bench(tmp_path, ShortAgainAgent(phase, 0.8))
+    for held in bench.throughput().goals:
+        assert held.confirmation is not None
+        assert held.confirmation.status == "unstable"
+
+
 @pytest.mark.parametrize(
     ("phase", "status"), [("confirm", "not confirmed"), ("sweep", "confirmed")]
 )
 def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
-    tmp_path: Path, phase: str, status: str, kept: float
+    tmp_path: Path, phase: str, status: str
 ) -> None:
     calm = Bench(tmp_path, name="calm.jsonl").throughput()
-    bench = Bench(tmp_path, ShortAgainAgent(phase, kept))
+    bench = Bench(tmp_path, ShortAgainAgent(phase))
     found = bench.throughput()
     assert found.max_load_fps == GENERATOR_FPS
     for held, before in zip(found.goals, calm.goals, strict=True):
@@ -381,19 +478,23 @@ class StalledAgainAgent(FakeAgent):
 def test_bounds_that_are_tried_again_until_they_hold_are_not_confirmed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, StalledAgainAgent(passes=3))
     found = bench.throughput()
-    assert found.verdicts[Verdict.TESTER_STALLED] >= 6
-    for goal in found.goals:
-        held = goal.confirmation
-        assert goal.regular  # the trials that found it were measurements
-        assert held is not None
-        assert held.status == "not confirmed"
-        assert "confirming trials at the lower bound were discarded" in held.reason
-        assert held.discarded is not None
-        assert held.discarded > 0
+    assert found.verdicts[Verdict.TESTER_STALLED] >= 4
+    ndr, pdr = (goal(found, name) for name in ("ndr", "pdr"))
+    assert ndr.regular  # the trials that found it were measurements
+    held = ndr.confirmation
+    assert held is not None
+    assert held.status == "not confirmed"
+    assert "confirming trials at the lower bound were discarded" in held.reason
+    assert held.discarded is not None
+    assert held.discarded > 0
+    # The same few frames that the tester may have lost leave less open for 1 %.
+    assert pdr.confirmation is not None
+    assert (pdr.confirmation.discarded or 0) < held.discarded
     assert list(bench.derived().results) == [found]
     (search,) = searches_of(read_log(bench.path))
-    for goal, held in zip((NDR, PDR), found.goals, strict=True):
-        assert answer_goal(search.begin, search, goal).result.confirmation == held.confirmation
+    for asked, held in zip((NDR, PDR), (ndr, pdr), strict=True):
+        again = answer_goal(search.begin, search, asked).result
+        assert again.confirmation == held.confirmation
 
 
 def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:
@@ -516,7 +617,8 @@ def stalling(capacity_fps: float, **stalls: Any) -> list[SimulatedDut]:
 
 def test_loss_in_a_stall_of_the_tester_classifies_no_load(tmp_path: Path) -> None:
     stalls = stalling(700e3, stall_s=0.0045, stall_probability=0.3, catch_up_frames=10_000)
-    bench = Bench(tmp_path, FakeAgent(duts=stalls))
+    alone = configuration(PRESET.model_copy(update={"goals": (NDR,)}))
+    bench = Bench(tmp_path, FakeAgent(duts=stalls), alone)
     found = bench.throughput()
     assert found.verdicts[Verdict.TESTER_STALLED] >= 1
     trials = [r for r in read_log(bench.path) if isinstance(r, TrialRecord)]
@@ -600,41 +702,39 @@ def test_a_disturbed_trial_is_reported_and_stays_valid(tmp_path: Path) -> None:
 def test_a_tester_that_always_stalls_searches_below_what_it_catches_up(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FakeAgent(duts=stalling(700e3, stall_s=0.002)))
     found = bench.throughput()
-    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
-    assert len(ends) > 1
-    assert found.max_load_fps is not None
-    assert found.max_load_fps < 2e6
+    (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert not end.superseded
+    assert found.max_load_fps == GENERATOR_FPS
     assert found.goals[0].lower_bound_fps == pytest.approx(1.4e6, rel=0.03)
-    unsent = [t.unsent for t in bench.derived().trials if t.verdict is Verdict.GENERATOR_LIMITED]
-    assert unsent
-    assert all(unsent)
 
 
-def test_a_tester_that_stands_still_ends_a_search_with_what_it_found(tmp_path: Path) -> None:
+def test_a_tester_that_stands_still_leaves_open_what_it_may_have_lost(tmp_path: Path) -> None:
     """All frames were offered, so that no limit of the generator was seen, and none of the DUT."""
     stalls = stalling(700e3, stall_s=0.0045, stall_probability=0.9, catch_up_frames=10_000)
     bench = Bench(tmp_path, FakeAgent(duts=stalls))
     result = bench.throughput()
     assert result.max_load_fps == GENERATOR_FPS
     for found in result.goals:
-        assert not found.regular
         assert found.qualifier == ""
         assert found.lower_bound_fps is not None
-        assert found.lower_bound_fps <= 1.4e6
-        assert re.search(r"the tester stood still at 70\d{4} frames/s per interface", found.reason)
+        assert found.lower_bound_fps <= 1.4e6 / 0.99
+    assert not goal(result, "ndr").regular
     (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
     assert not end.superseded
     assert bench.derived().results == (result,)
 
 
-@pytest.mark.parametrize(("capacity", "tries"), [(1.1e6, 4), (1.0e6, 1)])
-def test_a_load_that_was_not_offered_is_tried_again_where_the_next_maximum_could_limit_the_dut(
-    tmp_path: Path, capacity: float, tries: int
+@pytest.mark.parametrize("capacity", [1.1e6, 1.0e6])
+def test_a_first_load_that_was_not_offered_is_a_hint_and_is_not_tried_again(
+    tmp_path: Path, capacity: float
 ) -> None:
-    """Of 1.2 M offered 8 % are lost, or 17 %: below 0.9 of what was offered there is its limit."""
+    """Of 1.2 M offered 8 % are lost, or 17 %: the result is the DUT's, and nothing fell."""
     bench = Bench(tmp_path, FakeAgent(duts=duts(capacity), offers_fps=1.2e6))
-    bench.throughput()
-    assert [t.load_fps for t in bench.agent.trials].count(GENERATOR_FPS) == tries
+    result = bench.throughput()
+    assert brackets(goal(result, "ndr"), NDR, SimulatedDut(capacity))
+    assert [goal.regular for goal in result.goals] == [True, True]
+    short = [t.load_fps for t in bench.agent.trials if not t.phase and t.load_fps > 1.2e6]
+    assert short == [GENERATOR_FPS]
 
 
 class StallingAgent(FakeAgent):
@@ -665,10 +765,7 @@ def test_a_tester_that_stands_still_at_the_first_load_lowers_no_maximum(tmp_path
     assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3))
     searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
     assert {r.limits.max_load_fps for r in searches} == {GENERATOR_FPS}
-    starts = [r.limits.start_fps or GENERATOR_FPS for r in searches]
-    assert starts == [GENERATOR_FPS, GENERATOR_FPS / 2]
-    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
-    assert all("the tester stood still at" in end.stopped for end in ends[:-1])
+    assert len(searches) == 1
 
 
 def test_a_test_below_a_load_at_which_the_tester_stood_still_names_that(tmp_path: Path) -> None:
@@ -717,33 +814,34 @@ def test_a_stall_ends_no_search_before_its_throughput_has_a_lower_bound(tmp_path
     found = goal(result, "ndr")
     assert found.lower_bound_load_fps is not None
     assert 100e3 < found.lower_bound_load_fps <= 2 * 150e3
-    assert re.search(r"the smallest load tried was \d+$", found.reason)
-    starts = [r.limits.start_fps for r in read_log(bench.path) if isinstance(r, SearchRecord)]
-    assert len(starts) > 1
-    assert starts[1:] == sorted(starts[1:], reverse=True)
+    assert re.search(
+        r"4 trials at \d+ frames/s per interface \(trial [\d, ]+\) decided nothing, the tester "
+        r"stood still or lost frames itself",
+        found.reason,
+    )
+    assert found.qualifier == ""
     assert bench.measure("latency").latency_at
     derived = bench.derived()
     assert next(r for r in derived.results if r.test == "throughput") == result
 
 
-def test_a_search_from_its_smallest_load_is_begun_again_below_what_was_offered(
-    tmp_path: Path,
-) -> None:
-    """Of the largest load next to nothing comes back: the hint is below the smallest load."""
+def test_a_generator_that_comes_to_offer_less_still_leaves_bounds(tmp_path: Path) -> None:
+    """Of the largest load next to nothing comes back."""
 
     def drown(_: int, result: TrialResult) -> TrialResult:
         if bench.agent.trials[-1].load_fps < GENERATOR_FPS:
             return result
-        bench.agent.offers_fps = 0.6e6  # from here on: the next maximum is too large as well
+        bench.agent.offers_fps = 0.6e6  # from here on
         lost = tuple(d.model_copy(update={"received": 0}) for d in result.directions)
         return result.model_copy(update={"directions": lost})
 
     bench = Bench(tmp_path, FakeAgent(duts=duts(1.9e6), offers_fps=1.2e6, spoil=drown))
     result = bench.throughput()
-    begun = [r.limits for r in read_log(bench.path) if isinstance(r, SearchRecord)]
-    assert begun[1].start_fps == begun[1].min_load_fps
-    assert len(begun) > 2
-    assert all(goal.lower_bound_fps for goal in result.goals)
+    for found in result.goals:
+        assert found.lower_bound_fps is not None
+        assert 0.97 * 1.2e6 <= found.lower_bound_fps <= 1.2e6
+        assert not found.regular  # an upper bound is far above
+        assert "what the generator offered on its core" in found.reason
 
 
 def test_a_search_that_no_load_helps_keeps_the_bounds_of_its_other_goals(tmp_path: Path) -> None:
@@ -754,8 +852,8 @@ def test_a_search_that_no_load_helps_keeps_the_bounds_of_its_other_goals(tmp_pat
     ndr = goal(result, "ndr")
     assert ndr.lower_bound_fps is None
     assert ndr.qualifier == ""
-    assert ndr.reason.endswith("the smallest load tried was 1000")
-    with pytest.raises(NoResultError, match=r"goal ndr: no load met .*tried was 1000") as caught:
+    assert "4 trials at 1000 frames/s per interface" in ndr.reason
+    with pytest.raises(NoResultError, match=r"goal ndr: no load met .* at 1000 frames") as caught:
         bench.measure("latency")
     assert "down to" not in str(caught.value)
     bench.run.close()
@@ -961,11 +1059,8 @@ def test_what_came_back_from_one_trial_is_a_hint_and_no_limit(
     result = bench.throughput()
     assert [goal.regular for goal in result.goals] == [True, True]
     assert 0.98 * 1.4e6 <= (result.goals[0].lower_bound_fps or 0.0) <= 1.4e6
-    searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
-    assert searches[0].limits.start_fps is None
-    assert searches[-1].limits.start_fps == pytest.approx(2.5 * 70e3, rel=0.01)
-    assert searches[-1].limits.max_load_fps == pytest.approx(0.9 * 1.2e6)
-    assert searches[-1].limit_reason == "limited by what the generator offered on its core"
+    (search,) = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert search.limits.max_load_fps == GENERATOR_FPS
 
 
 @pytest.mark.parametrize(("speed", "drift"), [(0.9, "-10.0%"), (0.97, "")])
@@ -1129,54 +1224,3 @@ def test_a_machine_that_is_as_before_is_recorded_as_that(tmp_path: Path) -> None
     bench.run.close()
     assert bench.derived().environment["restored"] == {"pvp_dpdk": "as before"}
     assert not any("as before" in text for text in bench.derived().warnings)
-
-
-def test_bounds_of_other_goals_outlive_an_interruption(tmp_path: Path) -> None:
-    """What is searched when the run goes on finds none for any goal."""
-    whole = Bench(tmp_path, DoubtfulAgent(0.0), name="whole.jsonl").throughput()
-    agent = DoubtfulAgent(0.0)
-    first = Bench(tmp_path, agent)
-
-    def killed(number: int, result: TrialResult) -> TrialResult:
-        if any(isinstance(r, SearchEndRecord) for r in read_log(first.path)):
-            raise KeyboardInterrupt
-        return agent._lose(number, result)
-
-    agent.spoil = killed
-    with pytest.raises(KeyboardInterrupt):
-        first.throughput()
-    first.die()
-    then = StallingAgent(0.0)
-
-    def half(number: int, result: TrialResult) -> TrialResult:
-        lost = tuple(d.model_copy(update={"received": d.sent // 2}) for d in result.directions)
-        return then._stall(number, result.model_copy(update={"directions": lost}))
-
-    then.spoil = half
-    bench = Bench(tmp_path, then)
-    result = bench.throughput()
-    assert goal(result, "pdr").lower_bound_fps == goal(whole, "pdr").lower_bound_fps
-    assert goal(result, "ndr").lower_bound_fps is None
-    assert bench.run.done["pvp_dpdk", "throughput", 64].deployment is None
-    bench.run.close()
-    assert result in bench.derived().results
-
-
-def test_bounds_of_other_goals_outlive_an_attempt_that_cannot_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, begin_test = [], conductor.begin_test
-
-    def failing(*args: Any, **options: Any) -> Any:
-        begun.append(args)
-        if len(begun) > 1:
-            raise ConfigError("no load is left", where="limits")
-        return begin_test(*args, **options)
-
-    monkeypatch.setattr(conductor, "begin_test", failing)
-    result = Bench(tmp_path, DoubtfulAgent(0.0)).throughput()
-    assert goal(result, "pdr").lower_bound_fps is not None
-    assert "no load is left" in goal(result, "ndr").reason
-    begun.append(())
-    with pytest.raises(ConfigError, match="no load is left"):
-        Bench(tmp_path, DoubtfulAgent(0.0), name="other.jsonl").throughput()

@@ -63,7 +63,7 @@ def test_what_a_generator_can_offer_is_told_by_its_share() -> None:
     shared = offerable_load(result, (1.0, 0.5))
     assert equal is not None
     assert shared is not None
-    assert shared[0] == pytest.approx(2 * equal[0])
+    assert shared == pytest.approx(2 * equal)
 
 
 def test_headers_that_do_not_fit_are_told_before_deployment(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vnetperf.analysis.goals import trials_at
-from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, tests_of
+from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, outcome_of, tests_of
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
@@ -173,7 +173,7 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         trials = ", ".join(
             f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"
             for t in trials_at(load / n, logged)
-            if is_valid(t)
+            if is_valid(t) and outcome_of(t).loss.decides(goal.loss_ratio)
         )
         sentences.append(
             f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"

@@ -157,6 +157,24 @@ def _offered_ratio(
     return which(ratios) if ratios else 1.0
 
 
+def _offered_whole(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Those that offered their load, as far as it is accurate; of others it is in the loss."""
+    return [
+        trial
+        for trial in trials
+        if not any(
+            trial.result.is_short(counts, trial.spec.offered_tolerance)
+            for counts in trial.result.directions
+        )
+    ]
+
+
+def _carried(trials: Sequence[TrialRecord], criterion: Criterion) -> list[TrialRecord]:
+    """Those of a lower bound by which what was offered there is claimed to be carried."""
+    whole = {trial.number for trial in _offered_whole(trials)}
+    return [t for t in trials if t.number in whole or criterion.is_low_loss(outcome_of(t))]
+
+
 def per_direction(
     trials: Sequence[TrialRecord],
     goal: SearchGoal,
@@ -173,12 +191,17 @@ def per_direction(
     bounds = []
     for direction, counted in sorted(_by_direction(trials).items()):
         outcomes = [
-            replace(outcome_of(trial), loss_ratio=trial.result.loss_ratio(counts))
+            replace(
+                outcome_of(trial),
+                loss_ratio=trial.result.loss_ratio(counts),
+                interval=trial.result.loss_interval(counts, trial.spec.offered_tolerance),
+            )
             for trial, counts in counted
         ]
         share = begin.loads[direction] if begin.loads else 1.0
-        least = share * _offered_ratio(trials, min, direction)
+        least = share * _offered_ratio(_carried(trials, criterion), min, direction)
         most = share * _offered_ratio(above, max, direction)
+        whole = share * _offered_ratio(_offered_whole(trials), min, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)
         full = [o.loss_ratio for o in outcomes if criterion.is_full_length(o)]
         bounds.append(
@@ -186,7 +209,7 @@ def per_direction(
                 direction=direction_name(direction, begin.ends),
                 lower_bound_fps=lower * least,
                 upper_bound_fps=_times(upper, most),
-                conditional_throughput_fps=_times(conditional, least),
+                conditional_throughput_fps=_times(conditional, whole),
                 loss_ratio_at_lower_bound=max(full, default=None),
             )
         )
@@ -281,17 +304,18 @@ def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
 
 def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
     """A goal's result: summed over directions, with latency and threads at its bound."""
-    goal, n = found.goal, begin.in_sum
+    goal, n, criterion = found.goal, begin.in_sum, Criterion.of_goal(found.goal)
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
     there, above = (
-        [] if load is None else [t for t in trials_at(load, logged) if is_valid(t)]
+        [] if load is None else [t for t in trials_at(load, logged) if counts_for(t, goal)]
         for load in (lower, upper)
     )
     # What is claimed is what was offered: of a load that was carried the least, else the most.
-    least, most = n * _offered_ratio(there, min), n * _offered_ratio(above, max)
+    least = n * _offered_ratio(_carried(there, criterion), min)
+    most, whole = n * _offered_ratio(above, max), n * _offered_ratio(_offered_whole(there), min)
     conditional, timed = found.conditional_throughput_fps, _timed(there)
-    at_lower, at_upper = bound_trials(lower, logged), bound_trials(upper, logged)
+    at_lower, at_upper = (bound_trials(load, logged, goal) for load in (lower, upper))
     selections = [
         f"{at.discarded} of {at.valid + at.discarded} trials at the {name} bound were discarded"
         for name, at in (("lower", at_lower), ("upper", at_upper))
@@ -309,7 +333,8 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     regular = found.regular and not doubts
     reason = "" if found.regular else found.reason
     reason = "; ".join(filter(None, (reason.rstrip("."), *doubts))) if doubts else reason
-    if found.at_least and begin.limit_reason:
+    at_maximum = lower is not None and same_load(lower, begin.limits.max_load_fps)
+    if found.at_least and at_maximum and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
     return GoalResult(
         name=goal.name,
@@ -323,7 +348,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         upper_bound_fps=_times(upper, most),
         lower_bound_load_fps=_times(lower, n),
         upper_bound_load_fps=_times(upper, n),
-        conditional_throughput_fps=_times(conditional, least),
+        conditional_throughput_fps=_times(conditional, whole),
         per_direction=per_direction(there, goal, lower, upper, begin, above=above),
         regular=regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
@@ -350,7 +375,8 @@ def _counted_again(
         return found
     discarded, selections = 0, []
     for name, roles, load in zip(("lower", "upper"), _ROLES, bounds, strict=True):
-        there = [is_valid(t) for t in logged.trials if _is_again(t.spec, goal, roles, load)]
+        again = (t for t in logged.trials if _is_again(t.spec, goal, roles, load))
+        there = [_counts_in_visit(trial, goal) for trial in again]
         at = BoundTrials(load_fps=load or 0.0, valid=sum(there), discarded=there.count(False))
         discarded += at.discarded
         if at.is_selection:
@@ -363,6 +389,20 @@ def _counted_again(
             update={"status": "not confirmed", "reason": "; ".join(selections)}
         )
     return found.model_copy(update={"discarded": discarded})
+
+
+def _counts_in_visit(trial: TrialRecord, goal: SearchGoal) -> bool:
+    """Whether a trial tells anything of a goal that its visit was for.
+
+    One that another goal of the visit lacked is no measurement where it tells nothing of that one.
+    """
+    by_interval = trial.spec.offered_tolerance < 1.0  # as recorded; an older log has verdicts alone
+    return counts_for(trial, goal) or (
+        by_interval
+        and trial.verdict in (Verdict.GENERATOR_LIMITED, Verdict.TESTER_STALLED)
+        and not trial.result.failed
+        and Criterion.of_goal(goal).decides(outcome_of(trial))
+    )
 
 
 #: What a goal takes loads for at, and one width beyond, each of its bounds.
@@ -380,11 +420,18 @@ def _is_again(
     return load is not None and same_load(spec.load_fps, load)
 
 
-def bound_trials(load_fps: float | None, logged: LoggedTest) -> BoundTrials | None:
-    """How many trials classified the load of a bound, and how many were discarded there."""
+def counts_for(trial: TrialRecord, goal: SearchGoal) -> bool:
+    """Whether a trial is low-loss or high-loss for a goal, and not a stall or a shortfall."""
+    return is_valid(trial) and Criterion.of_goal(goal).decides(outcome_of(trial))
+
+
+def bound_trials(
+    load_fps: float | None, logged: LoggedTest, goal: SearchGoal
+) -> BoundTrials | None:
+    """How many trials classified the load of a bound, and how many said nothing of it."""
     if load_fps is None:
         return None
-    there = [is_valid(t) for t in trials_at(load_fps, logged)]
+    there = [counts_for(t, goal) for t in trials_at(load_fps, logged)]
     return BoundTrials(load_fps=load_fps, valid=sum(there), discarded=there.count(False))
 
 
@@ -426,8 +473,6 @@ class Answer:
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     """Answer a goal from the trials of a search."""
     criterion, limits = Criterion.of_goal(goal), begin.limits
-    if goal.loss_ratio not in {own.loss_ratio for own in begin.goals}:
-        logged = replace(logged, trials=[_judged_for(t, goal) for t in logged.trials])
     loads, history = _by_load(logged)
     bounds = history.bounds(criterion)
     lower, upper = (
@@ -461,16 +506,6 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         found = replace(found, reason=f"{found.reason}; missing: {missing}")
     found = _confirmed(found, begin, logged, own=goal in begin.goals)
     return Answer(goal_result(found, begin, logged), missing)
-
-
-def _judged_for(trial: TrialRecord, goal: SearchGoal) -> TrialRecord:
-    """A trial judged for other goals, which may be lossy for this one by a stall alone."""
-    result = trial.result
-    counted = result.directions if is_valid(trial) else ()
-    if not any(result.is_in_doubt(d, goal.loss_ratio) for d in counted):
-        return trial
-    reason = f"what the tester may have lost decides about a loss ratio of {goal.loss_ratio:g}"
-    return trial.model_copy(update={"verdict": Verdict.TESTER_STALLED, "reason": reason})
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
@@ -512,7 +547,9 @@ def _missing_trials(
         middle = sqrt(floor * top)
         chosen = min(open_, key=lambda one: abs(log(one.load_fps / middle)))
         load, why = chosen.load_fps, "its trials so far decide nothing"
-        had = sum(t.duration_s for t in chosen.trials if t.duration_s >= goal.final_trial_s)
+        criterion = Criterion.of_goal(goal)
+        counted = (t for t in chosen.trials if criterion.decides(t))
+        had = sum(t.duration_s for t in counted if criterion.is_full_length(t))
     elif upper is None and lower is not None:
         load, had, why = top, 0.0, "no load above the lower bound was too much"
     elif lower is None and upper is not None:

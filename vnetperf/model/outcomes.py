@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.trial import Latency, TrialGaps
+from vnetperf.model.trial import NUMBER_SHORTFALL, Latency, TrialGaps
 from vnetperf.model.units import percent
 
 
@@ -107,8 +107,8 @@ class Confirmation(Frozen):
         swept_fps: Loads of the sweep below the lower bound that were tried, and are known to be
             carried or not.
         trials: Numbers of the trials that confirmed, or did not.
-        discarded: Trials of the visits of this goal that were no measurement of the DUT, by
-            verdict, and were repeated; None: not recorded.
+        discarded: Trials of the visits of this goal that said nothing of it, because of the tester,
+            and were repeated; None: not recorded.
         trial_seconds: Their seconds of traffic, for all goals together; not in those of the search.
         idle_s: Wait without traffic before them, seconds.
     """
@@ -224,6 +224,8 @@ class LossStep(Frozen):
         forwarded_fps: Frames forwarded, aggregate frames/s, mean.
         per_direction: Direction -> loss ratio.
         trials: Numbers of the trials.
+        most_ratio: The mean that the loss of the load is at most: frames that were not offered may
+            have been lost as well; None where the load was offered, or of an older log.
     """
 
     load_fps: float
@@ -232,6 +234,12 @@ class LossStep(Frozen):
     forwarded_fps: float
     per_direction: dict[str, float] = Field(default_factory=dict)
     trials: tuple[int, ...] = ()
+    most_ratio: float | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no frame of the load was lost, for certain."""
+        return self.loss_ratio <= 0 and not self.most_ratio
 
 
 #: Share of the longest burst that is tried, from which on a burst is no result (RFC 9004).
@@ -405,7 +413,7 @@ class ForwardingRate(Frozen):
 
 
 #: Share of a soak's intended frames that must have been offered.
-SOAK_OFFERED = 0.999
+SOAK_OFFERED = 1 - NUMBER_SHORTFALL
 
 
 class Soak(Frozen):

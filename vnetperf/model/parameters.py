@@ -166,6 +166,11 @@ class SearchLimits:
     """How bounds are confirmed, None for not at all. Its trials are in the budget only where that
     is one of wall time (`trial_overhead_s` above 0)."""
 
+    tries: int = 0
+    """Full-length trials that leave a load undecided for a goal, because of the tester, until the
+    goal gives that load up. 0: trials that classify nothing are not sent to the search, as in
+    older logs; whoever runs them repeats them."""
+
     def __post_init__(self) -> None:
         if not 0.0 < self.min_load_fps < self.max_load_fps < inf:
             raise ConfigError(
@@ -178,6 +183,7 @@ class SearchLimits:
         _require(
             "search limits",
             ("max_trial_seconds", budget, budget > 0.0, "seconds above 0, or none for no budget"),
+            ("tries", self.tries, self.tries >= 0, "0 or more"),
             ("trial_overhead_s", around, 0.0 <= around < inf, "seconds, 0 or more"),
         )
         start = self.max_load_fps if self.start_fps is None else self.start_fps

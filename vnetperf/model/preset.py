@@ -194,9 +194,10 @@ class TrialTimes(Frozen):
         drain_s: Longest wait for residual frames, seconds (23 d asks 2 s).
         full_drain: True waits all of `drain_s`; False goes on once every frame has come back.
         settle_s: Pause before the next trial, seconds (23 e asks 5 s).
-        repeats_when_limited: Times a GENERATOR_LIMITED trial is repeated before giving up.
-        offered_tolerance: Accepted shortfall of offered against intended load, ratio; a tenth of
-            every goal's width at most.
+        repeats_when_limited: Times that a trial which classifies nothing, because of the tester, is
+            repeated before its load is given up.
+        offered_tolerance: Accuracy of a load: a larger shortfall of the offered frames, as a ratio,
+            counts as possible loss; a tenth of every goal's width at most.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -340,4 +341,5 @@ class Preset(Frozen):
             trial_overhead_s=around,
             steps=self.tst009.inputs(max_load_fps) if self.tst009 is not None else None,
             confirm=self.confirm if self.confirm.bounds or self.confirm.sweep_loads else None,
+            tries=self.trial.repeats_when_limited + 1,
         )

@@ -152,12 +152,12 @@ class DatapathUse(Frozen):
 
 
 class BoundTrials(Frozen):
-    """Trials at the load of a bound: a load that is tried until a trial is valid is a selection.
+    """Trials at the load of a bound: a load that is tried until a trial decides is a selection.
 
     Attributes:
         load_fps: The load, frames/s per interface.
         valid: Trials that classified it.
-        discarded: Trials that were no measurement of the DUT, by verdict, and were repeated.
+        discarded: Trials that said nothing of it for this goal, because of the tester.
     """
 
     load_fps: float
@@ -661,7 +661,7 @@ class TrialPoint(Frozen):
         forwarded_fps: Aggregate forwarding rate, frames/s; None when there is no number.
         offered_ratio: Offered over intended frames.
         verdict: Verdict.
-        reason: Why it is not VALID.
+        reason: Why it is not VALID, or what of a valid one its reader has to know.
         lost_at: Where lost frames died: hop or ring name -> frames.
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
         phase: What a trial of a search was for: "" finds bounds, "confirm" tries them again,

@@ -90,12 +90,16 @@ def same_load(a: float, b: float) -> bool:
     return isclose(a, b, rel_tol=SAME_RTOL)
 
 
-#: What becomes of a trial whose load the generator could not offer, or in which the tester stood
-#: still too long, after it was repeated in vain:
-#: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the trial
-#: as it is, without repeating it. One that has a phase is never "lower", and ends a search with
-#: what it has found.
+#: What becomes of a trial that is no measurement because of the tester, after it was repeated in
+#: vain: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the
+#: trial as it is, without repeating it. One that has a phase is never "lower", and ends a search
+#: with what it has found.
 WhenLimited = Literal["lower", "fail", "count"]
+
+
+#: A number that is no class of its load (a loss, a latency, a rate, processors) is that of the load
+#: where no larger a share of it was not offered. What is beyond the load's accuracy is noted.
+NUMBER_SHORTFALL = 0.01
 
 
 #: What a trial of a search is for: "" finds bounds, "confirm" tries them again, "sweep" looks for
@@ -144,10 +148,14 @@ class TrialRequest(Frozen):
         phase: What it is for in a search.
         visit: The visit that a trial with a phase belongs to; None: not recorded, or no phase.
         rest_s: Wait without traffic before the trial, seconds, besides those around every trial.
-        idle_s: Least wait after the trial, seconds. Like the next two it is for the runner: it is
+        idle_s: Least wait after the trial, seconds. Like the next four it is for the runner: it is
             neither logged nor sent to the agent.
-        when_limited: What becomes of a load that the generator could not offer.
-        loss_limits: Loss ratios that the test holds its losses against, 0..1.
+        when_limited: What becomes of a trial that is no measurement because of the tester.
+        classifies: Loss ratios, 0..1, that the trial is to classify its load for; empty where its
+            counts are the number.
+        loss_limits: Loss ratios that the test holds such a number against, 0..1.
+        overload: The forwarding rate is the number: a load of which the DUT lost more than the
+            generator left out was large enough.
     """
 
     load_fps: float
@@ -165,7 +173,9 @@ class TrialRequest(Frozen):
     rest_s: float = 0.0
     idle_s: float = Field(default=0.0, exclude=True)
     when_limited: WhenLimited = Field(default="fail", exclude=True)
+    classifies: tuple[float, ...] = Field(default=(), exclude=True)
     loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
+    overload: bool = Field(default=False, exclude=True)
 
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, loads and durations to `SAME_RTOL`."""
@@ -199,6 +209,9 @@ class TrialSpec(TrialRequest):
         capture: Frames to keep; None for none.
         profile: Whether the call stacks of the vSwitch's threads are sampled meanwhile; such a
             trial is in no result.
+        offered_tolerance: Accuracy of the load: a shortfall of the offered frames up to this share
+            of the intended ones is none, 0..1. The default is for older logs, whose valid trials
+            offered their load.
     """
 
     frame_size: int
@@ -208,6 +221,7 @@ class TrialSpec(TrialRequest):
     learning_wait_s: float = 0.0
     capture: CaptureSpec | None = None
     profile: bool = False
+    offered_tolerance: float = 1.0
 
 
 class TrialWindow(Frozen):
@@ -668,6 +682,36 @@ class SessionCounts(Frozen):
     ended_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class LossInterval:
+    """What the DUT lost of a load, as far as a trial tells: ratios, 0..1.
+
+    Attributes:
+        least: What was lost less what the tester itself may have lost.
+        most: What was lost, and of a load that was not offered whole what is missing of it, too.
+    """
+
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return f"{self.most:.3%}"
+        return f"between {self.least:.3%} and {self.most:.3%}"
+
+    def is_low(self, loss_ratio: float) -> bool:
+        """Whether the loss is no larger than a ratio, for certain."""
+        return self.most <= loss_ratio
+
+    def is_high(self, loss_ratio: float) -> bool:
+        """Whether the loss is larger than a ratio, for certain."""
+        return self.least > loss_ratio
+
+    def decides(self, loss_ratio: float) -> bool:
+        """Whether it tells on which side of a ratio the loss is."""
+        return self.is_low(loss_ratio) or self.is_high(loss_ratio)
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -844,10 +888,46 @@ class TrialResult(Frozen):
         unreceived = inf if own_rings else max(0, d.sent - d.received)
         return dropped + self.gaps.most_lost(d.direction, rate, unreceived)
 
-    def is_in_doubt(self, d: DirectionCounts, loss_ratio: float) -> bool:
-        """Whether a loss may exceed a ratio, 0..1, only by what the tester itself lost."""
-        lost, allowed = self.lost(d), loss_ratio * self.offered(d)
-        return lost - self.most_lost_by_tester(d) <= allowed < lost
+    def shortfall(self, d: DirectionCounts) -> float:
+        """Share of the intended frames of a direction that were not offered, 0..1."""
+        return max(0.0, 1.0 - self.offered(d) / d.intended) if d.intended else 0.0
+
+    def is_short(self, d: DirectionCounts, tolerance: float) -> bool:
+        """Whether less than the load was offered in a direction, by more than a share of it."""
+        return self.offered(d) < d.intended * (1.0 - tolerance)
+
+    def loss_interval(self, d: DirectionCounts, tolerance: float) -> LossInterval:
+        """What the DUT lost of a direction's load.
+
+        Args:
+            d: Counts of the direction.
+            tolerance: Accuracy of the load: a shortfall up to this share of it is none, 0..1.
+
+        Returns:
+            The ratios; both are 0 where nothing was offered or intended.
+        """
+        offered, lost = self.offered(d), max(0, self.lost(d))
+        if not d.intended:
+            return LossInterval(0.0, 0.0)
+        least = max(0.0, lost - self.most_lost_by_tester(d)) / offered if offered else 0.0
+        if self.is_short(d, tolerance):
+            return LossInterval(least, (lost + d.intended - offered) / d.intended)
+        return LossInterval(least, lost / offered if offered else 0.0)
+
+    def worst_loss(self, tolerance: float) -> LossInterval:
+        """What the DUT lost of the load in the worse direction: an aggregate hides a bad one.
+
+        Args:
+            tolerance: As of `loss_interval`.
+
+        Returns:
+            The larger of both directions' least, and of their most.
+        """
+        found = [self.loss_interval(d, tolerance) for d in self.directions]
+        return LossInterval(
+            max((one.least for one in found), default=0.0),
+            max((one.most for one in found), default=0.0),
+        )
 
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction, 0..1: an aggregate must not hide a bad one."""
@@ -883,6 +963,11 @@ class PartResult(Frozen):
 _NOT_COUNTED = TrialResult(directions=())
 
 
+def _tolerance_of(request: TrialRequest) -> float:
+    """The accuracy of a trial's load; without one no shortfall is any."""
+    return request.offered_tolerance if isinstance(request, TrialSpec) else 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOutcome:
     """What a test learns of a trial.
@@ -893,6 +978,7 @@ class TrialOutcome:
         verdict: Whether that is a measurement of the DUT.
         number: Number of the trial in the log.
         result: What was counted.
+        interval: What the DUT lost of the load; None: `loss_ratio` says it.
 
     Raises:
         ValueError: A valid trial's loss ratio is outside 0..1: it must not reach a test.
@@ -903,6 +989,7 @@ class TrialOutcome:
     verdict: Verdict = Verdict.VALID
     number: int = 0
     result: TrialResult = _NOT_COUNTED
+    interval: LossInterval | None = None
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.VALID and not 0.0 <= self.loss_ratio <= 1.0:
@@ -923,7 +1010,26 @@ class TrialOutcome:
             verdict=verdict,
             number=number,
             result=result,
+            interval=result.worst_loss(_tolerance_of(request)) if result.directions else None,
         )
+
+    @property
+    def loss(self) -> LossInterval:
+        """What the DUT lost of the load, in the worse direction."""
+        return self.interval or LossInterval(self.loss_ratio, self.loss_ratio)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less than the load was offered, by more than the load is accurate."""
+        if self.verdict is Verdict.GENERATOR_LIMITED:
+            return True  # an older log does not state how accurate a load is
+        tolerance = _tolerance_of(self.request)
+        return any(self.result.is_short(d, tolerance) for d in self.result.directions)
+
+    @property
+    def missing(self) -> float:
+        """Share of the load that was not offered in the worse direction, 0..1."""
+        return max((self.result.shortfall(d) for d in self.result.directions), default=0.0)
 
     @property
     def load_fps(self) -> float:
@@ -937,8 +1043,11 @@ class TrialOutcome:
 
     @property
     def forwarding_rate_fps(self) -> float:
-        """Load x (1 - loss ratio), frames/s per interface (draft "Trial Forwarding Rate")."""
-        return self.load_fps * (1.0 - self.loss_ratio)
+        """Load x (1 - loss ratio), frames/s per interface (draft "Trial Forwarding Rate").
+
+        What was not offered of the load has not come back: it counts as lost.
+        """
+        return self.load_fps * (1.0 - self.loss.most)
 
     def answers(self, request: TrialRequest) -> bool:
         """Whether this is sent to the test that waits for a trial, or the trial is repeated.

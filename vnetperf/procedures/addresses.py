@@ -222,6 +222,8 @@ def _try(
     if fps == slow and learning.result.received < count - known + SPARE // 2:
         return _Not.FORGOTTEN
     checked = yield _series(count, slow)
+    if checked.is_short:
+        return _Not.SENT
     arrived = checked.result.received
     if arrived < SPARE // 2:
         raise NoResultError(

@@ -191,6 +191,7 @@ def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
         burst=frames,
         histogram_up_to_loss=-1.0,
         when_limited="count",
+        classifies=(0.0,),  # it comes through whole or not: how much it loses is no number
         # A longer burst may have filled a buffer that takes longer to drain (RFC 9004).
         idle_s=max(test.idle_s, seconds),
     )

@@ -82,6 +82,21 @@ def stood_still(outcome: TrialOutcome) -> bool:
     return gaps is not None and (gaps.poll.over_s > 0 or gaps.send.over_s > 0)
 
 
+def shortfall_note(trials: Iterable[TrialOutcome]) -> str:
+    """What of the loads was not offered; "" where all was that a load is accurate to.
+
+    A number of a trial that is VALID all the same is that of its load (`NUMBER_SHORTFALL`).
+    """
+    short = [one for one in trials if one.is_short]
+    if not short:
+        return ""
+    most = max(one.missing for one in short)
+    numbers = ", ".join(str(one.number) for one in short)
+    plural = "s" if len(short) > 1 else ""
+    by = f", by {most:.2%} at most" if most else ""
+    return f"less than the load was offered in trial{plural} {numbers}{by}"
+
+
 def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutcome]]:
     """Run a trial several times; returns their outcomes in order."""
     outcomes = []

@@ -17,7 +17,7 @@ from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse, total_if_known
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialResult, Verdict
-from vnetperf.procedures.base import ProcedureInputs, share_of_throughput
+from vnetperf.procedures.base import ProcedureInputs, share_of_throughput, shortfall_note
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -214,10 +214,11 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
                 when_limited="count",
             )
             trials[load].append((yield request))
+    every = [outcome for each in trials.values() for outcome in each]
     return CpuLoad(
         at=tuple(_at(inputs, *of, trials[load]) for load, of in loads.items()),
-        fits=_fits([outcome for each in trials.values() for outcome in each]),
-        note=known.note,
+        fits=_fits(every),
+        note="; ".join(filter(None, (known.note, shortfall_note(every)))),
     )
 
 

@@ -23,6 +23,7 @@ from vnetperf.procedures.base import (
     latencies_of,
     repeat_trial,
     share_of_throughput,
+    shortfall_note,
 )
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -262,5 +263,5 @@ def _result_at(
         ),
         loss_ratio=max((outcome.result.worst_loss_ratio() for outcome in trials), default=0.0),
         trials=tuple(outcome.number for outcome in trials),
-        note=note,
+        note="; ".join(filter(None, (note, shortfall_note(trials)))),
     )

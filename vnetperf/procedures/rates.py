@@ -58,6 +58,9 @@ def loss_at(inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome], share:
         forwarded_fps=fmean([forwarded_fps(outcome) for outcome in trials]),
         per_direction={name: fmean(ratios) for name, ratios in by_direction.items()},
         trials=tuple(outcome.number for outcome in trials),
+        most_ratio=fmean([outcome.loss.most for outcome in trials])
+        if any(outcome.is_short for outcome in trials)
+        else None,
     )
 
 
@@ -92,7 +95,7 @@ def frame_loss(inputs: ProcedureInputs[FrameLossTest]) -> Procedure[tuple[LossSt
         limited: WhenLimited = "fail" if steps else "lower"
         outcome = yield TrialRequest(load_fps=load, duration_s=duration_s, when_limited=limited)
         steps.append(loss_at(inputs, [outcome], share))
-        clean = clean + 1 if steps[-1].loss_ratio == 0 else 0
+        clean = clean + 1 if steps[-1].is_clean else 0
         linear = 1.0 - len(steps) * step
         share = linear if linear > step / 2 else share / 2
     return tuple(steps)
@@ -130,6 +133,7 @@ def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...
         duration_s=seconds,
         histogram_up_to_loss=-1.0,
         when_limited="lower",
+        overload=True,
     )
     trials = yield from repeat_trial(request, inputs.parameters.repeats)
     return (rate_at(inputs, MAXIMUM_OFFERED, trials),)
@@ -156,6 +160,7 @@ def forwarding_rate(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[tuple[For
                     duration_s=test.duration_s,
                     histogram_up_to_loss=-1.0,
                     when_limited="fail" if trials else "lower",
+                    overload=True,
                 )
                 outcome = yield request
                 trials.setdefault(load, []).append(outcome)

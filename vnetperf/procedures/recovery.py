@@ -17,7 +17,14 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, repeat_trial, stood_still
+from vnetperf.procedures.base import (
+    ProcedureInputs,
+    bin_width,
+    curve_of,
+    repeat_trial,
+    shortfall_note,
+    stood_still,
+)
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -193,8 +200,8 @@ def _notes(
             f"{_trials(again)} lost frames again after {QUIET_S:g} s or more without loss, which "
             "may have another cause than the overload"
         )
-    if short := [s.number for s in outcomes if s.verdict is Verdict.GENERATOR_LIMITED]:
-        notes.append(f"less than the loads was offered in {_trials(short)}")
+    if short := shortfall_note(outcomes):
+        notes.append(short)
     stalled = [s.number for s in outcomes if s.verdict is Verdict.TESTER_STALLED]
     if stalled := [number for number in stalled if number not in disturbed]:
         notes.append(f"the tester stood still in {_trials(stalled)}")

@@ -28,9 +28,8 @@ from vnetperf.model.trial import (
     Timeline,
     TrialOutcome,
     TrialRequest,
-    Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of
+from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, shortfall_note
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -279,9 +278,8 @@ def _notes(
     notes = [inputs.known.note] if inputs.known.note else []
     if inputs.parameters.share < 1:
         notes.append(f"at {inputs.parameters.share:.0%} of the throughput")
-    short = [str(s.number) for s in trials if s.verdict is Verdict.GENERATOR_LIMITED]
-    if short:
-        notes.append(f"less than the load was offered in trials {', '.join(short)}")
+    if short := shortfall_note(trials):
+        notes.append(short)
     if disturbed:
         notes.append(
             f"trials {', '.join(map(str, disturbed))} not counted: the tester stood still, and "

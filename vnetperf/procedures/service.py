@@ -13,13 +13,14 @@ from math import ceil
 from vnetperf.model.outcomes import Service, ServiceFlow, ServiceStep
 from vnetperf.model.parameters import ServiceTest
 from vnetperf.model.trial import (
+    NUMBER_SHORTFALL,
     DirectionCounts,
     TrialOutcome,
     TrialRequest,
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial, shortfall_note
 from vnetperf.procedures.latency import (
     delay_variation,
     latencies_by_direction,
@@ -27,8 +28,6 @@ from vnetperf.procedures.latency import (
 )
 from vnetperf.search import Procedure
 
-#: A load counts as offered from this share of it on.
-OFFERED = 0.999
 #: Times that a step's trial is run again in which the tester fell behind or stood still.
 REPEATS = 3
 
@@ -39,9 +38,10 @@ def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
     cir_fps = test.cir_fps or test.cir_share * inputs.known.load_fps
     of = "as given" if test.cir_fps else f"{100 * test.cir_share:g} % of throughput"
     steps: list[ServiceStep] = []
+    tried: list[TrialOutcome] = []
     for share in test.steps:
         request = _request(test, cir_fps * share, test.step_s)
-        steps.append((yield from _step(inputs, request, share)))
+        steps.append((yield from _step(inputs, request, share, tried)))
         if not steps[-1].met:
             break
     performance = None
@@ -49,7 +49,9 @@ def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
         count = max(1, round(test.performance_s / test.trial_s))
         request = _request(test, cir_fps, test.performance_s / count)
         trials = yield from repeat_trial(request, count)
+        tried += trials
         performance = step_of(inputs, "performance", 1.0, trials)
+    notes = ["" if test.cir_fps else inputs.known.note, shortfall_note(tried)]
     return Service(
         cir_fps=cir_fps * inputs.in_sum,
         of=of,
@@ -58,7 +60,7 @@ def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
         variation_ms=test.variation_ms or None,
         steps=tuple(steps),
         performance=performance,
-        note="" if test.cir_fps else inputs.known.note,
+        note="; ".join(filter(None, notes)),
     )
 
 
@@ -73,7 +75,10 @@ def _request(test: ServiceTest, load_fps: float, seconds: float) -> TrialRequest
 
 
 def _step(
-    inputs: ProcedureInputs[ServiceTest], request: TrialRequest, share: float
+    inputs: ProcedureInputs[ServiceTest],
+    request: TrialRequest,
+    share: float,
+    tried: list[TrialOutcome],
 ) -> Procedure[ServiceStep]:
     """By the first trial that is a measurement, without one the last.
 
@@ -82,6 +87,7 @@ def _step(
     steps: list[ServiceStep] = []
     for _ in range(REPEATS + 1):
         trial = yield request
+        tried.append(trial)
         steps.append(step_of(inputs, f"{100 * share:g} % of CIR", share, [trial]))
         if trial.verdict is Verdict.VALID:
             break
@@ -211,9 +217,9 @@ def _direction_of_dut_alone(result: TrialResult, counts: DirectionCounts) -> Dir
 
 
 def _fell_behind(trial: TrialOutcome) -> bool:
-    """Whether less than the load was offered."""
-    result = trial.result
-    return any(result.offered(d) < OFFERED * d.intended for d in result.directions)
+    """Whether less than the load was offered, by more than its numbers are held to be of it."""
+    short = (trial.result.is_short(d, NUMBER_SHORTFALL) for d in trial.result.directions)
+    return trial.verdict is Verdict.GENERATOR_LIMITED or any(short)
 
 
 def _why_unknown(trials: Sequence[TrialOutcome]) -> list[str]:

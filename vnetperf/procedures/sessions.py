@@ -19,7 +19,7 @@ from statistics import median
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import NatSessions, SessionsTried
 from vnetperf.model.parameters import NatTest
-from vnetperf.model.trial import TrialRequest
+from vnetperf.model.trial import NUMBER_SHORTFALL, TrialRequest
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
 
@@ -29,7 +29,7 @@ FIRST = 1024
 RESOLUTION = 0.01
 #: Share of the frames that the generator may leave out of a trial: on a machine that has other work
 #: it is held up at any rate, and the slower the trial the more often.
-LEFT_OUT = 0.01
+LEFT_OUT = NUMBER_SHORTFALL
 #: Trials at most where it left out more, or where not all were made on a disturbed machine: whose
 #: NAT has no processor for the 4 ms in which 500,000 frames/s fill a ring refuses some at any rate.
 ATTEMPTS = 3

@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
-from vnetperf.procedures.base import ProcedureInputs, bin_width, repeat_trial, share_of_throughput
+from vnetperf.procedures.base import (
+    ProcedureInputs,
+    bin_width,
+    repeat_trial,
+    share_of_throughput,
+    shortfall_note,
+)
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
 from vnetperf.search import Procedure
 from vnetperf.statistics import loss_of_trials
@@ -125,11 +131,8 @@ def _curve(first: int, results: Sequence[TrialResult], seconds: float) -> Curve:
 
 def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) -> list[str]:
     notes = [inputs.known.note] if inputs.known.note else []
-    if short := _with_verdict(trials, Verdict.GENERATOR_LIMITED):
-        notes.append(
-            f"in trial {', '.join(map(str, short))} the generator offered less than the load; "
-            "loss is of what it offered"
-        )
+    if short := shortfall_note(trials):
+        notes.append(f"{short}; loss is of what was offered")
     if stalled := _with_verdict(trials, Verdict.TESTER_STALLED):
         notes.append(
             f"in trial {', '.join(map(str, stalled))} the tester stood still; what was lost there "

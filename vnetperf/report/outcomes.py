@@ -153,11 +153,17 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
     yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
     yield Column("of the medium", lambda e: of_medium(e.found.load_fps, e.result), brief=False)
-    yield Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True)
+    yield Column("loss, worse direction", lambda e: _step_text(e.found), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
     yield Column("forwarded, aggregate", lambda e: units.fps(e.found.forwarded_fps))
     yield Column("trials", lambda e: str(len(e.found.trials)))
+
+
+def _step_text(step: LossStep) -> str:
+    """The loss, as a range where a part of the load was not offered."""
+    most = step.most_ratio
+    return percent(step.loss_ratio) + (f" to {percent(most)}" if most is not None else "")
 
 
 def _loss_of(name: str) -> Callable[[Entry[LossStep]], str]:
@@ -194,6 +200,8 @@ def _loss_tables(group: Group) -> Iterator[Table]:
         "Input rate: share of the largest load that was offered. Loss: (input - output) / input, "
         "the mean of the trials at a load."
     )
+    if any(e.found.most_ratio is not None for e in steps):
+        note += " A range: frames that were not offered may have been lost as well."
     wholes = ((e.result.size_text, whole_load_text(e.result)) for e in steps)
     known = (f"{one}." for one in group_sentences(wholes))
     yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note, *known])
@@ -201,7 +209,7 @@ def _loss_tables(group: Group) -> Iterator[Table]:
 
 def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
     rising = sorted(steps, key=lambda s: s.load_fps)
-    clean = list(takewhile(lambda s: s.loss_ratio <= 0, rising))
+    clean = list(takewhile(lambda s: s.is_clean, rising))
     top = rising[-1]
     lost = f"{percent(top.loss_ratio, 3)} lost at {units.short_fps(top.load_fps)}"
     if not clean:

@@ -153,7 +153,7 @@ class TrialRecord(Frozen):
     spec: TrialSpec  # What was requested
     result: TrialResult  # What was counted
     verdict: Verdict  # Whether it may classify a load
-    reason: str = ""  # Why it is not VALID
+    reason: str = ""  # Why it is not VALID, or what of a valid one its reader has to know
     started: str  # UTC, ISO 8601
     lost_at: dict[str, int] = Field(default_factory=dict)  # Where lost frames died -> frames
     captures: tuple[str, ...] = ()  # Files of captured frames, relative to the run's folder
@@ -171,11 +171,11 @@ class SearchEndRecord(Frozen):
     stopped: str = ""  # Why it was stopped before its own end; ""
     #: True when it is no result: it begins again with another limit, or failed.
     superseded: bool = False
-    #: Largest load of the tests of this case from here on in this round, frames/s per interface;
-    #: None: as before, or not recorded.
+    #: Largest load of this test when it begins again, frames/s per interface; in an older log of
+    #: all tests of its case in this round. None: as before, or not recorded.
     lowered_to_fps: float | None = None
     lowered_by: str = ""  # What it is limited by
-    #: Load at which the search begins again, frames/s per interface; None: likewise.
+    #: Of an older log: load at which a search begins again, frames/s per interface; None: likewise.
     start_fps: float | None = None
 
 

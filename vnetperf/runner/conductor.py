@@ -1,24 +1,24 @@
 """Conducts the tests of a scenario: opens each, runs its trials, and logs how it ended.
 
-A trial that is no measurement is repeated where that helps; a test whose load the generator cannot
-offer begins anew below what it can.
+A trial that is no measurement is repeated where that helps; a test at chosen loads whose load the
+generator cannot offer begins anew below what it can. A search is sent whatever was counted, and
+gives up by itself a load that its trials do not decide.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.analysis.attribution import lost_at
-from vnetperf.analysis.goals import goals_of
 from vnetperf.analysis.logged_tests import (
     Case,
     Logged,
     LoggedTest,
+    is_valid,
     merge_rounds,
     outcome_of,
     procedure_of,
@@ -38,7 +38,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import GoalResult, Profile, Result, throughput_goal
+from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import StandardTest, standard_test
@@ -70,6 +70,7 @@ log = logging.getLogger(__name__)
 
 #: What helps a generator that cannot offer a load.
 FREE_THE_TESTER = "give the tester a core of its own, or free this machine of other work"
+LOWER_THE_LEAST = f"{FREE_THE_TESTER}; or lower min_load_fps in the preset file"
 
 #: Figures that no test stumbles over: its first trial is looked at, and never run.
 _ANY_RATE_FPS = 1e6
@@ -124,16 +125,16 @@ def begin_test(
     frame_size: int,
     known: KnownThroughput | None,
     *,
-    stalled: tuple[float, str] | None = None,
+    lowered: tuple[float, str] | None = None,
 ) -> SearchRecord | ProcedureRecord:
     """The record that opens a test: everything it is given.
 
-    `stalled` is the largest load of this test alone, frames/s per interface, and what it is
-    limited by, where the tester stood still above it.
+    `lowered` is the largest load of this test alone, frames/s per interface, and what it is
+    limited by, where its trials were no measurement above it.
     """
     configuration, generator = run.configuration, registry.load("traffic", scenario.generator)
     preset, media = configuration.preset, configuration.testbed.media
-    max_load, reason = _max_load(run, scenario, frame_size, stalled)
+    max_load, reason = _max_load(run, scenario, frame_size, lowered)
     directions = len({stream.direction for stream in scenario.streams})
     profile = scenario.traffic
     mix, equal = profile.mix, profile.loads == (1.0, 1.0)
@@ -160,9 +161,6 @@ def begin_test(
     }
     if test == THROUGHPUT:
         limits = preset.limits(max_load)
-        hint = run.max_loads.hint(scenario, frame_size)
-        if hint is not None and hint < max_load:
-            limits = replace(limits, start_fps=max(hint, limits.min_load_fps))
         return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
     kind = standard_test(test)
     media_fps = LinkSpeed(media.bits_per_second).max_frame_rate(
@@ -198,18 +196,18 @@ def begin_test(
 
 
 def _max_load(
-    run: Run, scenario: Scenario, frame_size: int, stalled: tuple[float, str] | None
+    run: Run, scenario: Scenario, frame_size: int, lowered: tuple[float, str] | None
 ) -> tuple[float, str]:
     """The largest load worth requesting, frames/s per interface, and what it is limited by."""
     least = run.configuration.preset.min_load_fps
     of_all = run.max_loads.of(scenario, frame_size, run.calibrated(frame_size))
-    max_load, reason = min(of_all, stalled or of_all)
+    max_load, reason = min(of_all, lowered or of_all)
     if max_load <= least:
         raise GeneratorError(
             f"the largest load that can be offered, {max_load:.0f} frames/s (limited by {reason}), "
             f"is not above the preset's smallest, {least:.0f}",
             where=f"{scenario.id}, {frame_size} octets",
-            cure=f"{FREE_THE_TESTER}; or lower min_load_fps in the preset file",
+            cure=LOWER_THE_LEAST,
         )
     return max_load, reason
 
@@ -263,44 +261,22 @@ def profiled_loads(
 
 
 class LimitedError(Exception):
-    """The tester could not offer a load, or stood still at it, repeatedly: the test begins anew.
+    """Trials at a load were no measurement, because of the tester: the test begins anew below.
 
     Args:
         reason: Why.
-        lowered_to_fps: Largest load of the case from here on, frames/s per interface; None: as
-            before.
-        lowered_by: What that is limited by.
-        start_fps: Where a search begins, frames/s per interface; None: at its largest load.
-        stalled: Largest load of this test alone, and what it is limited by; None: as before.
-        has_bounds: Whether a search has a lower bound for any goal, which it would end with.
+        load_fps: Largest load of the test from here on, frames/s per interface.
+        by: What that is limited by.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        lowered_to_fps: float | None = None,
-        lowered_by: str = "",
-        start_fps: float | None = None,
-        stalled: tuple[float, str] | None = None,
-        has_bounds: bool = False,
-    ) -> None:
+    def __init__(self, reason: str, load_fps: float, by: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.stalled = stalled
-        self.has_bounds = has_bounds
-        self.limits = {
-            "lowered_to_fps": lowered_to_fps,
-            "lowered_by": lowered_by,
-            "start_fps": start_fps,
-        }
+        self.lowered = (load_fps, by)
 
 
 #: Tests begun again because the generator could not offer the load, or the tester stood still.
 MAX_RESTARTS = 12
-#: A search begins anew at this share of a load at which the tester stood still: from there it may
-#: come back, so that a load too small costs a short trial.
-STALLED_SHARE = 0.5
 
 
 class Conductor:
@@ -416,21 +392,11 @@ class Conductor:
     def _until_offered(self, case: Case, known: KnownThroughput | None) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
-        stalled: tuple[float, str] | None = None
-        why, found, attempts = "", None, 0
+        lowered: tuple[float, str] | None = None
+        why = ""
         self._from = self.run.log.octets
-        while attempts < MAX_RESTARTS:
-            attempts += 1
-            try:
-                begin = begin_test(
-                    self.run, self.scenario, test, frame_size, known, stalled=stalled
-                )
-            except VnetperfError as error:
-                found = found or self._bounds_before(case)
-                if found is None:
-                    raise
-                why = str(error)
-                break
+        for _ in range(MAX_RESTARTS):
+            begin = begin_test(self.run, self.scenario, test, frame_size, known, lowered=lowered)
             logged = Logged(begin)
             self.run.log.append(logged.begin)
             began = time.monotonic()
@@ -439,19 +405,22 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                end = self._end(
+                before, lowered, why = lowered, limited.lowered, limited.reason
+                self._end(
                     logged,
                     time.monotonic() - began,
                     superseded=True,
-                    stopped=limited.reason,
-                    **limited.limits,
+                    stopped=why,
+                    lowered_to_fps=lowered[0],
+                    lowered_by=lowered[1],
                 )
-                self.run.max_loads.lower(case, end)
-                stalled, why = limited.stalled or stalled, limited.reason
-                if limited.has_bounds and found is None:
-                    found = logged
-                if limited.limits["lowered_to_fps"] is None and _began_at_least(begin):
-                    break
+                if before is not None and lowered[0] >= before[0]:
+                    raise GeneratorError(
+                        f"the generator offered {lowered[0]:.0f} frames/s per interface before in "
+                        f"this deployment, and could not again: {why}",
+                        where=f"{self.scenario.id}, {frame_size} octets",
+                        cure=FREE_THE_TESTER,
+                    ) from limited
                 log.warning("%s begins anew: %s", test, why)
                 continue
             except StopSearch as stop:
@@ -466,28 +435,11 @@ class Conductor:
             if test == THROUGHPUT and self.run.takes_profiles(self.scenario):
                 self._profile(self._result(logged), logged.begin)
             return logged
-        found = found or self._bounds_before(case)
-        if found is not None and found.end is not None:  # bounds of other goals, which still hold
-            stopped = f"{found.end.stopped}; after {attempts} attempts, the last: {why}"
-            self._end(found, found.end.wall_s, stopped=stopped)
-            return found
         raise GeneratorError(
-            f"the generator could not offer a steady load in {attempts} attempts; last: {why}",
+            f"the generator could not offer a steady load in {MAX_RESTARTS} attempts; last: {why}",
             where=f"{self.scenario.id}, {frame_size} octets",
             cure=FREE_THE_TESTER,
         )
-
-    def _bounds_before(self, case: Case) -> LoggedTest | None:
-        """The first search of this case, before the run was resumed, whose bounds still hold."""
-        for one in self.run.resumed.tests:
-            begin, end = one.begin, one.end
-            if one.case != case or end is None or not isinstance(begin, SearchRecord):
-                continue
-            # One that was lowered has a limit besides, and one that failed none to begin again at.
-            is_stalled = end.superseded and end.start_fps is not None
-            if is_stalled and end.lowered_to_fps is None and _has_bounds(goals_of(begin, one)):
-                return one
-        return None
 
     def _profile(self, result: Result, begin: BeginRecord) -> None:
         """Sample call stacks at the bounds, in trials besides; nothing that fails here is fatal."""
@@ -572,12 +524,22 @@ class Conductor:
                 request = procedure.send(outcome)
             except StopIteration:
                 request = None
+        if isinstance(logged.begin, SearchRecord) and not any(map(is_valid, logged.trials)):
+            last = logged.trials[-1]
+            raise GeneratorError(
+                f"none of {len(logged.trials)} trials classified its load; the last, at "
+                f"{last.spec.load_fps:.0f} frames/s per interface: {last.verdict}: {last.reason}",
+                where=f"{self.scenario.id}, {logged.begin.frame_size} octets",
+                cure=LOWER_THE_LEAST,
+            )
 
     def _counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
         """Run a trial until it is a measurement, or give up with the reason."""
         times = self.run.configuration.preset.trial
-        for attempt in range(times.repeats_when_limited + 1):
+        tried: list[TrialRecord] = []
+        while len(tried) <= times.repeats_when_limited:
             trial = self._trial(logged, request)
+            tried.append(trial)
             outcome = outcome_of(trial)
             if outcome.answers(request):
                 self._renew(logged, outcome)
@@ -589,15 +551,30 @@ class Conductor:
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
             if trial.verdict is Verdict.INCONSISTENT:
                 raise _inconsistent(trial, where)
-            if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
-                break
-            log.warning("%s is repeated: %s", where, trial.reason)
+            log.warning("%s is no measurement: %s", where, trial.reason)
         if request.phase:  # what was found before it holds
             raise StopSearch(f"{trial.verdict}: {trial.reason}")
-        offerable = offerable_load(trial.result, logged.begin.loads)
-        if offerable and request.when_limited == "lower":
-            raise _limited(logged, trial, *offerable)
+        if request.when_limited == "lower":
+            raise self._limited(logged, tried)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)
+
+    def _limited(self, logged: LoggedTest, tried: Sequence[TrialRecord]) -> LimitedError:
+        """What becomes of a test at a load that was tried in vain.
+
+        Most of the tries tell why. What the generator could not offer lowers the maximum to what
+        it offered, but not below a load that it has offered whole in this deployment.
+        """
+        last, load_fps = tried[-1], tried[-1].spec.load_fps
+        short = [one for one in tried if one.verdict is Verdict.GENERATOR_LIMITED]
+        if 2 * len(short) <= len(tried):
+            at = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
+            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, at)
+        limits = [offerable_load(one.result, logged.begin.loads) for one in short]
+        offered = max((one for one in limits if one is not None), default=load_fps)
+        whole = self.run.max_loads.offered_whole(logged.case, self.run.deployment)
+        lowered = max(whole, min(offered, load_fps * OFFERED_MARGIN))
+        by = "what the generator offered on its core"
+        return LimitedError(short[-1].reason, min(load_fps, lowered), by)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
         """Deploy anew what did not come back after its reset: that was counted, and is broken."""
@@ -616,6 +593,7 @@ class Conductor:
             learning_frames=self.scenario.learning_frames,
             learning_wait_s=times.learning_wait_s,
             capture=run.configuration.capture,
+            offered_tolerance=times.offered_tolerance,
         )
         run.progress.trial_begins(logged.begin, spec)
         run.spend("wait", spec.rest_s)
@@ -623,12 +601,13 @@ class Conductor:
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
         wall = time.monotonic() - began
-        begin = logged.begin
-        goals = begin.goals if isinstance(begin, SearchRecord) else ()
-        ratios = [goal.loss_ratio for goal in goals]
-        if request.burst:  # it comes through whole or not: how much it loses is no number
-            ratios.append(0.0)
-        verdict, reason = judge(result, times.offered_tolerance, ratios, request.loss_limits)
+        verdict, reason = judge(
+            result,
+            times.offered_tolerance,
+            request.classifies,
+            request.loss_limits,
+            overload=request.overload,
+        )
         number = run.log.next_trial()
         captures: tuple[str, ...] = ()
         if spec.capture is not None and not result.failed:
@@ -646,6 +625,8 @@ class Conductor:
         )
         run.log.append(trial)
         logged.trials.append(trial)
+        if is_valid(trial) and not outcome_of(trial).is_short and not spec.burst:
+            run.max_loads.note_offered(logged.case, run.deployment, spec.load_fps)
         log.info("trial %d, %s: %s %s", number, spec, verdict, reason)
         run.progress.trial_ends(logged.begin, trial)
         waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, request.idle_s)
@@ -672,51 +653,3 @@ def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
         return DutError(what, where=where, cure=cure)
     cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
     return GeneratorError(what, where=where, cure=cure)
-
-
-def _limited(
-    logged: LoggedTest, trial: TrialRecord, limit_fps: float, hint_fps: float
-) -> LimitedError | StopSearch:
-    """What becomes of a test at a load that the tester could not offer, or stood still at.
-
-    A load that was offered limits no search: where one was carried for the goal that other tests
-    take their loads of, it ends with what it has found; else it begins anew at a smaller load, from
-    which it may come back to this one. Nor does it limit other tests of the case.
-    """
-    load_fps = trial.spec.load_fps
-    below_fps = min(limit_fps, load_fps * OFFERED_MARGIN)
-    if trial.verdict is not Verdict.TESTER_STALLED:
-        by = "what the generator offered on its core"
-        return LimitedError(
-            trial.reason, lowered_to_fps=below_fps, lowered_by=by, start_fps=hint_fps
-        )
-    at = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
-    if not isinstance(logged.begin, SearchRecord):
-        return LimitedError(trial.reason, stalled=(below_fps, at))
-    goals = goals_of(logged.begin, logged)
-    smallest = min(one.spec.load_fps for one in logged.trials)
-    reason = (
-        f"{at.replace(', which', '')}, trial {trial.number}: {trial.reason}; the smallest load "
-        f"tried was {smallest:.0f}"
-    )
-    throughput = throughput_goal(goals)
-    if throughput is not None and throughput.lower_bound_load_fps is not None:
-        return StopSearch(reason)
-    return LimitedError(
-        reason, start_fps=min(load_fps * STALLED_SHARE, hint_fps), has_bounds=_has_bounds(goals)
-    )
-
-
-def _has_bounds(goals: Iterable[GoalResult]) -> bool:
-    return any(goal.lower_bound_load_fps is not None for goal in goals)
-
-
-def _began_at_least(begin: BeginRecord) -> bool:
-    """Whether a search began at its smallest load: there is nothing to begin with below."""
-    return isinstance(begin, SearchRecord) and begin.limits.start_fps == begin.limits.min_load_fps
-
-
-def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:
-    """Where the DUT forwarded less than the next maximum load is, that one costs it no number."""
-    limited = trial.verdict is Verdict.GENERATOR_LIMITED and request.when_limited == "lower"
-    return limited and trial.result.worst_loss_ratio() > 1 - OFFERED_MARGIN

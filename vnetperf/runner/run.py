@@ -53,7 +53,6 @@ from vnetperf.results.records import (
     RoundRecord,
     RunRecord,
     ScenarioRecord,
-    SearchEndRecord,
     SkippedRecord,
     TrialRecord,
 )
@@ -112,8 +111,8 @@ class MaxLoads:
 
     def __init__(self, testbed: Testbed) -> None:
         self._media = testbed.media
-        self._lowered: dict[tuple[str, int], tuple[float, str]] = {}
-        self._hints: dict[tuple[str, int], float] = {}
+        #: Scenario and frame size -> number of the deployment, and the load.
+        self._offered: dict[tuple[str, int], tuple[int, float]] = {}
 
     def of(
         self, scenario: Scenario, frame_size: int, point: CalibrationPoint | None
@@ -130,37 +129,20 @@ class MaxLoads:
             size = frame_size if mix is None else mix.mean_size
             longest = size + overhead(scenario.encapsulation)
             limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
-        lowered = self._lowered.get((scenario.id, frame_size))
-        if lowered is not None:
-            limits.append(lowered)
         if not limits:
             raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
         return min(limits)
 
-    def lower(self, case: Case, end: SearchEndRecord) -> None:
-        """Note what the end of a superseded test shows of the largest load and of the first one."""
-        scenario, _, frame_size = case
-        place = (scenario, frame_size)
-        if end.lowered_to_fps is not None:
-            found = (end.lowered_to_fps, end.lowered_by)
-            self._lowered[place] = min(found, self._lowered.get(place, found))
-        if end.start_fps is not None:
-            self._hints[place] = end.start_fps
+    def note_offered(self, case: Case, deployment: int, load_fps: float) -> None:
+        """Note a load that was offered whole in a valid trial."""
+        place = (case[0], case[2])
+        before = self.offered_whole(case, deployment)
+        self._offered[place] = (deployment, max(before, load_fps))
 
-    def begin_round(self, resumed: ResumedRun) -> None:
-        """Begin with what the log of a round shows, or nothing.
-
-        What the generator could not offer it may in another round: that is another deployment.
-        """
-        self._lowered.clear()
-        self._hints.clear()
-        for test in resumed.tests:
-            if test.end is not None:
-                self.lower(test.case, test.end)
-
-    def hint(self, scenario: Scenario, frame_size: int) -> float | None:
-        """Where to begin a search, by what came back when a load could not be offered."""
-        return self._hints.get((scenario.id, frame_size))
+    def offered_whole(self, case: Case, deployment: int) -> float:
+        """The largest such load in a deployment, frames/s per interface; 0 for none."""
+        known, load_fps = self._offered.get((case[0], case[2]), (deployment, 0.0))
+        return load_fps if known == deployment else 0.0
 
 
 def run_record(
@@ -310,7 +292,6 @@ class Run:
         try:
             if resumed:
                 self.resumed = ResumedRun.read(log_path, record)
-                self.max_loads.begin_round(self.resumed)
             if self.resumed.machine:
                 self._held.append(record)
             else:
@@ -407,7 +388,6 @@ class Run:
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
         self._tried.clear()
-        self.max_loads.begin_round(self.resumed)
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self._note(RoundRecord(number=number, rounds=rounds))
 

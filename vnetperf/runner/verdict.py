@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.model.trial import DirectionCounts, Gaps, QueueGaps, TrialGaps, TrialResult, Verdict
+from vnetperf.model.trial import (
+    NUMBER_SHORTFALL,
+    DirectionCounts,
+    Gaps,
+    LossInterval,
+    QueueGaps,
+    TrialGaps,
+    TrialResult,
+    Verdict,
+)
 
 _VERDICT_OF_FAILURE = {
     "dut": Verdict.DUT_FAILED,
@@ -23,25 +32,69 @@ STALL_SHARE = 0.1
 def judge(
     result: TrialResult,
     tolerance: float,
-    loss_ratios: Sequence[float] = (),
+    classifies: Sequence[float] = (),
     loss_limits: Sequence[float] = (),
+    *,
+    overload: bool = False,
 ) -> tuple[Verdict, str]:
-    """Judge a trial, each direction by itself: the verdict, and why it is not VALID.
+    """Judge a trial: the verdict, and why it is not VALID or what a reader of it has to know.
 
-    `tolerance` is the share of the intended frames that may be missing from the offered ones,
-    `loss_ratios` are those of the goals that it classifies a load for (none where the loss is
-    itself the number), `loss_limits` those that such a number is held against.
+    A trial that is to classify its load is VALID where it does so for at least one loss ratio: the
+    loss is an interval, and only what straddles all of them classifies nothing. One whose counts
+    are the number is VALID where load and loss are what they are taken for.
+
+    `tolerance` is the accuracy of the load; the others are as in `TrialRequest`.
     """
     if result.failed:
         return _VERDICT_OF_FAILURE[result.failed], result.failure
     if why := _inconsistency(result):
         return Verdict.INCONSISTENT, why
-    if why := _shortfall(result, tolerance):
-        return Verdict.GENERATOR_LIMITED, why
+    if classifies:
+        return _judge_class(result, tolerance, classifies)
+    return _judge_number(result, tolerance, loss_limits, overload=overload)
+
+
+def _judge_class(
+    result: TrialResult, tolerance: float, classifies: Sequence[float]
+) -> tuple[Verdict, str]:
+    loss = result.worst_loss(tolerance)
+    short = _shortfall(result, tolerance)
+    known = [ratio for ratio in classifies if loss.decides(ratio)]
+    if len(known) == len(classifies):
+        return Verdict.VALID, f"{short}; {_loss_text(loss)}" if short else ""
+    whys = [short, *(_own_loss(result, counts) for counts in result.directions)]
+    text = "; ".join([*filter(None, whys), _loss_text(loss)])
+    if known:
+        named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(known))
+        return Verdict.VALID, f"{text}: classifies the load for a loss ratio of {named} only"
+    offered = result.worst_loss(1.0)  # had the load been what was offered
+    is_stalled = not any(offered.decides(ratio) for ratio in classifies)
+    return Verdict.TESTER_STALLED if is_stalled else Verdict.GENERATOR_LIMITED, text
+
+
+def _loss_text(loss: LossInterval) -> str:
+    return f"the DUT's loss is {loss}"
+
+
+def _judge_number(
+    result: TrialResult, tolerance: float, loss_limits: Sequence[float], *, overload: bool
+) -> tuple[Verdict, str]:
+    largest = max(tolerance, NUMBER_SHORTFALL)
+    short = [counts for counts in result.directions if result.is_short(counts, largest)]
+    if overload:
+        short = [counts for counts in short if not _is_overloaded(result, counts)]
+    if short:
+        return Verdict.GENERATOR_LIMITED, _shortfall_text(result, short[0])
     for counts in result.directions:
-        if why := _own_loss(result, counts, loss_ratios, loss_limits):
-            return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
-    return Verdict.VALID, ""
+        if _matters(result, counts, loss_limits):
+            return Verdict.TESTER_STALLED, _own_loss(result, counts)
+    return Verdict.VALID, _shortfall(result, tolerance)
+
+
+def _is_overloaded(result: TrialResult, counts: DirectionCounts) -> bool:
+    """Whether the DUT lost more than was not offered: a larger load would be lost as well."""
+    lost = result.lost(counts) - result.most_lost_by_tester(counts)
+    return lost > counts.intended - result.offered(counts)
 
 
 def _inconsistency(result: TrialResult) -> str:
@@ -70,25 +123,22 @@ def _changed_underway(result: TrialResult) -> str:
 
 
 def _shortfall(result: TrialResult, tolerance: float) -> str:
-    for counts in result.directions:
-        offered = result.offered(counts)
-        if offered < counts.intended * (1 - tolerance):
-            return (
-                f"direction {counts.direction}: offered {1 - offered / counts.intended:.2%} less "
-                f"than intended ({counts.unsent} frames unsent, {counts.refused} refused)"
-            )
-    return ""
+    """The first direction that offered less than its load; "" for none."""
+    short = (counts for counts in result.directions if result.is_short(counts, tolerance))
+    return next((_shortfall_text(result, counts) for counts in short), "")
 
 
-def _own_loss(
-    result: TrialResult,
-    counts: DirectionCounts,
-    loss_ratios: Sequence[float],
-    loss_limits: Sequence[float],
-) -> str:
+def _shortfall_text(result: TrialResult, counts: DirectionCounts) -> str:
+    return (
+        f"direction {counts.direction}: offered {result.shortfall(counts):.2%} less than intended "
+        f"({counts.unsent} frames unsent, {counts.refused} refused)"
+    )
+
+
+def _own_loss(result: TrialResult, counts: DirectionCounts) -> str:
     """Why a loss may be the tester's, by its gaps or its port's drops; "" where it cannot be."""
     lost, gaps = result.lost(counts), result.gaps
-    if lost <= 0 or not _matters(result, counts, loss_ratios, loss_limits):
+    if lost <= 0 or not result.most_lost_by_tester(counts):
         return ""
     whys = []
     if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
@@ -97,7 +147,7 @@ def _own_loss(
     port = result.receiver(counts)
     if port is not None and port.dropped:
         whys.append(str(port))
-    return f"{lost} frames lost, and {' and '.join(whys)}"
+    return f"direction {counts.direction}: {lost} frames lost, and {' and '.join(whys)}"
 
 
 _RINGS = {"poll": "the tester's receive ring", "send": "the DUT's receive ring"}
@@ -127,18 +177,15 @@ def _stall_text(kind: str, at: str, gaps: Gaps | QueueGaps) -> str:
     )
 
 
-def _matters(
-    result: TrialResult,
-    counts: DirectionCounts,
-    loss_ratios: Sequence[float],
-    loss_limits: Sequence[float],
-) -> bool:
-    """Whether a loss without what the tester may have lost would be judged otherwise."""
-    if any(result.is_in_doubt(counts, ratio) for ratio in (*loss_ratios, *loss_limits)):
+def _matters(result: TrialResult, counts: DirectionCounts, loss_limits: Sequence[float]) -> bool:
+    """Whether a loss that is the number would be another without what the tester may have lost."""
+    lost = result.lost(counts)
+    if lost <= 0:
+        return False
+    of_offered = result.loss_interval(counts, 1.0)
+    if not all(of_offered.decides(limit) for limit in loss_limits):
         return True
-    return not loss_ratios and result.most_lost_by_tester(counts) > STALL_SHARE * result.lost(
-        counts
-    )
+    return result.most_lost_by_tester(counts) > STALL_SHARE * lost
 
 
 def _contradiction(counts: DirectionCounts) -> str:
@@ -166,28 +213,20 @@ def is_finding(result: TrialResult) -> bool:
     )
 
 
-#: A new maximum stays below what the generator was just seen to offer ...
+#: A new maximum stays below what the generator was just seen to offer.
 OFFERED_MARGIN = 0.9
-#: ... and a search need not begin far above what the DUT forwarded: on shared cores an overload
-#: also takes the DUT's processor away, so leave room for it to forward more at a lower load.
-FORWARDED_ROOM = 2.5
 
 
-def offerable_load(
-    result: TrialResult, loads: tuple[float, ...] = ()
-) -> tuple[float, float] | None:
-    """What a trial shows that the generator could not offer: a limit of load, and a hint.
-
-    The limit is the generator's, by what it did offer. The hint is by what came back: a search
-    begins there, and goes on above it where the DUT carries that.
-    """
+def offerable_load(result: TrialResult, loads: tuple[float, ...] = ()) -> float | None:
+    """The largest load that a trial shows the generator to be able to offer, frames/s."""
     shares = {c.direction: loads[c.direction] if loads else 1.0 for c in result.directions}
-    counted = [c for c in result.directions if c.tx_seconds > 0]
-    if not counted:
-        return None
-    limit = min(result.offered(c) / c.tx_seconds / shares[c.direction] for c in counted)
-    came = min(max(c.received, 1) / c.tx_seconds / shares[c.direction] for c in counted)
-    return OFFERED_MARGIN * limit, FORWARDED_ROOM * came
+    offered = (
+        result.offered(c) / c.tx_seconds / shares[c.direction]
+        for c in result.directions
+        if c.tx_seconds > 0
+    )
+    limit = min(offered, default=None)
+    return None if limit is None else OFFERED_MARGIN * limit
 
 
 CAPTURES_FOLDER = "captures"

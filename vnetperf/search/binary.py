@@ -27,7 +27,10 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     goal's exceed ratio does not forgive that trial.
     """
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [SearchSession(GeometricGrid(limits, goal.width), budget, goals) for goal in goals]
+    sessions = [
+        SearchSession(GeometricGrid(limits, goal.width), budget, (goal,), limits.tries)
+        for goal in goals
+    ]
     stopped = ""
     try:
         for goal, session in zip(goals, sessions, strict=True):
@@ -42,12 +45,16 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
 
 
 def _coarse(goal: SearchGoal, session: SearchSession, first: int) -> Procedure[int]:
-    """Find the highest rung that passes one short trial, as RFC 2544 does: from the top."""
+    """Find the highest rung that passes one short trial, as RFC 2544 does: from the top.
+
+    A load that stays undecided is as good as one that failed: what is below it may be decided.
+    """
+    criterion = Criterion.of_goal(goal)
     passed, failed = -1, session.grid.top + 1
     rung = first
     while failed - passed > 1:
-        trial = yield from session.measure(rung, goal.initial_trial_s)
-        if trial.loss_ratio <= goal.loss_ratio:
+        trial = yield from session.measure_decided(rung, goal.initial_trial_s, criterion)
+        if criterion.is_low_loss(trial):
             passed = rung
         else:
             failed = rung
@@ -74,8 +81,10 @@ def _verify(goal: SearchGoal, session: SearchSession, start: int) -> Procedure[N
 
 
 def _carries(goal: SearchGoal, session: SearchSession, rung: int) -> Procedure[bool]:
-    """Run full-length trials at a rung until its class is certain."""
-    criterion = Criterion.of_goal(goal)
-    while (verdict := session.history.classify(rung, criterion)) is LoadClass.UNDECIDED:
+    """Run full-length trials at a rung until its class is certain, or the rung is given up."""
+    criterion, history = Criterion.of_goal(goal), session.history
+    while (verdict := history.classify(rung, criterion)) is LoadClass.UNDECIDED:
+        if history.is_given_up(rung, criterion, session.tries):
+            break
         yield from session.measure(rung, goal.final_trial_s)
     return verdict is LoadClass.LOWER

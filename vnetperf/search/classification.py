@@ -1,6 +1,7 @@
 """Classification of loads by their trials (draft-ietf-bmwg-mlrsearch-15).
 
-Load classes, relevant bounds, conditional throughput.
+Load classes, relevant bounds, conditional throughput. The loss of a trial is an interval: it is
+low-loss, high-loss, or says neither of a goal, and then it adds to no sum.
 """
 
 from __future__ import annotations
@@ -45,8 +46,16 @@ class Criterion:
         return cls(goal.loss_ratio, goal.exceed_ratio, goal.final_trial_s, goal.duration_sum_s)
 
     def is_low_loss(self, trial: TrialOutcome) -> bool:
-        """Tell whether a trial keeps to the loss ratio."""
-        return trial.loss_ratio <= self.loss_ratio
+        """Tell whether a trial keeps to the loss ratio, for certain."""
+        return trial.loss.is_low(self.loss_ratio)
+
+    def is_high_loss(self, trial: TrialOutcome) -> bool:
+        """Tell whether a trial exceeds the loss ratio, for certain."""
+        return trial.loss.is_high(self.loss_ratio)
+
+    def decides(self, trial: TrialOutcome) -> bool:
+        """Tell whether a trial does either."""
+        return trial.loss.decides(self.loss_ratio)
 
     def is_full_length(self, trial: TrialOutcome) -> bool:
         """Tell whether a trial was intended to last long enough."""
@@ -66,7 +75,7 @@ class DurationSums:
     def of(cls, trials: Iterable[TrialOutcome], criterion: Criterion) -> DurationSums:
         """Sum up trials."""
         parts: dict[tuple[bool, bool], list[float]] = {}
-        for trial in trials:
+        for trial in filter(criterion.decides, trials):
             key = (criterion.is_full_length(trial), criterion.is_low_loss(trial))
             parts.setdefault(key, []).append(trial.duration_s)
         full_low, full_high, short_low, short_high = (
@@ -95,17 +104,20 @@ def classify(sums: DurationSums, criterion: Criterion) -> LoadClass:
 def conditional_throughput(
     load_fps: float, trials: Iterable[TrialOutcome], criterion: Criterion
 ) -> float:
-    """The forwarding rate to expect at a load, at the criterion's quantile of loss."""
+    """The forwarding rate to expect at a load, at the criterion's quantile of loss.
+
+    What was not offered of a load has not come back.
+    """
     full = sorted(
-        (trial for trial in trials if criterion.is_full_length(trial)),
-        key=lambda trial: trial.loss_ratio,
+        (t for t in trials if criterion.is_full_length(t) and criterion.decides(t)),
+        key=lambda trial: trial.loss.most,
     )
     measured = round(fsum(trial.duration_s for trial in full), _SUM_DIGITS)
     remaining = max(criterion.duration_sum_s, measured) * (1.0 - criterion.exceed_ratio)
     for trial in full:
         remaining = round(remaining - trial.duration_s, _SUM_DIGITS)
         if remaining <= 0.0:
-            return load_fps * (1.0 - trial.loss_ratio)
+            return load_fps * (1.0 - trial.loss.most)
     return 0.0
 
 
@@ -149,6 +161,29 @@ class History:
             sums = DurationSums.of(self._trials.get(rung, ()), criterion)
             self._classes[key] = classify(sums, criterion)
         return self._classes[key]
+
+    def is_given_up(self, rung: int, criterion: Criterion, tries: int) -> bool:
+        """Tell whether further trials at a load are of no use, because of the tester.
+
+        That is so after so many full-length trials that decided nothing, if those that did are not
+        more.
+        """
+        full = [t for t in self._trials.get(rung, ()) if criterion.is_full_length(t)]
+        undecided = sum(not criterion.decides(trial) for trial in full)
+        if undecided < tries or 2 * undecided < len(full):
+            return False
+        return self.classify(rung, criterion) is LoadClass.UNDECIDED
+
+    def given_up(self, criterion: Criterion, tries: int) -> list[int]:
+        """Find the loads between the relevant bounds that are given up, ascending."""
+        bounds = self.bounds(criterion)
+        between = (
+            rung
+            for rung in self._rungs
+            if (bounds.lower is None or rung > bounds.lower)
+            and (bounds.upper is None or rung < bounds.upper)
+        )
+        return [rung for rung in between if self.is_given_up(rung, criterion, tries)]
 
     def bounds(self, criterion: Criterion) -> RelevantBounds:
         """Find the relevant bounds (draft sections "Relevant Upper Bound", "... Lower Bound").

@@ -75,7 +75,8 @@ def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimit
         if inputs.bounds:
             yield from session.confirm(finals)
         yield from session.sweep(finals)
-        yield from session.show_rates(finals, max((t.load_fps for t in trials), default=0.0))
+        offered = (t.load_fps for t in trials if any(one.counts(t) for one in finals))
+        yield from session.show_rates(finals, max(offered, default=0.0))
     except StopSearch as stop:
         stopped = stop.reason
     by_goal = {one.goal.name: one for one in finals}
@@ -175,9 +176,9 @@ class _Visited:
         """The class of the load by the goal's criterion and these trials alone."""
         criterion = Criterion.of_goal(self.goal)
         if self.steps is not None:
-            full = (trial for trial in self.trials if criterion.is_full_length(trial))
+            full = (t for t in self.trials if criterion.is_full_length(t) and criterion.decides(t))
             # The first that held has decided: another goal may have wanted those after it.
-            lossy = takewhile(lambda trial: not criterion.is_low_loss(trial), full)
+            lossy = takewhile(criterion.is_high_loss, full)
             if any(fails_at_once(trial, self.steps) for trial in lossy):
                 return LoadClass.UPPER
         return classify(DurationSums.of(self.trials, criterion), criterion)
@@ -185,17 +186,22 @@ class _Visited:
     @property
     def ended(self) -> bool:
         """Whether the goal needs no further trial."""
-        if self.role in ("glance", "rate") or self.class_ is not LoadClass.UNDECIDED:
-            return bool(self.trials)
         criterion = Criterion.of_goal(self.goal)
-        full = [criterion.is_low_loss(t) for t in self.trials if criterion.is_full_length(t)]
+        if self.role == "rate" or self.class_ is not LoadClass.UNDECIDED:
+            return bool(self.trials)
+        counted = [trial for trial in self.trials if criterion.decides(trial)]
+        if self.role == "glance":
+            return bool(counted)
+        full = [
+            criterion.is_low_loss(trial) for trial in counted if criterion.is_full_length(trial)
+        ]
         return 0 < self.agreeing <= len(full) and all(low is self.carried for low in full)
 
     @property
     def objects(self) -> bool:
         """Whether it shows the opposite of what the goal takes the load for."""
         if self.role == "glance":
-            return any(trial.loss_ratio > self.goal.loss_ratio for trial in self.trials)
+            return any(map(Criterion.of_goal(self.goal).is_high_loss, self.trials))
         return self.class_ is (LoadClass.UPPER if self.carried else LoadClass.LOWER)
 
     @property
@@ -227,6 +233,10 @@ class _Retried:
     def goal(self) -> SearchGoal:
         """The goal."""
         return self.result.goal
+
+    def counts(self, trial: TrialOutcome) -> bool:
+        """Whether a trial tells anything of the goal."""
+        return Criterion.of_goal(self.goal).decides(trial)
 
     def load(self, role: VisitRole) -> float | None:
         """The load of a bound."""
@@ -302,7 +312,7 @@ class _Retried:
             return False
         role: VisitRole = "lower" if visit.carried else "upper"
         load = self.load(role)
-        found = [t for t in self.searched if self.is_at(role, t.load_fps)]
+        found = [t for t in self.searched if self.is_at(role, t.load_fps) and self.counts(t)]
         if load is None or not found:
             return False
         if visit.carried:
@@ -319,7 +329,7 @@ class _Retried:
 
         As a share of the rate, by the median distance to the median; 0 where it is not known.
         """
-        trials = [*self.searched, *self.after]
+        trials = [*filter(self.counts, self.searched), *filter(self._counts_rate, self.after)]
         largest = max((trial.load_fps for trial in trials), default=0.0)
         rates = [
             trial.forwarding_rate_fps for trial in trials if same_load(trial.load_fps, largest)
@@ -330,6 +340,11 @@ class _Retried:
         middle = median(rates)
         spread = 1.4826 * median(abs(rate - middle) for rate in rates)
         return spread / middle if middle else 0.0
+
+    def _counts_rate(self, trial: TrialOutcome) -> bool:
+        """Whether a trial after the search tells a rate: of one for a rate it is the number."""
+        visit = trial.request.visit
+        return self.counts(trial) or (visit is not None and "rate" in visit.roles.values())
 
     def inversions(self) -> tuple[LossInversion, ...]:
         """Loads below the lower bound that were not carried."""
@@ -368,7 +383,8 @@ class _Retried:
         """All trials at the bounds, or at one of them: those that found them, and those after."""
         wanted = roles or ("lower", "upper")
         found = [t for t in self.searched if any(self.is_at(role, t.load_fps) for role in wanted)]
-        return [*found, *(t for v in self.visits if v.role in wanted for t in v.trials)]
+        visited = (t for v in self.visits if v.role in wanted for t in v.trials)
+        return [trial for trial in (*found, *visited) if self.counts(trial)]
 
     def is_confirmed(self) -> bool:
         """Whether the bounds were visited as often as they have to be, and nothing is open."""
@@ -387,7 +403,7 @@ class _Retried:
 
     def swept(self) -> tuple[float, ...]:
         """Loads below that were tried."""
-        return tuple(v.load_fps for v in self.visits if v.role == "glance" and v.trials)
+        return tuple(v.load_fps for v in self.visits if v.role == "glance" and v.ended)
 
     def carried_or_not(self) -> tuple[float, ...]:
         """Those of them of which that is known: a glance with loss alone tells nothing."""
@@ -412,7 +428,7 @@ class _Retried:
         criterion, at_bounds = Criterion.of_goal(self.goal), self.at_bounds()
         far = [t.forwarding_rate_fps for t in at_bounds if self.is_far_below(t)]
         apart = max(self.goal.width, 2.0 * NOISE_ERRORS * self.deviation())
-        lossy = [t.forwarding_rate_fps for t in at_bounds if not criterion.is_low_loss(t)]
+        lossy = [t.forwarding_rate_fps for t in at_bounds if criterion.is_high_loss(t)]
         low, high = median(far) if far else min(lossy, default=min(rates)), max(rates)
         return (low, high) if high - low > apart * high else ()
 
@@ -548,12 +564,19 @@ class _Session:
             one.visits.append(visited)
         while open_ := [one for one in seen if not one.ended]:
             length = seconds or max(one.next_duration() for one in open_)
-            trials.append((yield from self._measure(load, length, phase, visit)))
+            ratios = {one.goal.loss_ratio: None for one in open_ if one.role != "rate"}
+            trials.append((yield from self._measure(load, length, phase, visit, (*ratios,))))
         return seen
 
     def _measure(
-        self, load: float, seconds: float, phase: SearchPhase, visit: Visit
+        self,
+        load: float,
+        seconds: float,
+        phase: SearchPhase,
+        visit: Visit,
+        ratios: tuple[float, ...],
     ) -> Procedure[TrialOutcome]:
+        """One trial, which tells something of one of the goals that the visit lacks it for."""
         self.budget.check(seconds)
         trial = yield TrialRequest(
             load_fps=load,
@@ -563,6 +586,8 @@ class _Session:
             visit=visit,
             rest_s=0.0 if self.trials else self.inputs.idle_s,
             when_limited="fail",
+            classifies=ratios,
+            overload=not ratios,
         )
         self.budget.spend(seconds)
         self.trials.append(trial)

@@ -11,7 +11,7 @@ from math import floor, log, log2
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
-from vnetperf.search.classification import Criterion, DurationSums, History, LoadClass, classify
+from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
 from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 
 
@@ -266,17 +266,19 @@ class TargetTracker:
         self,
         goal: SearchGoal,
         grid: GeometricGrid,
-        history: History,
+        session: SearchSession,
         hints: tuple[int, int],
         ladder: list[Criterion],
     ) -> None:
+        self._session = session
+        self._tries = session.tries
         self._scout_s = goal.initial_trial_s
         self._ladder = ladder
         self._at = 0
         self._shortened = False
         self._width = grid.rungs_of(goal.width)
         self._top = grid.top
-        self._history = history
+        self._history = session.history
         self._hints: tuple[int | None, int | None] = hints
 
     def candidate(self) -> Candidate | None:
@@ -284,21 +286,27 @@ class TargetTracker:
 
         A target that is reached, or cannot be within the limits of load, leaves its bounds as
         hints to the next. The final one is never left: trials for other goals may still move its
-        bounds apart.
+        bounds apart. The search goes on below a load that is given up as below an upper bound,
+        which it is not; and above it, as above a lower bound, where the generator is not the limit.
         """
         while True:
             criterion = self._ladder[self._at]
             bounds = self._history.bounds(criterion)
-            situation = SearchState(
-                self._width, bounds.lower, bounds.upper, *self._hints, self._top
-            )
-            for strategy in STRATEGIES:
-                rung = strategy(situation)
-                if rung is not None:
-                    return Candidate(rung, self._duration(rung, criterion))
+            given_up = self._history.given_up(criterion, self._tries)
+            lower, upper = bounds.lower, given_up[0] if given_up else bounds.upper
+            gaps = [(self._width, lower, upper)]
+            if given_up and not self._session.is_short(given_up[0], criterion):
+                half = max(1, self._width // 2)  # the load lies between the bounds in the end
+                gaps = [(half, lower, upper), (half, given_up[-1], bounds.upper)]
+            for width, below, above in gaps:
+                situation = SearchState(width, below, above, *self._hints, self._top)
+                for strategy in STRATEGIES:
+                    rung = strategy(situation)
+                    if rung is not None:
+                        return Candidate(rung, self._duration(rung, criterion))
             if self._at == len(self._ladder) - 1:
                 return None
-            self._hints = (bounds.lower, bounds.upper)
+            self._hints = (bounds.lower, upper)
             self._at += 1
 
     def shorten(self, longest_s: float) -> bool:
@@ -318,12 +326,14 @@ class TargetTracker:
         """Prefer a short trial where its failure alone would settle the matter.
 
         That is so at each new load for an exceed ratio of 0, and after a failed full-length trial
-        for a majority of two. Once a short trial has passed, only full-length ones can decide.
+        for a majority of two. Once a short trial has passed, or decided nothing, only full-length
+        ones can decide.
         """
         if self._scout_s >= criterion.trial_s:
             return criterion.trial_s
-        sums = DurationSums.of(self._history.trials(rung), criterion)
-        if sums.short_low > 0.0:
+        trials = self._history.trials(rung)
+        sums = DurationSums.of(trials, criterion)
+        if sums.short_low > 0.0 or not all(map(criterion.decides, trials)):
             return criterion.trial_s
         failed = replace(sums, short_high=sums.short_high + self._scout_s)
         decided = classify(failed, criterion) is LoadClass.UPPER
@@ -352,7 +362,7 @@ def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     """Search all goals at once; each trial counts for every goal."""
     grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    session = SearchSession(grid, budget, goals)
+    session = SearchSession(grid, budget, goals, limits.tries)
     ladders = [list(targets_of(goal)) for goal in goals]
     stopped = ""
     try:
@@ -385,9 +395,7 @@ def _run_trials(
     overload = yield from session.measure(first, seconds)
     forwarded = overload.forwarding_rate_fps
     trackers = [
-        TargetTracker(
-            goal, grid, session.history, first_hints(goal, grid, forwarded, _MARGIN), ladder
-        )
+        TargetTracker(goal, grid, session, first_hints(goal, grid, forwarded, _MARGIN), ladder)
         for goal, ladder in zip(goals, ladders, strict=True)
     ]
     while candidates := _candidates(trackers):

@@ -59,6 +59,9 @@ class GeometricGrid:
         return max(1, floor(-log1p(-width) / self._unit))
 
 
+#: Full-length trials that leave a load undecided until it is given up, where limits do not say so.
+_TRIES = 4
+
 #: Sums of durations may be this far (s) above a budget they meet exactly.
 _ROUNDING_S = 1e-6
 
@@ -114,7 +117,13 @@ class SearchSession:
     budget: Budget  # Shared by all that run trials for the same caller
     #: All goals of the search: they decide which trials need a latency histogram.
     goals: Sequence[SearchGoal] = ()
+    limits_tries: int = 0  # `SearchLimits.tries`
     history: History = field(default_factory=History)  # The trials so far
+
+    @property
+    def tries(self) -> int:
+        """Full-length trials that leave a load undecided until a goal gives it up."""
+        return self.limits_tries or _TRIES
 
     def measure(self, rung: int, duration_s: float) -> Procedure[TrialOutcome]:
         """Run one trial and note it."""
@@ -123,13 +132,25 @@ class SearchSession:
             load_fps=self.grid.load(rung),
             duration_s=duration_s,
             histogram_up_to_loss=self._histogram_up_to_loss(duration_s),
-            when_limited="lower",
+            when_limited="count" if self.limits_tries else "lower",
+            classifies=tuple(dict.fromkeys(goal.loss_ratio for goal in self.goals)),
         )
         trial = yield request
         if not request.matches(trial.request):
             raise ValueError(f"{trial.request} does not answer {request}")
         self.history.add(rung, trial)
         self.budget.spend(duration_s)
+        return trial
+
+    def measure_decided(
+        self, rung: int, duration_s: float, criterion: Criterion
+    ) -> Procedure[TrialOutcome]:
+        """Run trials until one decides by a criterion, or the load is given up."""
+        trial = yield from self.measure(rung, duration_s)
+        for _ in range(self.tries - 1):
+            if criterion.decides(trial):
+                break
+            trial = yield from self.measure(rung, duration_s)
         return trial
 
     def _histogram_up_to_loss(self, duration_s: float) -> float:
@@ -142,6 +163,7 @@ class SearchSession:
         criterion = Criterion.of_goal(goal)
         bounds = self.history.bounds(criterion)
         lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
+        given_up = next(iter(self.history.given_up(criterion, self.tries)), None)
         at_least = upper is None and bounds.lower == self.grid.top
         at_most = lower is None and bounds.upper == 0
         regular = False
@@ -154,10 +176,12 @@ class SearchSession:
             regular = far <= goal.width
             reason = "both bounds found, within the goal's width"
             if not regular:
-                reason = f"bounds are {far:.3%} apart, wider than required: {stopped}"
+                why = self.given_up_reason(given_up, criterion) or stopped
+                reason = f"bounds are {far:.3%} apart, wider than required: {why}"
         else:
             missing = "no upper bound" if lower else "no lower bound" if upper else "no bounds"
-            reason = f"{missing}: {stopped}"
+            reason = f"{missing}: {self.given_up_reason(given_up, criterion) or stopped}"
+            at_least = lower is not None and self.is_short(given_up, criterion)
         rate = (
             conditional_throughput(lower.load_fps, lower.trials, criterion)
             if lower is not None
@@ -172,6 +196,40 @@ class SearchSession:
             reason=reason,
             at_least=at_least,
             at_most=at_most,
+        )
+
+    def is_short(self, rung: int | None, criterion: Criterion) -> bool:
+        """Whether the generator alone is why a load was given up.
+
+        That is so where most of the trials that left it undecided lacked so many frames that even
+        a DUT without loss would not have shown that it carries the load.
+        """
+        if rung is None:
+            return False
+        undecided = self._undecided(rung, criterion)
+        missing = (trial.missing > criterion.loss_ratio for trial in undecided if trial.is_short)
+        return 2 * sum(missing) > len(undecided)
+
+    def _undecided(self, rung: int, criterion: Criterion) -> list[TrialOutcome]:
+        trials = self.history.trials(rung)
+        return [t for t in trials if criterion.is_full_length(t) and not criterion.decides(t)]
+
+    def given_up_reason(self, rung: int | None, criterion: Criterion) -> str:
+        """Why a load could not be classified; "" for no such load."""
+        if rung is None:
+            return ""
+        undecided = self._undecided(rung, criterion)
+        why = "the tester stood still or lost frames itself"
+        if self.is_short(rung, criterion):
+            why = "the limit is what the generator offered on its core, not the DUT's"
+        elif 2 * sum(trial.is_short for trial in undecided) > len(undecided):
+            why = "frames were lost and others not offered"
+        best = min(undecided, key=lambda trial: trial.loss.most - trial.loss.least)
+        numbers = ", ".join(str(trial.number) for trial in undecided if trial.number)
+        trials = f" (trial {numbers})" if numbers else ""
+        return (
+            f"{len(undecided)} trials at {self.grid.load(rung):.0f} frames/s per interface{trials} "
+            f"decided nothing, {why}; the DUT's loss is {best.loss} at best"
         )
 
     def outcome(self, algorithm: str, results: Sequence[GoalOutcome]) -> SearchOutcome:

@@ -20,6 +20,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
 from vnetperf.model.trial import TrialOutcome
 from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
+from vnetperf.search.classification import Criterion
 from vnetperf.search.session import Budget, SearchSession
 
 ALGORITHM = "tst009"
@@ -48,8 +49,9 @@ class OfferedLoads:
 class _Found:
     """What is known of one goal."""
 
-    failed: int  # Lowest place whose load was not carried; n while there is none
+    failed: int  # Lowest place whose load was not carried, or is given up; n while there is none
     passed: int  # Highest place whose load was carried; below 0 while there is none
+    too_much: int  # Lowest place whose load was not carried; n while there is none
 
 
 def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
@@ -68,10 +70,11 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         )
     grid = OfferedLoads(limits.max_load_fps, inputs.step_fps, limits.min_load_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [SearchSession(grid, budget, goals) for _ in goals]
+    sessions = [SearchSession(grid, budget, (goal,), limits.tries) for goal in goals]
     wanted = [_as_mlr_goal(goal, inputs) for goal in goals]
     # Halves are those of all multiples: a log of before, which tried small ones, replays as it was.
-    founds = [_Found(failed=grid.count, passed=-1 - grid.skipped) for _ in goals]
+    n = grid.count
+    founds = [_Found(failed=n, passed=-1 - grid.skipped, too_much=n) for _ in goals]
     stopped = ""
     try:
         for goal, session, found in zip(wanted, sessions, founds, strict=True):
@@ -100,19 +103,28 @@ def _search(
     while found.failed - found.passed > 1:
         middle = (found.passed + found.failed) // 2
         # What lies below the minimum load is not tried, and as if it were carried.
-        if middle < 0 or (yield from _carries(goal, session, inputs, middle)):
+        carried = True if middle < 0 else (yield from _carries(goal, session, inputs, middle))
+        if carried:
             found.passed = middle
-        else:
-            found.failed = middle
+            continue
+        found.failed = middle
+        if carried is False:
+            found.too_much = middle
 
 
 def _carries(
     goal: SearchGoal, session: SearchSession, inputs: StepInputs, place: int
-) -> Procedure[bool]:
-    """Run trials at a load until one holds, one loses more than z, or max(r) have not held."""
+) -> Procedure[bool | None]:
+    """Run trials at a load until one holds, one loses more than z, or max(r) have not held.
+
+    Returns None where one stays undecided: the load is given up.
+    """
+    criterion = Criterion.of_goal(goal)
     for _ in range(inputs.max_r):
-        trial = yield from session.measure(place, goal.final_trial_s)
-        if trial.loss_ratio <= goal.loss_ratio:
+        trial = yield from session.measure_decided(place, goal.final_trial_s, criterion)
+        if not criterion.decides(trial):
+            return None
+        if criterion.is_low_loss(trial):
             return True
         if fails_at_once(trial, inputs):
             return False
@@ -120,7 +132,7 @@ def _carries(
 
 
 def fails_at_once(trial: TrialOutcome, inputs: StepInputs) -> bool:
-    """Whether a trial that has not held lost more than z frames: there is no other at its load."""
+    """Whether a trial that did not hold lost more than z frames: there is no other at its load."""
     return inputs.z is not None and _lost(trial) > inputs.z
 
 
@@ -135,11 +147,12 @@ def _lost(trial: TrialOutcome) -> int:
 def _result(
     goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found, stopped: str
 ) -> GoalOutcome:
-    grid = session.grid
+    grid, criterion = session.grid, Criterion.of_goal(goal)
     lower = session.bound(found.passed) if found.passed >= 0 else None
-    upper = session.bound(found.failed) if found.failed <= grid.top else None
-    at_least, at_most = found.passed == grid.top, found.failed == 0
-    regular = found.passed >= 0 and found.failed - found.passed == 1 and upper is not None
+    upper = session.bound(found.too_much) if found.too_much <= grid.top else None
+    at_least, at_most = found.passed == grid.top, found.too_much == 0
+    regular = found.passed >= 0 and found.too_much - found.passed == 1 and upper is not None
+    given_up = found.failed if found.failed < found.too_much else None
     if at_least:
         reason = "the maximum load is carried: the limit is not the DUT's"
     elif at_most:
@@ -150,8 +163,10 @@ def _result(
         reason = "both bounds found, one StepSize apart"
     else:
         missing = "no lower bound" if lower is None else "no upper bound" if upper is None else ""
-        reason = f"{missing or 'bounds are further apart than a StepSize'}: {stopped}"
-    held = [t for t in lower.trials if t.loss_ratio <= goal.loss_ratio] if lower else []
+        why = session.given_up_reason(given_up, criterion) or stopped
+        reason = f"{missing or 'bounds are further apart than a StepSize'}: {why}"
+        at_least = lower is not None and upper is None and session.is_short(given_up, criterion)
+    held = [t for t in lower.trials if criterion.is_low_loss(t)] if lower else []
     if place := min(found.failed, grid.top):
         # A confirmation goes a width beyond a bound: no less than to the next load of S.
         step = grid.load(place) - grid.load(place - 1)

@@ -19,7 +19,7 @@ from vnetperf.analysis.compliance.clause import (
     waits_for_turn,
     why_no_throughput,
 )
-from vnetperf.analysis.logged_tests import Case, is_valid
+from vnetperf.analysis.logged_tests import Case, is_valid, outcome_of
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST
 from vnetperf.model.profile import TrafficProfile
@@ -462,9 +462,11 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
     shares = [step.input_ratio for step in steps]
     widest = max((a - b for a, b in pairwise(shares)), default=None)
     small = widest is not None and widest <= 0.1 + _ROUNDING
-    clean = [step.loss_ratio == 0 for step in steps[-2:]] == [True, True]
+    clean = [step.is_clean for step in steps[-2:]] == [True, True]
     why_on = "frames were lost down to the smallest load"
-    if steps and steps[-1].loss_ratio == 0:
+    if any(step.loss_ratio == 0 and not step.is_clean for step in steps[-2:]):
+        why_on = "frames were lost, or not offered, down to the smallest load"
+    if steps and steps[-1].is_clean:
         why_on = "no load was tried below the last, which lost nothing"
     yield from looked.entries(
         "RFC 2544 section 26.3",
@@ -570,7 +572,7 @@ def reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     if share < 1 - _ROUNDING:
         whys.append(looked.because)
     left_out = {number for one in looked.result.resets for number in one.disturbed}
-    limited = [t.number for t in shown if t.verdict is Verdict.GENERATOR_LIMITED]
+    limited = [t.number for t in shown if outcome_of(t).is_short]
     if short := [str(number) for number in limited if number not in left_out]:
         whys.append(f"less than the load was offered in trial {', '.join(short)}")
     kinds = ", ".join(sorted({one.what for one in looked.result.resets if not one.why})) or "none"
