@@ -45,6 +45,21 @@ PACED = TrialSpec(frame_size=64, load_fps=1e6, duration_s=1.0)
 PREPARED = PreparedStreams(parts_of(STREAMS, PROFILE, 64, {}))
 
 
+@pytest.mark.parametrize(
+    ("ring", "fps", "turn_us"),
+    [(2048, 1e6, 100), (2048, 10e6, 51), (512, 1e6, 100), (512, 2e6, 64), (64, 1e6, 16)],
+)
+def test_frames_of_two_turns_take_half_of_a_ring_at_most(
+    ring: int, fps: float, turn_us: int
+) -> None:
+    prepared = replace(PREPARED, rings=(trials.PortRings(ring, ring),) * 2, turn_us=100)
+    loads = prepared.loads(PACED.model_copy(update={"load_fps": fps}))
+    assert prepared.turn_of(loads) == turn_us
+    assert 2 * turn_us * fps / 1e6 <= ring / 2 or turn_us == trials.LEAST_TURN_US
+    assert not replace(prepared, turn_us=0).turn_of(loads)
+    assert prepared.turn_of(prepared.loads(BURST)) == 100
+
+
 class Double:
     """An engine that takes everything, unless told otherwise."""
 

@@ -25,6 +25,15 @@ void turns_init(struct turns *t, uint32_t us, uint32_t phase_us, uint32_t share,
 	t->most = (int64_t)(hz * MOST_S * (PERCENT - share));
 }
 
+void turns_resize(struct turns *t, uint32_t us, double hz)
+{
+	if (t->length == 0 || us == 0)
+		return;
+	t->length_ns = us * 1000ull;
+	t->phase_ns %= t->length_ns;
+	t->length = (uint64_t)(hz * us / 1e6);
+}
+
 uint64_t turns_next(const struct turns *t, uint64_t now_ns)
 {
 	const uint64_t since = (now_ns + t->length_ns - t->phase_ns) % t->length_ns;

@@ -33,6 +33,8 @@ struct turns {
 
 /* us: length of a turn, 0: none; share: percent, 100: no bound; hz: cycles per second. */
 void turns_init(struct turns *t, uint32_t us, uint32_t phase_us, uint32_t share, double hz);
+/* Take turns of another length from now on, of one that takes turns. */
+void turns_resize(struct turns *t, uint32_t us, double hz);
 /* Time by CLOCK_MONOTONIC at which the next turn begins, ns; later than now. */
 uint64_t turns_next(const struct turns *t, uint64_t now_ns);
 /* Sleep until the next turn begins; turns_woke() is to follow. */

@@ -333,6 +333,8 @@ class EngineTrial:
     as unsent; 0: those that are less than `max_lag_s` late."""
     max_lag_s: float = 0.01
     """Seconds behind schedule (or of retrying) after which frames are given up as unsent."""
+    turn_us: int | None = None
+    """Turns of an engine that takes turns, for this trial; None: its own."""
     policy: Literal["drop", "retry"] = "drop"
     """What happens to frames the driver does not take: counted as refused, or offered again."""
     bin_s: float = 0.0
@@ -366,6 +368,7 @@ class EngineTrial:
             "bin": self.bin_s or None,
             "tag": self.tag_at_s or None,
             "event": self.event_at_s or None,
+            "turn": self.turn_us,
             "ipdv": 1 if self.ipdv else None,
             "clock": None if self.clock == "tsc" else self.clock,
             **self._echo_parameters(),

@@ -281,6 +281,9 @@ BURST = 32
 #: Overdue frames that a transmit queue sends after a stall, at most, where the size of the DUT's
 #: receive ring is not known: no DUT here has a smaller one.
 CATCH_UP = 1024
+#: Share of the DUT's receive ring that frames of a turn take, at most, and the shortest turn,
+#: microseconds: a sleep costs some of them.
+RING_SHARE, LEAST_TURN_US = 1 / 4, 10
 #: A frame that is later than this is given up at any load.
 MAX_LAG_S = 0.01
 #: Longest wait for the engine beyond the trial's own length, seconds.
@@ -339,6 +342,26 @@ class PreparedStreams:
         (RFC 1242 section 3.4) but for such bursts.
         """
         return min((ring.dut or CATCH_UP for ring in self.rings), default=CATCH_UP)
+
+    def turn_of(self, loads: Mapping[int, StreamLoad]) -> int:
+        """Length of the engine's turns at certain loads, microseconds; 0: it never sleeps.
+
+        After a stall frames of two turns leave at once: half of the DUT's receive ring holds them.
+        """
+        if not self.turn_us:
+            return 0
+        rates: dict[int, float] = {}
+        for part in self.parts:
+            load = loads.get(part.spec.id)
+            rate = load.rate if load is not None else None
+            rates[part.spec.tx_port] = rates.get(part.spec.tx_port, 0.0) + (rate or 0.0)
+        turn_us = float(self.turn_us)
+        for port, rate in rates.items():
+            ring = self.ring(port)
+            if rate and port not in self.away:
+                held_s = (ring.dut or CATCH_UP) * ring.tx_queues / rate
+                turn_us = min(turn_us, RING_SHARE * held_s * 1e6)
+        return max(min(self.turn_us, LEAST_TURN_US), int(turn_us))
 
     def ring(self, port: int) -> PortRings:
         """The rings at a port of the tester."""
@@ -429,7 +452,7 @@ def _counted(
     counts = TrialResult(
         directions=directions,
         gaps=_gaps(engine, prepared, directions, trial),
-        turns=_turns(engine, prepared, result),
+        turns=_turns(engine, prepared, trial, result),
         foreign={str(p.port): p.foreign for p in result.ports},
         corrupted=sum(p.corrupted for p in result.ports),
         verified=sum(p.verified for p in result.ports),
@@ -456,7 +479,9 @@ def _counted(
     return counts.model_copy(update={"directions": timed})
 
 
-def _turns(engine: Engine, prepared: PreparedStreams, result: EngineResult) -> TesterTurns | None:
+def _turns(
+    engine: Engine, prepared: PreparedStreams, trial: TrialSpec, result: EngineResult
+) -> TesterTurns | None:
     """How the workers took turns; None where they have processors of their own."""
     if not prepared.turn_us:
         return None
@@ -465,7 +490,7 @@ def _turns(engine: Engine, prepared: PreparedStreams, result: EngineResult) -> T
     turns = sum(port.turns for port in result.ports)
     time_s = max(busiest.time_ns, 1) / 1e9
     return TesterTurns(
-        length_us=prepared.turn_us,
+        length_us=prepared.turn_of(prepared.loads(trial)),
         per_s=round(busiest.sleeps / time_s, 1),
         asleep=round(min(1.0, busiest.slept_ns / 1e9 / time_s), 4),
         prompt=all(worker.prompt for worker in workers),
@@ -608,6 +633,7 @@ def engine_trial(
         burst=BURST,
         group=1 if trial.burst else prepared.group,
         catch_up=prepared.catch_up,
+        turn_us=prepared.turn_of(loads) or None,
         max_lag_s=patient(MAX_LAG_S),
         policy="retry" if trial.burst and not refusal_is_loss else "drop",
         bin_s=trial.bin_s,

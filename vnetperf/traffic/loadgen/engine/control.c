@@ -302,6 +302,15 @@ static struct wallclock wall_of_trial(void)
 	return wall;
 }
 
+/* Workers take them from when they are armed on. */
+static void set_turns(uint32_t us)
+{
+	if (engine.options.turn_us == 0)
+		return;
+	engine.turn_us = us ? us : engine.options.turn_us;
+	engine.turn = (uint64_t)((double)engine.hz * engine.turn_us / 1e6);
+}
+
 bool control_start(const struct trial_spec *spec, struct problem *why)
 {
 	struct plan plan = {.retry = spec->retry,
@@ -321,6 +330,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 				   "epoch %u again: stale frames would count", spec->epoch);
 	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
 		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
+	set_turns(spec->turn_us);
 	plan.watch = watching_of(spec, longest(&plan, spec));
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
@@ -351,6 +361,7 @@ bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struc
 	}
 	if (!any)
 		return problem_set(why, "the id of a stream that was added", "no such stream");
+	set_turns(0);
 	engine.trial.learning = true;
 	engine.trial.by_wall = false;
 	engine.trial.epoch = 0;

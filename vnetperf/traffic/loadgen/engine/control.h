@@ -13,9 +13,10 @@ struct trial_spec {
 	uint32_t group;	   /* frames of each burst; 1: evenly */
 	uint32_t catch_up; /* overdue frames of a queue sent after a stall, at most; 0: any */
 	double duration, delay, drain, max_lag;
-	double bin;   /* of timelines; 0: none */
-	double tag;   /* frames sent before are in no latency */
-	double event; /* gaps between arrivals that end before do not count */
+	double bin;	  /* of timelines; 0: none */
+	double tag;	  /* frames sent before are in no latency */
+	double event;	  /* gaps between arrivals that end before do not count */
+	uint32_t turn_us; /* of workers that take turns; 0: as at the start */
 	bool ipdv;
 	bool by_wall; /* stamps are of the wall clock */
 	enum echo_role echo;

@@ -214,7 +214,8 @@ struct engine {
 	int time_offset; /* of the NIC's time, likewise; -1: no NIC gives one */
 	uint64_t time_flag;
 	uint64_t hz;
-	uint64_t turn;		 /* cycles; 0: workers never sleep */
+	uint32_t turn_us;	 /* of the trial, 0: workers never sleep */
+	uint64_t turn;		 /* the same in cycles */
 	uint64_t ns_mult;	 /* ns = cycles * ns_mult >> 32 */
 	struct wallclock steady; /* at the start: rates are taken from here */
 	struct port port[LG_MAX_PORTS];

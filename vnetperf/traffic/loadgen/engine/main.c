@@ -21,6 +21,7 @@ static bool start(struct problem *why)
 {
 	engine.hz = program_counter_hz();
 	engine.ns_mult = (uint64_t)(((unsigned __int128)LG_NS_PER_S << 32) / engine.hz);
+	engine.turn_us = engine.options.turn_us;
 	engine.turn = (uint64_t)((double)engine.hz * engine.options.turn_us / 1e6);
 	engine.steady = program_clock(CLOCK_MONOTONIC);
 	if (!ports_start(why) || !answers_create(why) || !workers_create(why) ||

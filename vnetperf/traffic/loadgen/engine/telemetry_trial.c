@@ -9,7 +9,7 @@
 
 #define START_KEYS                                                                                 \
 	"epoch duration steps delay drain burst group catch_up max_lag policy bin tag event ipdv " \
-	"clock echo every"
+	"clock echo every turn"
 
 static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
 {
@@ -28,7 +28,7 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	static const char *const clocks[] = {"tsc", "wall", NULL};
 	static const char *const echoes[] = {"none", "ask", "answer", NULL};
 	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01, .every = 0.001};
-	uint64_t epoch = 0, burst = spec.burst, group = 1, catch_up = 0, ipdv = 0;
+	uint64_t epoch = 0, burst = spec.burst, group = 1, catch_up = 0, ipdv = 0, turn = 0;
 	unsigned int policy = 0, clock = 0, echo = ECHO_NONE;
 
 	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
@@ -47,11 +47,12 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_word(ps, "clock", clocks, &clock, why) ||
 	    !params_word(ps, "echo", echoes, &echo, why) ||
 	    !params_real(ps, "every", 1e-6, 1e6, &spec.every, why) ||
-	    !params_done(ps, START_KEYS, why))
+	    !params_u64(ps, "turn", 1, 1000000, &turn, why) || !params_done(ps, START_KEYS, why))
 		return false;
 	if (echo != ECHO_NONE && clock != 1)
 		return problem_set(why, "clock=wall", "echo=%s by the counter", echoes[echo]);
 	spec.echo = (enum echo_role)echo;
+	spec.turn_us = (uint32_t)turn;
 	spec.ipdv = ipdv == 1;
 	spec.by_wall = clock == 1;
 	spec.epoch = (uint8_t)epoch;

@@ -131,6 +131,7 @@ static void follow(struct worker *w, uint32_t order)
 	w->order = order;
 	switch (order_phase(order)) {
 	case PHASE_ARM:
+		turns_resize(&w->turns, engine.turn_us, (double)engine.hz);
 		if (!engine.trial.learning)
 			rx_arm(w);
 		tx_arm(w);
