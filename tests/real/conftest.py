@@ -43,6 +43,9 @@ def machine() -> snapshot.Snapshot:
     areas["mounts"] = stage.without_mounts_of_tests(areas["mounts"])
     areas["netns"] = {name: "exists" for name in areas["netns"] if name not in beside}
     areas["processes"] = processes()
+    # Processors of threads that a run may move away: this one's, and init's.
+    for name, pid in (("these tests", 0), ("init", 1)):
+        areas[f"processors of {name}"] = {"may use": str(sorted(os.sched_getaffinity(pid)))}
     return snapshot.Snapshot(areas)
 
 

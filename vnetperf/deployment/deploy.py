@@ -504,7 +504,9 @@ class LiveDeployment:
         placement = self.plan.placement
         if not placement.shared:
             return {}
-        if placement.dut_alone:
+        # Of several hosts within one machine one alone moves threads: two journals of one thread's
+        # processors would have to be undone in one order.
+        if placement.dut_alone and not self.plan.follows:
             self._free_dut_processors()
         return set_slices_and_nice(self.pollers(), placement.slice_us)
 
