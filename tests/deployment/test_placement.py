@@ -123,7 +123,10 @@ def test_pvp_on_four_cores_is_dedicated_and_leaves_core_0_to_the_system() -> Non
 def test_in_the_lab_every_poller_lets_the_others_run(policy: Any) -> None:
     lab = facts(cpus=cpus(4)).model_copy(update={"record": {"virtual_lab": True}})
     placement = place_roles(demands(1), CoresConfig(policy=policy), lab)
-    assert all(placement.takes_turns(role) for role in ("tester", "pmd", "vnf0"))
+    for role in ("tester", "pmd", "vnf0"):
+        assert placement.takes_turns(role)
+        assert placement.turn_of(role) == 100
+        assert not placement.priority_of(role)
 
 
 def test_siblings_do_not_count_as_cores() -> None:
@@ -164,7 +167,7 @@ def test_shared_pollers_get_cores_of_one_node_then_siblings_then_other_nodes() -
     assert sorted(taken(placement)) == [0, 1, 2, 3]
     assert "siblings" not in placement.reason
     placement = place_roles(demands(4), asked, machine)
-    assert sorted(taken(placement)) == [0, 1, 2, 3, 8, 9]
+    assert sorted(taken(placement)) == [0, 1, 2, 3, 9, 10]  # 8 is the sibling of the DUT's 0
     assert "SMT siblings" in placement.reason
     assert "nodes" not in placement.reason
     placement = place_roles(demands(2), asked, facts(cpus=cpus(4, nodes=2)))
@@ -241,7 +244,13 @@ def test_the_dut_has_processors_of_its_own_where_one_is_left_for_the_others(
     placement = place_roles(wanted, CoresConfig(policy="shared"), machine)
     threads = sum(demand.threads for demand in wanted if demand.group == "switch")
     assert placement.dut == ("pmd",)
-    assert placement.dut_alone == (threads < len(machine.cpus))
+    core = {cpu.cpu: cpu.core for cpu in machine.cpus}
+    mine = {core[cpu] for cpu in placement.cores["pmd"]}
+    others = {core[cpu] for role, cpus in placement.cores.items() for cpu in cpus if role != "pmd"}
+    if threads < len(machine.cpus):
+        assert not any(placement.sharers(role) for role in placement.dut)
+        assert placement.siblings_of_dut == bool(mine & others)
+    assert placement.dut_alone == (threads < len(machine.cpus) and not mine & others)
     if placement.dut_alone:
         assert len(placement.cores["pmd"]) == threads
         assert not set(placement.cores["pmd"]) & set(placement.housekeeping)
@@ -258,9 +267,36 @@ def test_who_shares_takes_turns_and_one_who_does_not_never_sleeps(
         assert placement.turn_of(role) <= turn_us
         assert bool(placement.turn_of(role)) == bool(others and turn_us)
         assert bool(placement.priority_of(role)) == bool(placement.turn_of(role))
-        assert 0 < placement.share_of(role) < 100
     for cpu in placement.pollers:
         assert f"processor {cpu}" in placement.sharing
+
+
+@given(machines(), DEMANDS)
+def test_shares_leave_a_tenth_of_each_processor_to_the_system(
+    machine: MachineFacts, wanted: tuple[RoleDemand, ...]
+) -> None:
+    placement = place_roles(wanted, CoresConfig(policy="shared"), machine)
+    for cpu in placement.pollers:
+        roles = [role for role, cpus in placement.cores.items() if cpu in cpus]
+        assert sum(placement.share_of(role) for role in roles) <= 90
+        assert min(placement.share_of(role) for role in roles) >= 90 // (len(placement.cores))
+
+
+def test_others_keep_off_hardware_threads_of_the_duts_cores() -> None:
+    two = facts(cpus=cpus(2, smt=2))  # 2 and 3 are the siblings of 0 and 1
+    placement = place_roles(demands(1), CoresConfig(), two)
+    assert placement.cores == {"tester": (3,), "pmd": (0,), "vnf0": (1,)}
+    assert placement.dut_alone
+    one = place_roles(demands(1), CoresConfig(), facts(cpus=cpus(1, smt=2)))
+    assert one.cores["pmd"] == (0,)
+    assert one.siblings_of_dut
+    assert not one.dut_alone
+
+
+def test_the_dut_is_not_put_on_the_systems_processor() -> None:
+    placement = place_roles(demands(1), CoresConfig(housekeeping=(0,)), facts(2))
+    assert placement.cores == {"tester": (0,), "pmd": (1,), "vnf0": (0,)}
+    assert placement.dut_alone
 
 
 def test_a_tester_alone_with_the_system_takes_short_turns() -> None:
@@ -268,9 +304,8 @@ def test_a_tester_alone_with_the_system_takes_short_turns() -> None:
     assert placement.sharers("tester") == (SYSTEM,)
     assert not placement.takes_turns("tester")
     assert placement.turn_of("tester") == 20
-    assert placement.share_of("tester") > place_roles(demands(1), CoresConfig(), facts(2)).share_of(
-        "tester"
-    )
+    assert placement.share_of("tester") == 90
+    assert place_roles(demands(1), CoresConfig(), facts(2)).share_of("tester") == 45
 
 
 def test_threads_of_one_role_are_on_processors_of_their_own() -> None:

@@ -112,3 +112,17 @@ def test_those_that_stay_stay_and_whom_somebody_else_moved_is_left_alone(
         (data,) = announced(journal)
         undo_affinity(data, proc=proc)
         assert os.sched_getaffinity(moved.pid) == {first}
+
+
+def test_a_newcomer_of_somebody_else_is_left_alone(journal: Journal, proc: Path) -> None:
+    """Its processors are those that are left by its own wish; no moved thread has started it."""
+    first, second = CPUS[:2]
+    with program({first, second}) as moved:
+        show(proc, moved.pid)
+        free_processors(journal, {first}, proc=proc)
+        with program({second}) as pinned:
+            show(proc, pinned.pid)
+            (data,) = announced(journal)
+            undo_affinity(data, proc=proc)
+            assert os.sched_getaffinity(moved.pid) == {first, second}
+            assert os.sched_getaffinity(pinned.pid) == {second}

@@ -190,8 +190,17 @@ def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
 
 
 def _merge_turns(found: Sequence[TesterTurns | None]) -> TesterTurns | None:
-    """Turns of both hosts' testers: those of the one that slept less."""
-    return min((t for t in found if t is not None), key=lambda one: one.asleep, default=None)
+    """Turns of both hosts' testers: those of the one that slept less, and what either met."""
+    known = [turns for turns in found if turns is not None]
+    if not known:
+        return None
+    update = {
+        "prompt": all(one.prompt for one in known),
+        "refused": next((one.refused for one in known if one.refused), ""),
+        "held_back": max(one.held_back for one in known),
+        "most_frames": max(one.most_frames for one in known),
+    }
+    return min(known, key=lambda one: one.asleep).model_copy(update=update)
 
 
 def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:

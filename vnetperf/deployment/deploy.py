@@ -513,7 +513,7 @@ class LiveDeployment:
     def _free_dut_processors(self) -> None:
         """Keep all but the DUT's pollers off their processors, other threads of the DUT too."""
         placement = self.plan.placement
-        cpus = {number for role in placement.dut for number in placement.cores[role]}
+        cpus = {number for role in placement.dut for number in placement.cores.get(role, ())}
         pollers = (one for one in self.pollers() if one.role in placement.dut)
         keep = {thread.tid for _, thread in busy_threads(tuple(pollers))}
         moved = free_processors(self.machine.journal, cpus, keep)

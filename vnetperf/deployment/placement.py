@@ -103,6 +103,7 @@ def _dedicated(
         cores=cores,
         housekeeping=housekeeping,
         dut=tuple(demand.role for demand in _of_group(demands, "switch")),
+        turn_us=config.turn_us,
         node=node,
         nodes=_nodes(facts),
         emulated=_emulated(facts),
@@ -140,8 +141,10 @@ def _shared(
 ) -> Placement:
     wanted = _wanted(demands)
     order = _best_first(cpus, wanted, near)
+    kept = set(config.housekeeping)
+    order = sorted(order, key=lambda cpu: cpu.cpu in kept)  # the system's come last
     numbers = [cpu.cpu for cpu in order]
-    cores = _dealt_out(demands, numbers[:wanted])
+    cores, siblings = _dealt_out(demands, order)
     reason = (
         'the testbed file requires it (cores.policy = "shared")'
         if config.policy == "shared"
@@ -153,8 +156,8 @@ def _shared(
         mode="shared",
         reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
         cores=cores,
-        # Else the tester's, whose loss of time is a load that is not offered, and so is seen.
-        housekeeping=config.housekeeping or (numbers[min(wanted, len(numbers) - 1)],),
+        housekeeping=config.housekeeping or (_of_system(demands, cores, numbers),),
+        siblings_of_dut=siblings,
         dut=tuple(demand.role for demand in _of_group(demands, "switch")),
         turn_us=config.turn_us,
         node=order[0].node,
@@ -171,26 +174,43 @@ def _of_group(demands: tuple[RoleDemand, ...], group: str) -> tuple[RoleDemand, 
     return tuple(demand for demand in demands if demand.group == group)
 
 
+def _of_system(
+    demands: tuple[RoleDemand, ...], cores: dict[str, tuple[int, ...]], numbers: Sequence[int]
+) -> int:
+    """A processor for the system: one that no poller has, else the tester's, whose loss of time is
+    a load that is not offered, and so is seen.
+    """
+    taken = {cpu for cpus in cores.values() for cpu in cpus}
+    tester = [cpu for d in _of_group(demands, "tester") for cpu in cores[d.role]]
+    return next((cpu for cpu in numbers if cpu not in taken), [*numbers, *tester][-1])
+
+
 def _dealt_out(
-    demands: tuple[RoleDemand, ...], numbers: Sequence[int]
-) -> dict[str, tuple[int, ...]]:
+    demands: tuple[RoleDemand, ...], order: Sequence[CpuFacts]
+) -> tuple[dict[str, tuple[int, ...]], bool]:
     """Processors of each role, where they are too few for all: the first are the DUT's.
 
-    It has them alone if one is left for the others. Of these VNFs come first and the tester last,
-    beside the system.
+    It has them alone if one is left for the others, and its cores as well if another core is left.
+    Of the others VNFs come first and the tester last, beside the system.
+
+    Returns:
+        Role -> processors, and whether others run on hardware threads of the DUT's cores.
     """
     dut, vnfs, tester = (_of_group(demands, group) for group in ("switch", "vnf", "tester"))
-    alone = _wanted(dut)
+    numbers, alone, siblings = [cpu.cpu for cpu in order], _wanted(dut), False
     if alone >= len(numbers):  # none is left: the others are where the fewest of the DUT's are
         rest = [*reversed(numbers)]
         pools = [(dut, [*numbers]), (tester, rest), (vnfs, rest[1:] + rest[:1])]
     else:
-        rest = [*numbers[alone:]]
+        dut_cores = {cpu.core for cpu in order[:alone]}
+        apart = [cpu.cpu for cpu in order[alone:] if cpu.core not in dut_cores]
+        siblings = not apart
+        rest = (apart or numbers[alone:])[: _wanted(vnfs) + _wanted(tester)]
         # A VNF costs less a frame than the tester, which has the last ones for itself if it can.
         own = min(_wanted(tester), len(rest) - 1) if vnfs else len(rest)
         mine = rest[-own:] if own else rest
         others = rest[:-own] if own and vnfs else rest
-        pools = [(dut, [*numbers[:alone]]), (vnfs, others), (tester, mine)]
+        pools = [(dut, numbers[:alone]), (vnfs, others), (tester, mine)]
     cores: dict[str, tuple[int, ...]] = {}
     for members, pool in pools:
         turn = 0
@@ -199,7 +219,7 @@ def _dealt_out(
             turn += demand.threads
             # Two poll-mode threads of one role cannot be on one processor: OVS starts one only.
             cores[demand.role] = tuple(dict.fromkeys(picked))
-    return {demand.role: cores[demand.role] for demand in demands}
+    return {demand.role: cores[demand.role] for demand in demands}, siblings
 
 
 def _emulated(facts: MachineFacts) -> bool:
@@ -416,7 +436,6 @@ def _remote(
         "slice_us": placement.slice_us
         if enough or placement.shared or facts.slices
         else config.slice_us,
-        "turn_us": placement.turn_us if enough or placement.shared else config.turn_us,
         "slice_note": placement.slice_note if enough else facts.slices,
     }
     reason = f"VNFs on node {node}, away from the pollers on node {placement.node}, as requested"

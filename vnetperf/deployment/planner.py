@@ -168,6 +168,7 @@ class _Hosts:
         }
         found: dict[str, Placement] = {}
         roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
+        dut_of: dict[str, tuple[str, ...]] = {}
         for group in _placed_together(testbed, list(wanted)):
             demands = tuple(
                 demand.model_copy(update={"role": f"{host}:{demand.role}"})
@@ -179,6 +180,7 @@ class _Hosts:
             placed = place_scenario(demands, config, facts.hosts[group[0]], near, of)
             found |= dict.fromkeys(group, placed)
             roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
+            dut_of[group[0]] = placed.dut
         one_machine = cable_wire(testbed) == WIRE_WITHIN
         for host, placed in found.items():
             update = {
@@ -190,7 +192,13 @@ class _Hosts:
                 }
                 for key in ("cores", "unpinned")
             }
-            found[host] = placed.model_copy(update=update)
+            dut = tuple(
+                role.removeprefix(f"{host}:")
+                for group, roles in dut_of.items()
+                if one_machine or group == host
+                for role in roles
+            )
+            found[host] = placed.model_copy(update=update | {"dut": dut})
         for share in self.shares:
             local = testbed.of_host(share.host)
             require_processors(own[share.host], local, share.parts, found[share.host])

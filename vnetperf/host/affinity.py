@@ -6,21 +6,23 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.linux import PROC
 
-#: Field of /proc/TID/stat behind the name: ticks from boot to the thread's start.
-_STARTED = 19
+#: Fields of /proc/TID/stat behind the name: the parent, and ticks from boot to the thread's start.
+_PARENT, _STARTED = 1, 19
 #: Looks for threads that were started meanwhile by one that had not been moved.
 _LOOKS = 5
 
 
 class _Task(NamedTuple):
     tid: int
+    pid: int
+    parent: int
     started: int
     cpus: frozenset[int]
 
@@ -57,9 +59,10 @@ def free_processors(
 
 
 def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
-    """Give threads their processors back, those too that were started by moved ones since.
+    """Give threads their processors back, those too that moved ones have started since.
 
-    A thread that has other processors by now than it was given was moved by somebody else.
+    A thread that has other processors by now than it was given was moved by somebody else. Of one
+    that was started since, nobody knows whether it has what it inherited or was given the same.
     """
     free = frozenset(data["free"])
     before = {(tid, started): frozenset(cpus) for tid, started, cpus in data["tasks"]}
@@ -70,10 +73,12 @@ def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
     inherited = {left: cpus for (left, cpus), _ in reversed(given.most_common())}
     restored = 0
     for _ in range(_LOOKS):
-        again = 0
-        for task in _tasks(proc):
+        again, every = 0, list(_tasks(proc))
+        moved = {task.pid for task in every if (task.tid, task.started) in before}
+        parents = {task.pid: task.parent for task in every}
+        for task in every:
             cpus = before.get((task.tid, task.started))
-            if cpus is None and task.started >= data["since"]:
+            if cpus is None and task.started >= data["since"] and _descends(task, moved, parents):
                 cpus = inherited.get(task.cpus)
             if cpus is not None and task.cpus == cpus - free:
                 again += _move(task.tid, cpus)
@@ -81,6 +86,16 @@ def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
         if not again:
             break
     return f"{restored} threads may run on processors {sorted(free)} again"
+
+
+def _descends(task: _Task, moved: Collection[int], parents: Mapping[int, int]) -> bool:
+    """Whether a process is one of some, or was started by one of them or its descendants."""
+    pid = task.pid
+    while pid:
+        if pid in moved:
+            return True
+        pid = parents.get(pid, 0)
+    return False
 
 
 def _ticks() -> int:
@@ -106,5 +121,8 @@ def _tasks(proc: Path) -> Iterator[_Task]:
         for tid in tids:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 text = (process / "task" / tid / "stat").read_text(errors="replace")
-                started = int(text.rpartition(")")[2].split()[_STARTED])
-                yield _Task(int(tid), started, frozenset(os.sched_getaffinity(int(tid))))
+                fields = text.rpartition(")")[2].split()
+                yield _Task(
+                    *(int(tid), int(process.name), int(fields[_PARENT]), int(fields[_STARTED])),
+                    cpus=frozenset(os.sched_getaffinity(int(tid))),
+                )

@@ -501,9 +501,9 @@ FIFO_PRIORITY = 1
 #: Longest turn of a thread that shares its processor with nobody but the system, microseconds:
 #: there a sleep costs no other poller anything, and a frame waits for less.
 SYSTEM_TURN_US = 20
-#: Share of its processor that a thread of DUT or VNF takes under SCHED_FIFO, at most, percent; and
-#: a tester beside nobody but the system, beside a VNF, beside several or a poller of the DUT.
-SHARE, SHARE_BESIDE_SYSTEM, SHARE_BESIDE_VNF, SHARE_BESIDE_MORE = 80, 90, 65, 50
+#: Share of a processor that threads with such a priority have together, at most, percent: the rest
+#: is the system's, and below what the kernel lets them have (sched_rt_runtime_us).
+MOST_SHARE = 90
 
 
 class Placement(Frozen):
@@ -518,6 +518,7 @@ class Placement(Frozen):
         vnf_node: NUMA node of VNFs' memory, when it is not the pollers'.
         unpinned: Role -> processors among which the kernel moves it; such a role has no cores.
         dut: Roles of the DUT's own pollers.
+        siblings_of_dut: Whether others run on hardware threads of the DUT's cores.
         turn_us: Length of the turns of threads that share a processor and sleep in between,
             microseconds; 0: they never sleep.
         slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
@@ -535,6 +536,7 @@ class Placement(Frozen):
     vnf_node: int | None = None
     unpinned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     dut: tuple[str, ...] = ()
+    siblings_of_dut: bool = False
     turn_us: int = 0
     slice_us: int = 0
     slice_note: str = ""
@@ -589,18 +591,17 @@ class Placement(Frozen):
         return FIFO_PRIORITY if self.turn_of(role) and not self.emulated else 0
 
     def share_of(self, role: str) -> int:
-        """Share of its processor that a role with such a priority takes, at most, percent."""
-        others = [other for other in self.sharers(role) if other != SYSTEM]
-        if role != "tester":
-            return SHARE
-        if not others:
-            return SHARE_BESIDE_SYSTEM
-        beside_vnf = len(others) == 1 and others[0] not in self.dut
-        return SHARE_BESIDE_VNF if beside_vnf else SHARE_BESIDE_MORE
+        """Share of its processor that a role with such a priority takes, at most, percent.
+
+        Each on the processor has the same: none can keep the others, or the system, from theirs.
+        """
+        return MOST_SHARE // (1 + sum(other != SYSTEM for other in self.sharers(role)))
 
     @property
     def dut_alone(self) -> bool:
-        """Whether the DUT has pollers and all of them have processors of their own."""
+        """Whether the DUT has pollers and all of them have cores of their own."""
+        if self.siblings_of_dut:
+            return False
         loose = {cpu for cpus in self.unpinned.values() for cpu in cpus}
         return bool(self.dut) and not any(
             self.sharers(role) or loose & {*self.cores.get(role, ())} for role in self.dut

@@ -602,8 +602,8 @@ class TesterTurns(Frozen):
         held_back: Turns that ended because it had used up its share of the processor, with frames
             still to be sent or received.
         share: That share, 0..1; 1 for no bound.
-        group_frames: Frames that left an interface in one turn, mean over turns with frames: so
-            many the DUT gets at once.
+        group_frames: Frames that left a transmit queue in one turn, mean over turns with frames:
+            so many the DUT gets at once there.
         most_frames: The most of one turn.
     """
 

@@ -285,12 +285,13 @@ def turns_of(facts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def refused_priorities(facts: Mapping[str, Any]) -> dict[str, str]:
-    """VNFs that the kernel refused SCHED_FIFO, with its words."""
+    """VNFs and vSwitches that the kernel refused SCHED_FIFO, with its words."""
     found: dict[str, str] = {}
     for host, held in {"": facts, **(facts.get("hosts") or {})}.items():
         if isinstance(held, Mapping):
-            for role, vnf in _vnfs(held):
-                told = vnf.get(PRIORITY_OF_VNF)
+            parts = [*_vnfs(held), ("vswitch", held.get("vswitch"))]
+            for role, part in parts:
+                told = part.get(PRIORITY_OF_VNF) if isinstance(part, Mapping) else None
                 if isinstance(told, str) and told.startswith(_REFUSED):
                     name = f"{host}:{role}" if host else role
                     found[name] = told.removeprefix(_REFUSED)

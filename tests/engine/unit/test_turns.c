@@ -28,19 +28,26 @@ static void test_grid(void)
 	}
 }
 
+static uint64_t later;
+
+static uint64_t clock_later(void)
+{
+	return later;
+}
+
 /* What counts as now stands still within a turn, and goes on where nothing slept. */
 static void test_begin(void)
 {
 	struct turns t;
 
 	turns_init(&t, 0, 0, 100, HZ);
-	CHECK_EQ(turns_begin(&t, 12345), 12345);
+	CHECK_EQ(turns_begin(&t, 12345, clock_later), 12345);
 	turns_init(&t, 100, 0, 100, HZ);
 	turns_woke(&t, 0, 1000 * US, false);
-	CHECK_EQ(turns_begin(&t, 1000 * US + 1), 1000 * US);
-	CHECK_EQ(turns_begin(&t, 1099 * US), 1000 * US);
-	CHECK_EQ(turns_begin(&t, 1100 * US), 1100 * US);
-	CHECK_EQ(turns_begin(&t, 1150 * US), 1100 * US);
+	CHECK_EQ(turns_begin(&t, 1000 * US + 1, clock_later), 1000 * US);
+	CHECK_EQ(turns_begin(&t, 1099 * US, clock_later), 1000 * US);
+	CHECK_EQ(turns_begin(&t, 1100 * US, clock_later), 1100 * US);
+	CHECK_EQ(turns_begin(&t, 1150 * US, clock_later), 1100 * US);
 	CHECK_EQ(t.sleeps, 1);
 	CHECK_EQ(t.slept, 1000 * US);
 }
@@ -77,12 +84,30 @@ static void test_hold(void)
 	turns_init(&t, 100, 0, 50, HZ);
 	CHECK(!turns_spent(&t, 1000000 * US));
 	turns_hold(&t, true, 1000000 * US);
-	CHECK(!turns_spent(&t, 1001000 * US));
-	CHECK(turns_spent(&t, 1005000 * US));
+	for (uint64_t now = 1000000; now < 1002000; now += 50)
+		CHECK(!turns_spent(&t, now * US));
+	CHECK(turns_spent(&t, 1002001 * US));
 	turns_hold(&t, true, 1005000 * US);
 	CHECK(!turns_spent(&t, 1005001 * US));
 	turns_hold(&t, false, 0);
 	CHECK(!turns_spent(&t, 9000000 * US));
+}
+
+/* Time that others had is not work of the thread: those that it lets run, and whatever stops it. */
+static void test_away(void)
+{
+	struct turns t;
+	int64_t before;
+
+	turns_init(&t, 100, 0, 50, HZ);
+	turns_hold(&t, true, 0);
+	before = t.credit;
+	later = 900 * US; /* somebody else ran for 800 us */
+	CHECK_EQ(turns_begin(&t, 100 * US, clock_later), 900 * US);
+	CHECK(!turns_spent(&t, 900 * US));
+	CHECK_EQ(t.credit, before);
+	CHECK(!turns_spent(&t, 10000000 * US)); /* stopped for 10 s: charged for one turn */
+	CHECK_EQ(before - t.credit, 100 * US * 50);
 }
 
 /* Whatever the kernel says to the priority: afterwards the thread is as it was. */
@@ -126,6 +151,7 @@ void test_turns(void)
 	test_begin();
 	test_share();
 	test_hold();
+	test_away();
 	test_scheduling();
 	test_wait();
 }

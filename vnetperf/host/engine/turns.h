@@ -46,15 +46,18 @@ void turns_hold(struct turns *t, bool held, uint64_t now);
 /* Let others of the same priority run: a turn has begun without a sleep before it. */
 void turns_yield(void);
 
-/* What counts as now: when the turn began.  What is due later waits for the next. */
-static inline uint64_t turns_begin(struct turns *t, uint64_t now)
+/* What counts as now: when the turn began.  What is due later waits for the next.  Others of the
+ * same priority run when one begins without a sleep before it: that time is theirs. */
+static inline uint64_t turns_begin(struct turns *t, uint64_t now, uint64_t (*clock)(void))
 {
 	if (t->length == 0)
 		return now;
 	if (now - t->at >= t->length) {
 		t->at = now;
-		if (t->held)
+		if (t->held) {
 			turns_yield();
+			t->at = t->looked = clock();
+		}
 	}
 	return t->at;
 }
@@ -62,9 +65,14 @@ static inline uint64_t turns_begin(struct turns *t, uint64_t now)
 /* Whether the thread has used up its share. */
 static inline bool turns_spent(struct turns *t, uint64_t now)
 {
+	uint64_t worked = now - t->looked;
+
 	if (!t->held)
 		return false;
-	t->credit -= (int64_t)((now - t->looked) * (100 - t->share));
+	/* A thread that was away for longer was stopped, or its processor taken: no work of its. */
+	if (worked > t->length)
+		worked = t->length;
+	t->credit -= (int64_t)(worked * (100 - t->share));
 	t->looked = now;
 	return t->credit < 0;
 }

@@ -362,7 +362,7 @@ class WorkerTurns:
     """Of these, turns that ended because the worker had used up its share of its processor."""
     slept_ns: int
     time_ns: int
-    """From the common start to the worker's end of the trial."""
+    """From the order to run to the worker's end of the trial."""
     prompt: int
     """Whether it was under SCHED_FIFO."""
     refused: str

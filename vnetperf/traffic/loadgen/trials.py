@@ -495,7 +495,7 @@ def _turns(
         asleep=round(min(1.0, busiest.slept_ns / 1e9 / time_s), 4),
         prompt=all(worker.prompt for worker in workers),
         refused=next((worker.refused for worker in workers if worker.refused), ""),
-        held_back=sum(worker.forced for worker in workers),
+        held_back=max(worker.forced for worker in workers),
         share=prepared.share / 100,
         group_frames=round(sum(p.tx_frames for p in result.ports) / turns, 2) if turns else None,
         most_frames=max((port.most_in_turn for port in result.ports), default=0),

@@ -370,6 +370,7 @@ class DpdkNat(NatSwitch):
         ports = enumerate((INSIDE, OUTSIDE))
         drops = {str(port): self._drops(number) or "none" for number, port in ports}
         return {
+            **self._turn_facts(),
             "backend": self.name,
             "version": info["dpdk"],
             "launch line": " ".join(self.argv),
@@ -381,6 +382,20 @@ class DpdkNat(NatSwitch):
             "tables": {key.replace("_", " "): value for key, value in tables.items()},
             "dropped until then, by cause": drops,
             "mtu": self.plan.scenario.mtu,
+        }
+
+    def _turn_facts(self) -> dict[str, Any]:
+        """Turns of its threads where they share processors, and the kernel's word on priority."""
+        placement = self.plan.placement
+        roles = [demand.role for demand in self.roles(self.plan.scenario)]
+        if not any(map(placement.turn_of, roles)):
+            return {}
+        told = [self._ask(f"worker,{number}")["refused"] for number in range(len(roles))]
+        refused = next(filter(None, told), "")
+        priority = max(map(placement.priority_of, roles))
+        return {
+            "turn, us": max(map(placement.turn_of, roles)),
+            "priority": f"refused: {refused}" if refused else f"fifo {priority}",
         }
 
     def stop(self) -> None:
@@ -438,6 +453,7 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
         "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
         "turn-us": turn_us,
+        "phases": ",".join(str(plan.placement.phase_of(role)) for role in roles),
         "priority": priority,
         "share": min(plan.placement.share_of(role) for role in roles) if priority else 100,
     }

@@ -137,7 +137,7 @@ struct tx_queue {
 /* How a worker took turns in a trial. */
 struct turns_result {
 	uint64_t sleeps, forced, slept; /* as of struct turns */
-	uint64_t time;			/* cycles from its beginning to its end */
+	uint64_t time;			/* cycles from the order to run to its end */
 	int refused;			/* the kernel's reason against the priority; 0: none */
 	bool prompt;			/* under SCHED_FIFO */
 };
@@ -161,6 +161,7 @@ struct worker {
 	unsigned int found; /* frames, in that look */
 	struct turns turns;
 	struct turns before;	   /* as they were when the trial began */
+	uint64_t began;		   /* TSC then */
 	struct turns_result taken; /* of the last trial */
 	struct scheduling scheduling;
 	struct hdr *gaps; /* of polling, ns: all its queues are looked at in turn */

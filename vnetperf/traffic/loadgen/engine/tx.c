@@ -320,6 +320,14 @@ static inline void note_turn(struct tx_queue *q, uint16_t n, uint64_t turn)
 		q->totals.most_in_turn = q->in_turn;
 }
 
+/* Nothing is due yet, and there is something to come: no call is missing. */
+static inline bool waits_for_turn(const struct tx_queue *q, uint64_t turn)
+{
+	const uint64_t due = pacer_due(&q->pacer);
+
+	return due != UINT64_MAX && q->pacer.window <= 0 && (int64_t)(turn - due) < 0;
+}
+
 /* Without buffers nothing can leave, but time goes on: what is too late is given up, and at full
  * rate everything once the lack has lasted. */
 static void starve(struct tx_queue *q, uint64_t now)
@@ -365,6 +373,8 @@ unsigned int tx_poll(struct tx_queue *q, uint64_t turn)
 		return 0;
 	}
 	q->starved_since = 0;
+	if (waits_for_turn(q, turn))
+		return 0;
 	note_gap(q, rte_rdtsc());
 	n = choose(q, turn);
 	if (n == 0)

@@ -51,6 +51,7 @@ static bool is_paced(const struct worker *w)
 static void be_prompt(struct worker *w)
 {
 	w->before = w->turns;
+	w->began = rte_rdtsc();
 	w->taken = (struct turns_result){0};
 	if (engine.options.priority == 0 || !is_paced(w))
 		return;
@@ -67,7 +68,7 @@ static void be_ordinary(struct worker *w)
 	w->taken.sleeps = w->turns.sleeps - w->before.sleeps;
 	w->taken.forced = w->turns.forced - w->before.forced;
 	w->taken.slept = w->turns.slept - w->before.slept;
-	w->taken.time = rte_rdtsc() - engine.trial.start;
+	w->taken.time = rte_rdtsc() - w->began;
 }
 
 static void run(struct worker *w)
@@ -302,7 +303,7 @@ int worker_main(void *unused)
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
 		const uint64_t looked = rte_rdtsc();
-		const uint64_t turn = turns_begin(&w->turns, looked);
+		const uint64_t turn = turns_begin(&w->turns, looked, rte_rdtsc);
 		unsigned int work = 0;
 		bool running;
 

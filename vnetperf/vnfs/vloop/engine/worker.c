@@ -117,7 +117,7 @@ static void forward_in_turns(struct worker *w)
 		const uint64_t now = rte_rdtsc();
 		const bool spent = turns_spent(&w->turns, now);
 
-		turns_begin(&w->turns, now);
+		turns_begin(&w->turns, now, rte_rdtsc);
 		worked = worked || n;
 		if (n && !spent)
 			continue;

@@ -99,6 +99,7 @@ const char *args_usage(void)
 		"  --next-hop MAC,MAC  where frames go\n"
 		"  --stages LIST  of lcores, as rx+val/nat/ct+tx (rx+val+nat+ct+tx: one does all)\n"
 		"  --lcores-of-stages LIST  an lcore for each group (in order of their numbers)\n"
+		"  --phases LIST  how much later turns of each group begin, us (0)\n"
 		"  --log FILE  what blocks were given out and came back\n");
 
 	for (size_t i = 0; i < N_OPTIONS && n < sizeof(text); i++) {
@@ -184,18 +185,20 @@ static bool stage_list(struct options *o, const char *text, struct problem *why)
 	return true;
 }
 
-static bool lcore_list(struct options *o, const char *text, struct problem *why)
+/* A number for each group. */
+static bool number_list(uint32_t *to, uint32_t *n, const char *name, const char *text,
+			struct problem *why)
 {
 	char *end;
 
-	for (o->n_lcores = 0; o->n_lcores < STAGES; text = end + 1) {
-		o->lcores[o->n_lcores++] = (uint32_t)strtoul(text, &end, 10);
+	for (*n = 0; *n < STAGES; text = end + 1) {
+		to[(*n)++] = (uint32_t)strtoul(text, &end, 10);
 		if (end == text || (*end != ',' && *end != '\0'))
 			break;
 		if (*end == '\0')
 			return true;
 	}
-	return problem_set(why, "numbers, as 1,2,3", "--lcores-of-stages is no list of lcores");
+	return problem_set(why, "numbers, as 1,2,3", "%s is no list of numbers", name);
 }
 
 static bool option(void *to, const char *name, const char *value, struct problem *why)
@@ -209,7 +212,9 @@ static bool option(void *to, const char *name, const char *value, struct problem
 	if (strcmp(name, "--stages") == 0)
 		return stage_list(o, value, why);
 	if (strcmp(name, "--lcores-of-stages") == 0)
-		return lcore_list(o, value, why);
+		return number_list(o->lcores, &o->n_lcores, name, value, why);
+	if (strcmp(name, "--phases") == 0)
+		return number_list(o->phases, &o->n_phases, name, value, why);
 	if (strcmp(name, "--log") == 0) {
 		if (strlen(value) >= sizeof(o->log))
 			return problem_set(why, "255 octets", "--log is too long");

@@ -22,6 +22,8 @@ struct options {
 	uint32_t n_groups;
 	uint32_t lcores[STAGES]; /* of the groups */
 	uint32_t n_lcores;	 /* 0: in order of their numbers */
+	uint32_t phases[STAGES]; /* of the groups' turns, us */
+	uint32_t n_phases;
 	uint16_t rx_desc, tx_desc;
 	uint16_t room;	   /* octets of frame in a buffer */
 	uint32_t turn_us;  /* of threads that share a processor, see turns.h; 0: never sleep */

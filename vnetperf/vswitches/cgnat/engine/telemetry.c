@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <rte_telemetry.h>
 #include <rte_version.h>
@@ -131,6 +132,7 @@ static int tell_worker(const char *command, const char *text, struct rte_tel_dat
 		return -1;
 	rte_tel_data_start_dict(d);
 	add(d, "lcore", w->lcore);
+	rte_tel_data_add_dict_string(d, "refused", w->refused ? strerror(w->refused) : "");
 	add(d, "turns", read_number(&w->turns));
 	add(d, "empty", read_number(&w->empty));
 	add(d, "busy", read_number(&w->busy));

@@ -339,15 +339,13 @@ static uint64_t rest(struct worker *w, uint64_t from, bool forced)
 	return now;
 }
 
-/* Threads on one processor wake one after the other, in the order that packets pass them. */
 static void take_turns(struct worker *w)
 {
 	const struct options *o = &engine.options;
 	const uint32_t number = (uint32_t)(w - engine.workers);
 	struct scheduling before;
 
-	turns_init(&w->share, o->turn_us, number * (o->turn_us / engine.n_workers), o->share,
-		   (double)engine.hz);
+	turns_init(&w->share, o->turn_us, o->phases[number], o->share, (double)engine.hz);
 	if (o->turn_us && o->priority)
 		w->refused = scheduling_fifo(o->priority, &before);
 	turns_hold(&w->share, o->turn_us && o->priority && w->refused == 0, rte_rdtsc());
@@ -403,7 +401,7 @@ int worker_main(void *unused)
 			before = rest(w, now, n > 0);
 			w->idle += before - now;
 		}
-		turns_begin(&w->share, before);
+		turns_begin(&w->share, before, rte_rdtsc);
 	}
 	return 0;
 }
