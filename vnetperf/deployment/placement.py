@@ -177,8 +177,9 @@ def _of_group(demands: tuple[RoleDemand, ...], group: str) -> tuple[RoleDemand, 
 def _of_system(
     demands: tuple[RoleDemand, ...], cores: dict[str, tuple[int, ...]], numbers: Sequence[int]
 ) -> int:
-    """A processor for the system: one that no poller has, else the tester's, whose loss of time is
-    a load that is not offered, and so is seen.
+    """A processor for the system: one that no poller has, else the tester's.
+
+    Its loss of time is a load that is not offered, and so is seen.
     """
     taken = {cpu for cpus in cores.values() for cpu in cpus}
     tester = [cpu for d in _of_group(demands, "tester") for cpu in cores[d.role]]
