@@ -256,7 +256,7 @@ def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_tak
     poller = Pollers(role="pmd", pid=os.getpid(), thread_prefix="")
     monkeypatch.setattr(collectors, "busy_threads", lambda _: [(poller, mine)])
     about: dict[str, Any] = {"name": "poller", "role": "pmd", "started": 5, "cpu": cpu}
-    about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "wait_ns": 0}
+    about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "voluntary": 0, "wait_ns": 0}
     samples = iter(
         [
             collectors._Sample(**about, at=0.0, user_ticks=0, run_ns=0),

@@ -237,6 +237,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "bin": None,
         "tag": None,
         "event": None,
+        "turn": None,
         "ipdv": None,
         "clock": None,
     }
