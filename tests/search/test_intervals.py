@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.search.support import NDR, PDR, STEPPED, STRICT, goals, lower_fps, upper_fps
+from tests.search.support import NDR, PDR, STEPPED, STRICT, TST009, goals, lower_fps, upper_fps
 from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
 from vnetperf.model.trial import (
     DirectionCounts,
@@ -24,6 +24,8 @@ from vnetperf.model.trial import (
 from vnetperf.runner.verdict import judge
 from vnetperf.search import Search, SearchOutcome, StopSearch, make_search, replay
 from vnetperf.search.classification import Criterion, DurationSums, History, LoadClass
+from vnetperf.search.mlr import best_bounds, targets_of
+from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 
 TOLERANCE = 0.0005
 TRIES = 4
@@ -183,6 +185,102 @@ def test_what_the_generator_offers_is_the_limit_within_a_width(algorithm: str, m
     assert "the limit is what the generator offered on its core" in result.reason
 
 
+def stopped_after(trials: int, search: Search, weather: Weather) -> SearchOutcome | None:
+    """What a search knows that is stopped after so many trials; None where it ended before."""
+    try:
+        request = next(search)
+        for _ in range(trials):
+            request = search.send(weather.run(request))
+    except StopIteration:
+        return None
+    with pytest.raises(StopIteration) as end:
+        search.throw(StopSearch("the time is up"))
+    found: SearchOutcome = end.value.value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "initial_trial_s", "ends"),
+    [
+        ("mlr", 1.0, True),  # with shorter trials it reaches an end before
+        ("binary", 60.0, False),
+        ("tst009", 60.0, False),
+    ],
+)
+def test_a_search_that_was_stopped_is_not_at_its_own_end(
+    *, algorithm: str, initial_trial_s: float, ends: bool
+) -> None:
+    """Its bound may be far below what the generator offers, which is not all there is to say."""
+    goal = replace(STRICT, initial_trial_s=initial_trial_s)
+    most = 0.3 * LIMITS.max_load_fps
+    both, limits = 0, 0
+    for trials in range(1, ENDLESS):
+        weather = Weather(3 * most, most_fps=most)
+        outcome = stopped_after(trials, make_search(algorithm, [goal], LIMITS), weather)
+        if outcome is None:
+            break
+        (result,) = outcome.results
+        by_generator = "the limit is what the generator offered on its core" in result.reason
+        if result.at_least:
+            assert lower_fps(result) >= 0.985 * most
+            assert by_generator
+            assert "maximum load" not in result.reason
+            limits += result.goal != goal or "the time is up" in result.reason
+        else:
+            assert "the time is up" in result.reason
+            both += by_generator
+    assert (limits > 0, both > 0) == (ends, not ends)
+
+
+def test_a_loose_bound_below_a_load_given_up_does_not_hide_an_estimate() -> None:
+    top = LIMITS.max_load_fps
+    grid = GeometricGrid(LIMITS, TST009.width)
+    session = SearchSession(grid, Budget(None), [TST009], TRIES)
+    tester, dut = Weather(top, most_fps=0.3 * top), Weather(0.35 * top)
+
+    def tried(weather: Weather, load_fps: float, *durations: float) -> float:
+        rung = grid.rung_below(load_fps)
+        for seconds in durations:
+            request = TrialRequest(load_fps=grid.load(rung), duration_s=seconds)
+            session.history.add(rung, weather.run(request))
+        return grid.load(rung)
+
+    loose = tried(tester, 0.2 * top, 60.0, 60.0)
+    tried(tester, 0.4 * top, *[60.0] * TRIES)
+    own = session.result(TST009, "the time is up")
+    assert own.relevant_lower_bound is not None
+    assert own.relevant_lower_bound.load_fps == loose
+    assert not own.at_least
+    assert "no upper bound: 4 trials" in own.reason
+    assert own.reason.endswith("; the time is up")
+
+    lower = tried(dut, 0.35 * top, 1.0)
+    upper = tried(dut, lower * 1.008, 1.0)
+    assert upper > lower
+    best = best_bounds(TST009, targets_of(TST009), session, "the time is up")
+    assert (lower_fps(best), upper_fps(best)) == (lower, upper)
+    assert best.reason.startswith("an estimate by trials of 1 s")
+    assert not best.regular
+
+
+@pytest.mark.parametrize("algorithm", ["binary", "tst009"])
+@pytest.mark.parametrize("most", [0.3, 2.0])
+def test_what_stops_one_goal_is_no_reason_of_another(algorithm: str, most: float) -> None:
+    top = LIMITS.max_load_fps
+
+    def weather() -> Weather:
+        return Weather(0.5 * top, most_fps=most * top, shorts=(0.001,))
+
+    alone = weather()
+    outcome, _ = drive(make_search(algorithm, [STRICT], LIMITS), alone)
+    goals_ = [STRICT, replace(STRICT, name="next")]
+    found = stopped_after(len(alone.log) + 1, make_search(algorithm, goals_, LIMITS), weather())
+    assert found is not None
+    assert found.results[0] == outcome.results[0]
+    assert "decided nothing" in found.results[0].reason
+    assert "the time is up" in found.results[1].reason
+
+
 def test_a_goal_that_stays_open_takes_no_load_from_another() -> None:
     """Always 0.1 % short: 0.5 % is found, no loss is not."""
     weather = Weather(5e6, shorts=(0.001,))
@@ -211,6 +309,7 @@ def test_a_trial_that_decides_nothing_adds_to_no_sum() -> None:
     assert history.classify(0, criterion) is LoadClass.UNDECIDED
     assert history.is_given_up(0, criterion, TRIES)
     assert history.given_up(criterion, TRIES) == [0]
+    assert not history.given_up(criterion, 0)  # of an older log
     wider = replace(criterion, loss_ratio=0.01)
     assert history.classify(0, wider) is LoadClass.LOWER
     assert not history.is_given_up(0, wider, TRIES)

@@ -108,6 +108,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+def test_its_pollers_are_those_of_any_testpmd(tmp_path: Path) -> None:
+    switch = shown_switch(tmp_path)
+    switch.process = MagicMock(pid=7)
+    assert switch.pollers() == dpdk.TestpmdCommand.pollers("pmd", 7)
+    assert {one.pid for one in switch.pollers()} == {7}
+    switch.process = None
+    assert switch.pollers() == ()
+
+
 @pytest.mark.usefixtures("clock")
 def test_of_several_queues_polls_are_unknown(tmp_path: Path) -> None:
     """testpmd leaves out those that had no frame."""

@@ -159,14 +159,7 @@ def _offered_ratio(
 
 def _offered_whole(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Those that offered their load, as far as it is accurate; of others it is in the loss."""
-    return [
-        trial
-        for trial in trials
-        if not any(
-            trial.result.is_short(counts, trial.spec.offered_tolerance)
-            for counts in trial.result.directions
-        )
-    ]
+    return [trial for trial in trials if not outcome_of(trial).is_short]
 
 
 def _carried(trials: Sequence[TrialRecord], criterion: Criterion) -> list[TrialRecord]:

@@ -287,9 +287,10 @@ class ForwarderCommand(ABC):
         jumbo = self.mtu > STANDARD_MTU and self.tells_mtu
         return self.mtu + FRAME_OVERHEAD if jumbo else 0
 
-    def pollers(self, role: str, pid: int) -> tuple[Pollers, ...]:
-        """Its forwarding threads."""
-        return tuple(Pollers(role=role, pid=pid, thread_prefix=name) for name in self.threads)
+    @classmethod
+    def pollers(cls, role: str, pid: int) -> tuple[Pollers, ...]:
+        """The forwarding threads of such a program."""
+        return tuple(Pollers(role=role, pid=pid, thread_prefix=name) for name in cls.threads)
 
     def _memory(self) -> list[str]:
         if not self.hugepages:

@@ -156,8 +156,9 @@ class SearchLimits:
     trial a budget is one of wall time. No duration sum counts them."""
 
     start_fps: float | None = None
-    """Load of the first trial, frames/s per interface, None for the largest: a hint, no limit. The
-    search goes above it where that is carried. "tst009" begins in the middle whatever it is."""
+    """Of an older log, whose search began again where the generator fell short: load of its first
+    trial, frames/s per interface, above which it went where that was carried. "tst009" begins in
+    the middle whatever it is. Nothing sets it now. None: the largest."""
 
     steps: StepInputs | None = None
     """Inputs of the "tst009" algorithm, None for any other."""

@@ -192,7 +192,8 @@ class GoalResult(Frozen):
         per_direction: The same for each direction.
         regular: True when both bounds exist, lie within the goal width, and were not contradicted
             by their confirmation.
-        qualifier: "at least" when the maximum load met the goal, "at most" when the minimum failed.
+        qualifier: "at least" when the maximum load met the goal, or the generator offered no more
+            than about the lower bound; "at most" when the minimum load failed.
         reason: Why the result is irregular; "" when it is regular.
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
         latency: Latency per direction at the lower bound (last trial there), by direction.

@@ -46,8 +46,8 @@ class GoalOutcome:
     conditional_throughput_fps: float | None
     regular: bool  # True if both bounds exist and are within the goal's width
     reason: str  # Why the search stopped here, as a sentence for the report
-    #: True if the maximum load itself is carried: the limit is the generator's or the medium's, and
-    #: the DUT's is at least this.
+    #: True if the DUT's limit is at least the lower bound and not known: the maximum load itself is
+    #: carried, or the generator offered no more than about this bound; `reason` says which.
     at_least: bool = False
     at_most: bool = False  # True if even the minimum load is too much: the DUT's limit is below it
     #: What became of the bounds when they were tried again; None where a search ends without.

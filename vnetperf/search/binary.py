@@ -32,15 +32,21 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         for goal in goals
     ]
     stopped = ""
+    ended = 0  # Goals whose search reached its own end
     try:
         for goal, session in zip(goals, sessions, strict=True):
             grid = GeometricGrid(limits, goal.width)
+            # An older log may name where to begin.
             first = grid.top if limits.start_fps is None else grid.rung_below(limits.start_fps)
             found = yield from _coarse(goal, session, first)
             yield from _verify(goal, session, found)
+            ended += 1
     except StopSearch as stop:
         stopped = stop.reason
-    results = [session.result(goal, stopped) for goal, session in zip(goals, sessions, strict=True)]
+    results = [
+        session.result(goal, "" if number < ended else stopped)
+        for number, (goal, session) in enumerate(zip(goals, sessions, strict=True))
+    ]
     return sessions[0].outcome(ALGORITHM, results)
 
 

@@ -166,8 +166,10 @@ class History:
         """Tell whether further trials at a load are of no use, because of the tester.
 
         That is so after so many full-length trials that decided nothing, if those that did are not
-        more.
+        more; after no number of them where `tries` is 0.
         """
+        if not tries:
+            return False
         full = [t for t in self._trials.get(rung, ()) if criterion.is_full_length(t)]
         undecided = sum(not criterion.decides(trial) for trial in full)
         if undecided < tries or 2 * undecided < len(full):

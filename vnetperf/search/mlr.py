@@ -241,7 +241,7 @@ def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str
     if width is not None:
         text += f", bounds {width:.3%} apart"
     elif chosen.at_least:
-        text += ", which carried the maximum load: the limit is not the DUT's"
+        text += f" ({chosen.reason})"
     elif chosen.at_most:
         text += ", at which the minimum load was too much"
     return f"{text}, where {required} are required: {stopped}"
@@ -388,7 +388,7 @@ def _run_trials(
     The forwarding rate under overload is the best guess of capacity that one trial can give. Of
     the candidates the one at the lowest load is run, then the longest: what is too much at a low
     load rules out higher ones for the other goals. A candidate that no longer fits the budget
-    leaves the time to those that do.
+    leaves the time to those that do. `start_fps` is of older logs: `SearchLimits.start_fps`.
     """
     seconds = max(goal.initial_trial_s for goal in goals)
     first = grid.top if start_fps is None else grid.rung_below(start_fps)

@@ -59,9 +59,6 @@ class GeometricGrid:
         return max(1, floor(-log1p(-width) / self._unit))
 
 
-#: Full-length trials that leave a load undecided until it is given up, where limits do not say so.
-_TRIES = 4
-
 #: Sums of durations may be this far (s) above a budget they meet exactly.
 _ROUNDING_S = 1e-6
 
@@ -117,13 +114,14 @@ class SearchSession:
     budget: Budget  # Shared by all that run trials for the same caller
     #: All goals of the search: they decide which trials need a latency histogram.
     goals: Sequence[SearchGoal] = ()
-    limits_tries: int = 0  # `SearchLimits.tries`
+    #: Full-length trials that leave a load undecided until a goal gives it up; see `gives_up`.
+    tries: int = 0
     history: History = field(default_factory=History)  # The trials so far
 
     @property
-    def tries(self) -> int:
-        """Full-length trials that leave a load undecided until a goal gives it up."""
-        return self.limits_tries or _TRIES
+    def gives_up(self) -> bool:
+        """False in the replay of an older log: its searches were sent what decides, alone."""
+        return self.tries > 0
 
     def measure(self, rung: int, duration_s: float) -> Procedure[TrialOutcome]:
         """Run one trial and note it."""
@@ -132,7 +130,7 @@ class SearchSession:
             load_fps=self.grid.load(rung),
             duration_s=duration_s,
             histogram_up_to_loss=self._histogram_up_to_loss(duration_s),
-            when_limited="count" if self.limits_tries else "lower",
+            when_limited="count" if self.gives_up else "lower",
             classifies=tuple(dict.fromkeys(goal.loss_ratio for goal in self.goals)),
         )
         trial = yield request
@@ -159,7 +157,16 @@ class SearchSession:
         return max(fits, default=-1.0)
 
     def result(self, goal: SearchGoal, stopped: str) -> GoalOutcome:
-        """What the trials so far answer to a goal."""
+        """What the trials so far answer to a goal.
+
+        Args:
+            goal: The goal.
+            stopped: Why the search was stopped before it reached its own end for this goal; "".
+
+        Returns:
+            Its result. Where the generator is the limit of a load a width above the lower bound,
+            there is nothing left to search, whatever else stopped the search.
+        """
         criterion = Criterion.of_goal(goal)
         bounds = self.history.bounds(criterion)
         lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
@@ -167,6 +174,7 @@ class SearchSession:
         at_least = upper is None and bounds.lower == self.grid.top
         at_most = lower is None and bounds.upper == 0
         regular = False
+        why = "; ".join(filter(None, (self.given_up_reason(given_up, criterion), stopped)))
         if at_least:
             reason = "the maximum load is carried: the limit is not the DUT's"
         elif at_most:
@@ -176,12 +184,13 @@ class SearchSession:
             regular = far <= goal.width
             reason = "both bounds found, within the goal's width"
             if not regular:
-                why = self.given_up_reason(given_up, criterion) or stopped
                 reason = f"bounds are {far:.3%} apart, wider than required: {why}"
+        elif self._is_limit(given_up, lower, upper, criterion, goal.width):
+            at_least = True
+            reason = f"no upper bound: {self.given_up_reason(given_up, criterion)}"
         else:
             missing = "no upper bound" if lower else "no lower bound" if upper else "no bounds"
-            reason = f"{missing}: {self.given_up_reason(given_up, criterion) or stopped}"
-            at_least = lower is not None and self.is_short(given_up, criterion)
+            reason = f"{missing}: {why}"
         rate = (
             conditional_throughput(lower.load_fps, lower.trials, criterion)
             if lower is not None
@@ -197,6 +206,21 @@ class SearchSession:
             at_least=at_least,
             at_most=at_most,
         )
+
+    def _is_limit(
+        self,
+        given_up: int | None,
+        lower: Bound | None,
+        upper: Bound | None,
+        criterion: Criterion,
+        width: float,
+    ) -> bool:
+        """Whether a lower bound is the most that the generator offered, as near as is asked for."""
+        if given_up is None or lower is None or upper is not None:
+            return False
+        load = self.grid.load(given_up)
+        near = load - lower.load_fps <= width * load
+        return near and self.is_short(given_up, criterion)
 
     def is_short(self, rung: int | None, criterion: Criterion) -> bool:
         """Whether the generator alone is why a load was given up.

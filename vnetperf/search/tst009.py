@@ -53,6 +53,11 @@ class _Found:
     passed: int  # Highest place whose load was carried; below 0 while there is none
     too_much: int  # Lowest place whose load was not carried; n while there is none
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether no load is left to try."""
+        return self.failed - self.passed <= 1
+
 
 def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     """Search each goal by itself, one after the other; trials are not shared.
@@ -100,7 +105,7 @@ def _as_mlr_goal(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
 def _search(
     goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found
 ) -> Procedure[None]:
-    while found.failed - found.passed > 1:
+    while not found.has_ended:
         middle = (found.passed + found.failed) // 2
         # What lies below the minimum load is not tried, and as if it were carried.
         carried = True if middle < 0 else (yield from _carries(goal, session, inputs, middle))
@@ -163,9 +168,11 @@ def _result(
         reason = "both bounds found, one StepSize apart"
     else:
         missing = "no lower bound" if lower is None else "no upper bound" if upper is None else ""
-        why = session.given_up_reason(given_up, criterion) or stopped
+        before = "" if found.has_ended else stopped
+        why = "; ".join(filter(None, (session.given_up_reason(given_up, criterion), before)))
         reason = f"{missing or 'bounds are further apart than a StepSize'}: {why}"
-        at_least = lower is not None and upper is None and session.is_short(given_up, criterion)
+        one_sided = lower is not None and upper is None
+        at_least = one_sided and found.has_ended and session.is_short(given_up, criterion)
     held = [t for t in lower.trials if criterion.is_low_loss(t)] if lower else []
     if place := min(found.failed, grid.top):
         # A confirmation goes a width beyond a bound: no less than to the next load of S.

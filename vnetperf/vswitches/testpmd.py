@@ -438,9 +438,9 @@ class TestpmdSwitch(VSwitch):
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Its forwarding threads."""
-        names = dpdk.TestpmdCommand.threads
-        pid = self.process.pid if self.process is not None else 0
-        return tuple(Pollers(role="pmd", pid=pid, thread_prefix=name) for name in names if pid)
+        if self.process is None:
+            return ()
+        return dpdk.TestpmdCommand.pollers("pmd", self.process.pid)
 
     def check_alive(self) -> None:
         """Raise when testpmd has ended."""
