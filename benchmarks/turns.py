@@ -50,8 +50,20 @@ NEIGHBOUR = (
     "    while time.perf_counter() < end: pass\n"
     "    time.sleep((1 - share) * period)\n"
 )
+#: Who is on which processor, in words: a checkout of before `sharing` has no more than the reason.
+PLACED = """
+def placed(plan, deployment):
+    try:
+        from vnetperf.results.sharing import sharing_of
+    except ImportError:
+        return plan.placement.reason
+    found = sharing_of(deployment.facts)
+    return found and found.sentence or plan.placement.reason
+"""
 #: What one half runs in its own checkout: it may be one of before this file was written.
-WORKER = """
+WORKER = (
+    f"{PLACED}\n"
+    """
 import json, sys
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
@@ -65,7 +77,8 @@ facts = take_inventory(settings.testbed)
 plan = make_plan(make_scenario(scenario, settings), settings.testbed, facts)
 deployment = LiveDeployment.deploy(plan, facts)
 try:
-    print(json.dumps({"placement": plan.placement.reason, "slices": deployment.slices}), flush=True)
+    where = placed(plan, deployment)
+    print(json.dumps({"placement": where, "slices": deployment.slices}), flush=True)
     for line in sys.stdin:
         wanted = json.loads(line)
         spec = TrialSpec(frame_size=wishes["frame_sizes"][0], load_fps=wanted["load"],
@@ -75,6 +88,7 @@ try:
 finally:
     deployment.teardown()
 """
+)
 
 
 class Half:

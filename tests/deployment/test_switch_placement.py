@@ -56,6 +56,7 @@ def test_it_is_as_wished_or_refused(machine: MachineFacts, threads: int, where: 
 def test_siblings_of_eight_cores() -> None:
     found = placed(facts(cpus=cpus(8, smt=2)), "siblings", 4)
     assert found.cores == {"tester": (1,), "vnf0": (2,), "pmd": (3, 11, 4, 12)}
+    assert found.dut == ("pmd",)
 
 
 def test_two_nodes_in_turn() -> None:

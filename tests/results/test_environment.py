@@ -175,6 +175,7 @@ def test_every_volatile_field_has_its_reason_and_the_rest_none() -> None:
     assert why_volatile("environment.memory.hugepages[0 2048].free")
     assert not why_volatile("environment.memory.hugepages[0 2048].total")
     assert not why_volatile("environment.kernel.cmdline")
+    assert not why_volatile("scenarios.pvp_dpdk.facts.vnfs[0].turns until then")  # is no fact
 
 
 def test_what_only_a_newer_tool_recorded_is_no_difference_of_machines() -> None:

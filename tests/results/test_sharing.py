@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.turns import PLACED
 from tests.deployment.test_hosts import plan_of
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.scenario import Placement
@@ -81,6 +84,47 @@ def test_dedicated_processors_need_no_warning() -> None:
 def test_programs_in_the_testers_place_are_not_on_its_processor() -> None:
     found = sharing(ALONE, scenario={"sockets": True})
     assert "tester" not in found.sentence
+
+
+def test_a_plan_is_read_without_those_who_will_not_be_there() -> None:
+    plan = plan_of("pvp2pvp_dpdk", 2)
+    assert Sharing.planned(plan) == Sharing.of(plan.model_dump(mode="json"))
+    assert "east:tester" in Sharing.planned(plan).sentence
+    found = Sharing.planned(plan, {"tester"})
+    assert "tester" not in found.sentence
+    assert found.machines
+
+
+@pytest.mark.parametrize("sockets", [False, True])
+def test_who_shares_is_said_once_and_as_it_is(sockets: bool) -> None:
+    """Hosts give roles other names, and the tester is taken away, after processors were chosen."""
+    for name in ("pvp_dpdk", "pvp2pvp_dpdk"):
+        plan = plan_of(name, 2).model_dump(mode="json")
+        for part in (plan, *plan["hosts"]):
+            part["scenario"]["sockets"] = sockets
+        found = Sharing.of(plan)
+        assert found is not None
+        assert found.shared
+        assert found.warning.count(found.sentence) == 1
+        others = found.warning.replace(found.sentence, "").partition(";")[0]
+        assert "pmd" not in others
+
+
+def test_pollers_that_a_plan_does_not_name_are_not_there() -> None:
+    """Only older logs have their roles guessed from names."""
+    found = sharing(ALONE | {"cores": {"tester": [1], "other": [0]}, "dut": []})
+    assert not found.dut_alone
+
+
+def test_a_benchmark_says_it_in_older_checkouts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: dict[str, Any] = {}
+    exec(PLACED, there)  # noqa: S102 - our own text
+    plan = SimpleNamespace(placement=SimpleNamespace(reason="why"))
+    facts = ScenarioFacts(scenario="pvp_dpdk", plan={"placement": ALONE}, facts=FACTS)
+    deployment = SimpleNamespace(facts=facts)
+    assert "pmd has processor 0 to itself" in there["placed"](plan, deployment)
+    monkeypatch.setitem(sys.modules, "vnetperf.results.sharing", None)
+    assert there["placed"](plan, deployment) == "why"
 
 
 def test_a_dut_elsewhere_is_not_judged_by_this_machine() -> None:

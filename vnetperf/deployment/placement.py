@@ -152,7 +152,7 @@ def _shared(
         f"{wanted + 1} physical cores on one node would be needed"
     )
     used = [cpu for cpu in order if cpu.cpu in set().union(*cores.values())]
-    placed = Placement(
+    return Placement(
         mode="shared",
         reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
         cores=cores,
@@ -167,7 +167,6 @@ def _shared(
         slice_note=facts.slices,
         emulated=_emulated(facts),
     )
-    return placed.model_copy(update={"reason": f"{placed.reason}: {placed.sharing}"})
 
 
 def _of_group(demands: tuple[RoleDemand, ...], group: str) -> tuple[RoleDemand, ...]:
@@ -307,6 +306,7 @@ def place_scenario(
     nodes = {cpu.node for cpu in pool[:wanted]} - {placed.node}
     update = {
         "cores": placed.cores | given,
+        "dut": tuple(given),
         "far_nodes": tuple(sorted({*placed.far_nodes, *nodes})),
     }
     on = "both hardware threads of cores" if where == "siblings" else "NUMA nodes in turn"

@@ -607,23 +607,6 @@ class Placement(Frozen):
             self.sharers(role) or loose & {*self.cores.get(role, ())} for role in self.dut
         )
 
-    @property
-    def sharing(self) -> str:
-        """Who is on which processor, in words: "pmd alone on processor 0; ..."."""
-        found: dict[int, list[str]] = {}
-        for role, cpus in self.cores.items():
-            for cpu in cpus:
-                found.setdefault(cpu, []).append(role)
-        for cpu in self.housekeeping if self.shared else ():
-            found.setdefault(cpu, []).append(SYSTEM)
-        texts = []
-        for cpu, roles in sorted(found.items()):
-            if len(roles) == 1:
-                texts.append(f"{roles[0]} alone on processor {cpu}")
-            else:
-                texts.append(f"{', '.join(roles[:-1])} and {roles[-1]} share processor {cpu}")
-        return "; ".join(texts)
-
 
 class MemoryPlan(Frozen):
     """Hugepages the scenario needs free on a node.

@@ -32,7 +32,7 @@ from vnetperf.pytest_plugin.cases import (
 )
 from vnetperf.pytest_plugin.session import BenchSession, configuration_of
 from vnetperf.pytest_plugin.terminal import duration_text
-from vnetperf.results.sharing import Sharing
+from vnetperf.results.sharing import TESTER, Sharing
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_scenario
@@ -276,10 +276,10 @@ def _guests(planner: Planner, scenario: Scenario, kind: GuestKind) -> tuple[str,
 def describe(plan: Plan, what: str = FRAMES) -> list[str]:
     """What a plan deploys for frames, for sockets or for ranks, as lines of text."""
     placement, scenario = plan.placement, plan.scenario
-    graph, placed = scenario.deployment, dict(placement.cores)
-    if what in (SOCKETS, MPI, GUESTS):
-        placed.pop("tester", None)  # it is taken away for them
-    sharing = Sharing.of(_without_tester(plan, what).model_dump(mode="json"))
+    graph = scenario.deployment
+    absent = (TESTER,) if what in (SOCKETS, MPI, GUESTS) else ()  # it is taken away for them
+    placed = {role: cpus for role, cpus in placement.cores.items() if role not in absent}
+    sharing = Sharing.planned(plan, absent)
     ends = (
         "" if what in (MPI, GUESTS) else f", {_ENDS[what]} at {' and '.join(map(str, graph.ends))}"
     )
@@ -302,7 +302,7 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
             if what == FRAMES
             else []
         ),
-        *([f"cores       {_cores(plan, sharing)}"] if placed else []),
+        *([f"cores       {_cores(sharing)}"] if placed else []),
         *(f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in placed.items()),
         *(
             f"            {role} anywhere on {', '.join(map(str, cpus))}"
@@ -310,7 +310,7 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
         ),
     ]
     if placement.shared:
-        told = (sharing.sentence, sharing.meaning) if sharing is not None else ()
+        told = (sharing.sentence, sharing.meaning)
         lines += [f"            {text}" for text in told if text]
         if placement.turn_us and not placement.emulated:
             lines.append(
@@ -328,18 +328,11 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
     return [*lines, *(f"command     {name}: {line}" for name, line in plan.commands.items())]
 
 
-def _without_tester(plan: Plan, what: str) -> Plan:
-    """A plan without the tester where others are in its place."""
-    if what not in (SOCKETS, MPI, GUESTS):
-        return plan
-    return plan.model_copy(update={"scenario": plan.scenario.model_copy(update={"sockets": True})})
-
-
-def _cores(plan: Plan, found: Sharing | None) -> str:
+def _cores(found: Sharing) -> str:
     """Who shares processors, and why."""
-    if found is None or found.label == plan.placement.mode:
-        return f"{plan.placement.mode}: {plan.placement.reason}"
-    return f"{found.label} ({found.why})"
+    if found.label == found.mode:
+        return f"{found.mode}: {found.reason}"
+    return f"{found.label} ({found.reason})"
 
 
 def _wires(plan: Plan) -> str:

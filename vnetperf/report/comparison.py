@@ -69,8 +69,7 @@ class VariantResults:
         names: dict[str, list[str]] = {}
         for variant in self.comparison.variants:
             if (one := self.shared.get(variant.scenario)) is not None:
-                text = f"{one.sentence} ({one.why})" if one.sentence and one.why else one.why
-                names.setdefault(text, []).append(variant.variant)
+                names.setdefault(one.about, []).append(variant.variant)
         return tuple(f"Shared cores, {', '.join(of)}: {text}." for text, of in names.items())
 
     @property

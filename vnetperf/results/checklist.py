@@ -168,7 +168,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _dut("threads pinned, and why so", "plan|placement|reason", why="it"),
     RequiredField(
         2,
-        "threads moved off the DUT's processors",
+        "threads moved off the DUT's processors at deployment, vnetperf's own among them",
         ("facts|threads moved off the DUT's processors",),
         "scenario",
         "processors are dedicated, or the DUT shares them",

@@ -35,7 +35,6 @@ VOLATILE: Final[Mapping[str, str]] = {
     f"*.facts.vswitch.pods.*.{POD_FIRST_PACKET}": "how long the first packet took",
     "*.facts.vswitch.results*": "names and addresses that CNI plugins made up",
     "*.facts.*NAPI threads and their processors*": "threads of a run have numbers of their own",
-    "*.facts.vnfs[*].turns until then*": "counts its turns until the facts were taken",
     "*.facts.threads moved off the DUT's processors": "other programs come and go",
     "*.facts.vswitch.dropped by programs until then*": "counts the frames that checked the path",
     "*.facts.vswitch.datapath*": "counters of the frames that checked the path",

@@ -1,19 +1,19 @@
 """Who was on which processor in a deployment: alone, or with whom, and in which turns.
 
-It is read from the plan and the facts of a log. Older logs do not name the DUT's pollers: they are
-those which are neither the tester's nor a VNF's.
+It is read from the plan and the facts of a log, or from a plan before its deployment. Older logs do
+not name the DUT's pollers: they are those which are neither the tester's nor a VNF's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from vnetperf.model.result import ScenarioFacts
-from vnetperf.model.scenario import SYSTEM, Placement
+from vnetperf.model.scenario import SYSTEM, Placement, Plan
 
 TESTER, _VNF = "tester", "VNF"
 #: Fact of a generator that takes turns, and of a VNF: microseconds.
@@ -102,10 +102,28 @@ class Sharing:
         if not isinstance(placed, Mapping) or not placed.get("mode"):
             return None
         return cls(
-            machines=tuple(_machines(plan, facts or {})),
+            machines=tuple(_machines([*_parts(plan)], facts or {})),
             mode=str(placed["mode"]),
             reason=str(placed.get("reason") or ""),
             elsewhere=plan.get("wire") == "external",
+        )
+
+    @classmethod
+    def planned(cls, plan: Plan, absent: Collection[str] = ()) -> Sharing:
+        """That of a plan that is not deployed, without roles of kinds that will not be there."""
+        parts = [
+            _Part(
+                one.host if plan.hosts else "",
+                _without(one.placement, {*absent, *_absent(sockets=one.scenario.sockets)}),
+                one.has_dut,
+            )
+            for one in plan.hosts or (plan,)
+        ]
+        return cls(
+            machines=tuple(_machines(parts, {})),
+            mode=plan.placement.mode,
+            reason=plan.placement.reason,
+            elsewhere=plan.wire == "external",
         )
 
     @property
@@ -149,12 +167,10 @@ class Sharing:
         return "; ".join(texts)
 
     @property
-    def why(self) -> str:
-        """Why processors are shared, or are not: the plan's reason, without who shares."""
-        text = self.reason
-        for one in self.machines:
-            text = text.replace(f": {one.placement.sharing}", "")
-        return text
+    def about(self) -> str:
+        """Who is on which processor, and why; "" if unknown."""
+        sentence, why = self.sentence, self.reason
+        return f"{sentence} ({why})" if sentence and why else sentence or why
 
     @property
     def meaning(self) -> str:
@@ -176,8 +192,7 @@ class Sharing:
         """What a reader must know first; "" where no processor is shared."""
         if not self.shared:
             return ""
-        sentence, why = self.sentence, self.why
-        about = f"{sentence} ({why})" if sentence and why else sentence or why
+        about = self.about
         return f"shared processors: {about}; {self.meaning}" if about else self.meaning
 
 
@@ -198,28 +213,40 @@ def joined(words: Sequence[object]) -> str:
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
-def _machines(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[OnMachine]:
+class _Part(NamedTuple):
+    """What a plan has on one host."""
+
+    host: str  # "" where there is one
+    placement: Placement | None  # None where it cannot be read
+    has_dut: bool
+
+
+def _parts(plan: Mapping[str, Any]) -> Iterator[_Part]:
+    """What a log's plan has on each host."""
+    for part in plan.get("hosts") or ():
+        yield _Part(str(part.get("host", "")), _placement(part), "dut" in (part.get("parts") or ()))
+    if not plan.get("hosts"):
+        yield _Part("", _placement(plan), has_dut=True)
+
+
+def _machines(parts: Sequence[_Part], facts: Mapping[str, Any]) -> Iterator[OnMachine]:
     """One for each machine: hosts that are on one have each other's roles in their placement."""
-    parts = plan.get("hosts") or ()
-    if not parts:
-        if (placed := _placement(plan)) is not None:
-            yield OnMachine(placed, turns=turns_of(facts))
-        return
     of_hosts: Mapping[str, Any] = facts.get("hosts") or {}
     seen: set[str] = set()
     for part in parts:
-        host = str(part.get("host", ""))
-        placed = None if host in seen else _placement(part)
+        placed = None if part.host in seen else part.placement
         if placed is None:
             continue
-        names = [host, *(role.partition(":")[0] for role in placed.cores if ":" in role)]
+        if not part.host:
+            yield OnMachine(placed, turns=turns_of(facts))
+            continue
+        names = [part.host, *(role.partition(":")[0] for role in placed.cores if ":" in role)]
         hosts = tuple(dict.fromkeys(names))
         seen |= {*hosts}
-        there = [one for one in parts if one.get("host") in hosts]
         yield OnMachine(
-            placement=_named(placed, host),
+            placement=_named(placed, part.host),
             hosts=hosts,
-            has_dut=any("dut" in (one.get("parts") or ()) for one in there),
+            has_dut=any(one.has_dut for one in parts if one.host in hosts),
             turns={
                 f"{name}:{role}": length
                 for name in hosts
@@ -229,20 +256,28 @@ def _machines(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[OnM
 
 
 def _placement(plan: Mapping[str, Any]) -> Placement | None:
-    """A plan's placement without those who are not deployed; None where it cannot be read."""
+    """A log's placement without those who are not deployed; None where it cannot be read."""
     placed = plan.get("placement") or {}
     known = {name: placed[name] for name in Placement.model_fields if name in placed}
     try:
         found = Placement.model_validate({"cores": {}, "housekeeping": (), "reason": ""} | known)
     except ValidationError:
         return None
-    if (plan.get("scenario") or {}).get("sockets"):  # programs are in the tester's place
-        cores = {role: cpus for role, cpus in found.cores.items() if kind_of(role) != TESTER}
-        found = found.model_copy(update={"cores": cores})
-    if not found.dut:
+    if "dut" not in placed:  # an older log: since then a plan names them, or there are none
         duts = tuple(role for role in found.cores if kind_of(role) not in (TESTER, _VNF))
         found = found.model_copy(update={"dut": duts})
-    return found
+    return _without(found, _absent(sockets=bool((plan.get("scenario") or {}).get("sockets"))))
+
+
+def _absent(*, sockets: bool) -> tuple[str, ...]:
+    """Kinds of roles that a placement has and a deployment has not."""
+    return (TESTER,) if sockets else ()  # programs are in its place
+
+
+def _without(placed: Placement, absent: Collection[str]) -> Placement:
+    """A placement without the roles of some kinds."""
+    cores = {role: cpus for role, cpus in placed.cores.items() if kind_of(role) not in absent}
+    return placed.model_copy(update={"cores": cores})
 
 
 def _named(placed: Placement, host: str) -> Placement:
