@@ -27,6 +27,7 @@ from typing import ClassVar, Generic, TypeVar
 from vnetperf.backend import Requirements
 from vnetperf.host import threads
 from vnetperf.host.cpu import parse_cpus
+from vnetperf.host.lines import line_ns
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
@@ -308,6 +309,10 @@ def _sample(task: str, name: str, role: str) -> _Sample:
     )
 
 
+#: Role of the tester's threads.
+TESTER = "tester"
+
+
 class MachineSampler:
     """The machine as a whole, from one moment to another: what disturbs every thread."""
 
@@ -320,11 +325,18 @@ class MachineSampler:
         self._mhz: float | None = None
         self._clock_source = ""
         self._began = 0.0
+        #: Processors of the DUT's first busy thread and of the tester's.
+        self._ends: tuple[int, int] | None = None
+        self._line_ns: float | None = None
 
     def start(self) -> None:
         """Take the first sample."""
         found = tuple(busy_threads(self._pollers))
         self._threads = [_last_processor(poller.pid, thread.tid) for poller, thread in found]
+        roles = [poller.role for poller, _ in found]
+        if self._root == Path("/") and TESTER in roles and roles[0] != TESTER:
+            self._ends = self._threads[0], self._threads[roles.index(TESTER)]
+        self._line_ns = line_ns(*self._ends) if self._ends else None
         self._busy = sum(not poller.sleeps for poller, _ in found)
         # Kernels before 5.19 sleep 10 ms over the frequency of each processor.
         self._mhz = self._frequency()
@@ -336,6 +348,7 @@ class MachineSampler:
         now, before = self._counters(), self._before
         wall = max(time.monotonic() - self._began, 1e-9)
         mhz = self._frequency()
+        lines = (self._line_ns, line_ns(*self._ends) if self._ends else None)
         ticks = wall * os.sysconf("SC_CLK_TCK")
         by_processor = tuple(
             _processor_load(cpu, before, now, ticks) for cpu in now.times if cpu in before.times
@@ -350,6 +363,7 @@ class MachineSampler:
             throttled=counted_since(before.throttled, now.throttled),
             quota_s=None if quota_us is None else quota_us / 1e6,
             frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
+            line_ns=None if lines[0] is None or lines[1] is None else (lines[0], lines[1]),
             load_average=os.getloadavg()[0],
             busy_threads=self._busy,
             processors=len(now.times) or os.cpu_count() or 0,

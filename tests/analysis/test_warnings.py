@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import cases_left, derive, warnings_of
-from vnetperf.model.machine_load import ThreadLoad
+from vnetperf.model.machine_load import MachineLoad, ThreadLoad
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
@@ -305,6 +305,20 @@ def test_a_tester_that_used_up_its_share_says_so_where_frames_are_unsent() -> No
     whole = counts.model_copy(update={"sent": 100, "unsent": 0, "received": 100})
     assert short.model_copy(update={"directions": (whole,)}).short_by_turns == ""
     assert short.model_copy(update={"turns": None}).short_by_turns == ""
+
+
+def test_trials_with_processors_further_apart_than_in_others_are_counted(tmp_path: Path) -> None:
+    def apart(number: int, result: TrialResult) -> TrialResult:
+        line_ns = (291.0, 288.0) if number % 3 == 0 else (54.0, 56.0)
+        return result.model_copy(update={"machine": MachineLoad(line_ns=line_ns)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=apart))
+    bench.throughput()
+    (said,) = (w for w in bench.derived().warnings if "cache line" in w)
+    trials = sum(1 for line in bench.run.log.path.open() if '"type":"trial"' in line)
+    assert f"in {trials // 3} of {trials} trials" in said or f"in {-(-trials // 3)} of" in said
+    assert "291 ns there and back" in said
+    assert "56 ns in the best" in said
 
 
 def test_a_ring_that_was_assumed_is_named(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def test_this_machine_can_be_sampled() -> None:
         (MachineLoad(steal=0.02), "a hypervisor took 2.0% of a processor"),
         (MachineLoad(throttled=2), "processors were throttled 2 times"),
         (MachineLoad(frequency_mhz=(3000, 2700)), "the frequency went from 3000 to 2700 MHz"),
+        (MachineLoad(line_ns=(55.0, 60.0)), ""),
+        (MachineLoad(line_ns=(55.0, 290.0)), "took 55 ns there and back before, 290 ns after"),
         (MachineLoad(load_average=4.9, busy_threads=4, processors=2), ""),
         (MachineLoad(load_average=5.1, busy_threads=4, processors=2), "load average 5.1"),
     ],

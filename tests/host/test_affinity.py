@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 
 from vnetperf.host.affinity import free_processors, undo_affinity
+from vnetperf.host.cpu import read_topology
 from vnetperf.host.journal import Journal, pending_changes, read_journal
 
-CPUS = sorted(os.sched_getaffinity(0))
-pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="needs two processors")
+CPUS = [cpu.number for cpu in read_topology().allowed]
+#: A run beside would move these threads as well: those on real software go one after the other.
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(len(CPUS) < 2, reason="needs two processors"),
+]
 
 #: Answers each line with the processors of a child that it starts then.
 PROGRAM = (

@@ -27,6 +27,7 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed, overhead
+from vnetperf.model.machine_load import DISTURBING_LINE
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.outcomes import BackToBack, Service
 from vnetperf.model.parameters import TestName
@@ -457,7 +458,24 @@ def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
             f"{len(disturbed)} of {len(trials)} trials were run on a disturbed machine "
             f"(trial {number}: {'; '.join(texts)})"
         )
-    return warnings
+    return warnings + _distance_warnings(trials)
+
+
+def _distance_warnings(trials: Sequence[TrialRecord]) -> list[str]:
+    """Trials whose processors were further apart than in others, by the hypervisor's choice."""
+    lines = [(t, t.result.machine.line_ns) for t in trials if t.result.machine is not None]
+    found = [(t, max(line)) for t, line in lines if line is not None]
+    least = min((ns for _, ns in found), default=0.0)
+    far = [(t, ns) for t, ns in found if ns > DISTURBING_LINE * least]
+    if not far:
+        return []
+    trial, ns = far[0]
+    return [
+        f"in {len(far)} of {len(trials)} trials the hypervisor had the processors of DUT and "
+        f"tester on cores without a cache in common: a cache line took {ns:.0f} ns there and back "
+        f"(trial {trial.number}), {least:.0f} ns in the best; each frame costs both about twice as "
+        "much then, and less is carried"
+    ]
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:

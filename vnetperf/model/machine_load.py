@@ -177,8 +177,10 @@ class DatapathWork(Frozen):
 
 
 #: From these on the machine is disturbed: share of the time that a hypervisor took, change of the
-#: frequency, and runnable threads beside the busy ones of the deployment.
+#: frequency, ratio of times of a cache line, and runnable threads beside the busy ones of the
+#: deployment.
 DISTURBING_STEAL = 0.01
+DISTURBING_LINE = 1.5
 DISTURBING_FREQUENCY = 0.05
 DISTURBING_LOAD = 1.0
 
@@ -192,6 +194,9 @@ class MachineLoad(Frozen):
         throttled: Times that a processor of the machine was slowed down because of its heat.
         quota_s: Time for which a control group's quota stopped the processes, seconds.
         frequency_mhz: Mean frequency of those processors at the beginning and at the end, MHz.
+        line_ns: Time of a cache line from the processor of the DUT's first busy thread to the
+            tester's and back, before and after, ns; None: not measured, as on bare metal, where
+            processors do not move.
         load_average: Runnable threads, mean of the last minute (getloadavg).
         busy_threads: Busy threads of the deployment, which are among them.
         processors: Processors that are online.
@@ -208,6 +213,7 @@ class MachineLoad(Frozen):
     throttled: int | None = None
     quota_s: float | None = None
     frequency_mhz: tuple[float, float] | None = None
+    line_ns: tuple[float, float] | None = None
     load_average: float | None = None
     busy_threads: int = 0
     processors: int = 0
@@ -238,6 +244,12 @@ class MachineLoad(Frozen):
             before, after = self.frequency_mhz
             if before > 0 and abs(after / before - 1) > DISTURBING_FREQUENCY:
                 found.append(f"the frequency went from {before:.0f} to {after:.0f} MHz")
+        if self.line_ns is not None and max(self.line_ns) > DISTURBING_LINE * min(self.line_ns):
+            before, after = self.line_ns
+            found.append(
+                "the hypervisor moved the processors of DUT and tester: a cache line took "
+                f"{before:.0f} ns there and back before, {after:.0f} ns after"
+            )
         usual = max(self.busy_threads, self.processors) + DISTURBING_LOAD
         if self.load_average is not None and self.load_average > usual:
             found.append(
