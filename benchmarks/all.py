@@ -12,6 +12,7 @@ SCRIPTS = (
     ("benchmarks.procedures",),
     ("benchmarks.confirmation", "50"),
     ("benchmarks.stalls", "200"),
+    ("benchmarks.turns", "pvp_dpdk", "--deployments", "3", "--brief"),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),

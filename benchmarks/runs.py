@@ -1,4 +1,4 @@
-"""Figures of whole runs: zero-loss rate with and without slices, overhead, set-up, collection.
+"""Figures of whole runs: overhead, set-up, collection.
 
 Run as root: `python -m benchmarks.runs [--repeats N]`. It takes some minutes; everything is
 measured by running pytest as a user does, and read from the logs it leaves.
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-TESTBED = 'isolation = "virtual wires of this machine"\n[cores]\npolicy = "shared"\nslice_us = {}\n'
 
 
 def measure(results: Path, *options: str) -> list[dict[str, Any]]:
@@ -45,46 +44,6 @@ def measure(results: Path, *options: str) -> list[dict[str, Any]]:
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
     return [json.loads(line) for line in (results / "latest/trials.jsonl").open()]
-
-
-def lower_bounds(results: Path) -> list[float]:
-    """Lower bounds of a run.
-
-    Args:
-        results: Folder of the run.
-
-    Returns:
-        Frames/s per direction, one for each result.
-    """
-    content = json.loads((results / "latest/results.json").read_text())
-    return [(r["goals"][0]["lower_bound_fps"] or 0.0) / r["directions"] for r in content["results"]]
-
-
-def zero_loss(scratch: Path, repeats: int) -> None:
-    """PVP on shared cores: zero-loss rate of 64 octets, with slices and without, interleaved.
-
-    Args:
-        scratch: Folder for runs.
-        repeats: Runs of each kind.
-    """
-    found: dict[int, list[float]] = {100: [], 0: []}
-    for number in range(repeats):
-        for slice_us in found:
-            testbed = scratch / f"slices-{slice_us}.toml"
-            testbed.write_text(TESTBED.format(slice_us))
-            folder = scratch / f"zero-{slice_us}-{number}"
-            preset = f"--preset={HERE / 'zero-loss-3s.toml'}"
-            measure(folder, "-k", "pvp_dpdk", preset, f"--testbed={testbed}")
-            found[slice_us] += lower_bounds(folder)
-    for slice_us, rates in found.items():
-        name = f"{slice_us} us slices" if slice_us else "the kernel's own slices"
-        print(
-            f"PVP, 64 octets, zero loss in 3 s trials, {name}: median "
-            f"{statistics.median(rates) / 1e3:.0f} k frames/s per direction "
-            f"({', '.join(f'{rate / 1e3:.0f}' for rate in rates)})"
-        )
-    ratio = statistics.median(found[100]) / max(statistics.median(found[0]), 1.0)
-    print(f"  ratio {ratio:.1f}")
 
 
 def overhead(scratch: Path) -> None:
@@ -143,11 +102,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "only", nargs="*", choices=["zero-loss", "overhead", "deploy", "collect", []]
-    )
+    parser.add_argument("only", nargs="*", choices=["overhead", "deploy", "collect", []])
     arguments = parser.parse_args()
-    wanted = set(arguments.only) or {"zero-loss", "overhead", "deploy", "collect"}
+    wanted = set(arguments.only) or {"overhead", "deploy", "collect"}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         if "collect" in wanted:
@@ -156,8 +113,6 @@ def main() -> None:
             deploy(scratch, arguments.repeats)
         if "overhead" in wanted:
             overhead(scratch)
-        if "zero-loss" in wanted:
-            zero_loss(scratch, arguments.repeats)
 
 
 if __name__ == "__main__":
