@@ -298,7 +298,7 @@ def test_blocks_are_recorded_as_ipfix(run_dir: Path, spawn: Spawn) -> None:
         (["--own=02:00:00:00:00:01"], "--own is no pair of MAC addresses"),
         (["--unheard=1"], "unknown option '--unheard'"),
         (["--blocks=other"], "accepted: computed, dynamic"),
-        (["--lcores-of-stages=1,b"], "--lcores-of-stages is no list of lcores"),
+        (["--lcores-of-stages=1,b"], "--lcores-of-stages is no list of numbers"),
         (["--stages=rx/val/nat/ct/tx"], "lcores for 5 groups of stages"),
     ],
 )
