@@ -40,7 +40,7 @@ from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
+from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.rates import preferred_below
@@ -405,7 +405,7 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                before, lowered, why = lowered, limited.lowered, limited.reason
+                lowered, why = limited.lowered, limited.reason
                 self._end(
                     logged,
                     time.monotonic() - began,
@@ -414,13 +414,6 @@ class Conductor:
                     lowered_to_fps=lowered[0],
                     lowered_by=lowered[1],
                 )
-                if before is not None and lowered[0] >= before[0]:
-                    raise GeneratorError(
-                        f"the generator offered {lowered[0]:.0f} frames/s per interface before in "
-                        f"this deployment, and could not again: {why}",
-                        where=f"{self.scenario.id}, {frame_size} octets",
-                        cure=FREE_THE_TESTER,
-                    ) from limited
                 log.warning("%s begins anew: %s", test, why)
                 continue
             except StopSearch as stop:
@@ -562,7 +555,8 @@ class Conductor:
         """What becomes of a test at a load that was tried in vain.
 
         Most of the tries tell why. What the generator could not offer lowers the maximum to what
-        it offered, but not below a load that it has offered whole in this deployment.
+        it offered, but not below a load that it has offered whole in this deployment, unless that
+        is the one that it could not offer again.
         """
         last, load_fps = tried[-1], tried[-1].spec.load_fps
         short = [one for one in tried if one.verdict is Verdict.GENERATOR_LIMITED]
@@ -572,9 +566,13 @@ class Conductor:
         limits = [offerable_load(one.result, logged.begin.loads) for one in short]
         offered = max((one for one in limits if one is not None), default=load_fps)
         whole = self.run.max_loads.offered_whole(logged.case, self.run.deployment)
-        lowered = max(whole, min(offered, load_fps * OFFERED_MARGIN))
         by = "what the generator offered on its core"
-        return LimitedError(short[-1].reason, min(load_fps, lowered), by)
+        lowered = min(offered, load_fps * OFFERED_MARGIN)
+        if whole < load_fps and not same_load(whole, load_fps):
+            lowered = max(whole, lowered)
+        else:
+            by += f", which is less than the {whole:.0f} frames/s that it offered before"
+        return LimitedError(short[-1].reason, lowered, by)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
         """Deploy anew what did not come back after its reset: that was counted, and is broken."""
