@@ -64,8 +64,11 @@ def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
     assert end.value.value == found
 
 
-# These repeat their trials themselves, and count those they discard.
-@pytest.mark.parametrize("test", [t for t in ALL if t not in ("latency_load", "back_to_back")])
+#: Tests that repeat their trials themselves, and count those they discard.
+COUNTING = ("latency", "latency_load", "back_to_back")
+
+
+@pytest.mark.parametrize("test", [t for t in ALL if t not in COUNTING])
 def test_trials_that_were_repeated_change_nothing(test: str) -> None:
     given_, found, seen = whole(test)
     again = [trial for one in seen for trial in (limited(one), one)]

@@ -225,6 +225,33 @@ def test_a_load_that_the_tester_could_not_offer_is_told_and_tried_no_further() -
     )
 
 
+def test_a_throughput_that_the_tester_offers_no_more_costs_the_other_loads_nothing() -> None:
+    # "At least" this was found in a good minute; in the next one the generator falls short of it.
+    tester = Stage(
+        Dut(delay=lambda n, d: latency_of({1000: 9})),
+        lambda load, n: Verdict.GENERATOR_LIMITED if load == 700e3 else Verdict.VALID,
+    )
+    asked = LatencyTest(shares=(1.0, 0.5), repeats=3)
+    (whole, half), seen = drive(latency(inputs(asked)), tester)
+    assert asks(seen) == [700e3] * 4 + [350e3] * 3
+    assert (whole.trials, whole.discarded, whole.latency) == ((), 4, {})
+    assert whole.note == (
+        "not measured: the generator could not offer this load beside the DUT, 50 % of it at most"
+    )
+    assert (half.trials, half.discarded, half.note) == ((5, 6, 7), 0, "")
+
+
+def test_a_later_trial_that_is_no_measurement_is_counted() -> None:
+    tester = Stage(
+        Dut(delay=lambda n, d: latency_of({1000: 9})),
+        lambda load, n: Verdict.VALID if n in (1, 6) else Verdict.GENERATOR_LIMITED,
+    )
+    (at,), seen = drive(latency(inputs(LatencyTest(repeats=3))), tester)
+    assert [one.number for one in seen] == [1, 2, 3, 4, 5, 6]
+    assert (at.trials, at.discarded, at.is_selection) == ((1, 6), 4, True)
+    assert at.note == "trials discarded because of the tester: 4"
+
+
 def test_trials_in_which_the_tester_stood_still_are_repeated_once_and_counted() -> None:
     tester = Stage(
         Dut(delay=lambda n, d: latency_of({1000: 9})),

@@ -13,7 +13,7 @@ from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.procedures.cpu_load import cpu_load
-from vnetperf.procedures.latency import ATTEMPTS, latency, latency_load
+from vnetperf.procedures.latency import ATTEMPTS_OF_CURVE, latency, latency_load
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import reset
@@ -98,7 +98,7 @@ def _estimate_cpu_load(preset: Preset, _: float) -> DurationEstimate:
 def _estimate_latency_load(preset: Preset, rate_fps: float) -> DurationEstimate:
     test = preset.latency_load
     loads = sum(load <= rate_fps for load in test.loads_fps)
-    return _equal_trials(loads * test.repeats * ATTEMPTS, test.duration_s)
+    return _equal_trials(loads * test.repeats * ATTEMPTS_OF_CURVE, test.duration_s)
 
 
 def _estimate_mrr(preset: Preset, _: float) -> DurationEstimate:

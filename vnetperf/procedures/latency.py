@@ -21,7 +21,6 @@ from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest,
 from vnetperf.procedures.base import (
     ProcedureInputs,
     latencies_of,
-    repeat_trial,
     share_of_throughput,
     shortfall_note,
 )
@@ -136,7 +135,11 @@ def _above_ceiling(inputs: ProcedureInputs[Any]) -> str:
 
 
 def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
-    """Run the test."""
+    """Run the test.
+
+    A load is that of the clause or none: one that the generator did not offer in any try has no
+    latency, and its note says how much of it was offered. The other loads are measured.
+    """
     test, known = inputs.parameters, inputs.known
     loads = [(share_of_throughput(one), one * known.load_fps, known.note) for one in test.shares]
     loads += [(f"{load:g} frames/s per interface", load, "") for load in test.loads_fps]
@@ -145,16 +148,44 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
         if load_fps > inputs.ceiling_fps * (1 + SAME_RTOL):
             found.append(_result_at(inputs, of, load_fps, (), _above_ceiling(inputs)))
             continue
-        request = TrialRequest(
-            load_fps=load_fps, duration_s=test.duration_s, tag_at_s=test.tag_at_s, ipdv=True
-        )
-        trials = yield from repeat_trial(request, test.repeats)
-        found.append(_result_at(inputs, of, load_fps, trials, note))
+        good: list[TrialOutcome] = []
+        bad: list[TrialOutcome] = []
+        for _ in range(test.repeats):
+            yield from _until_valid(_request(test, load_fps), ATTEMPTS, good, bad)
+            if not good:
+                break
+        why = f"trials discarded because of the tester: {len(bad)}" if bad else ""
+        if not good:
+            why = f"not measured: {_why_none(bad)}"
+        at = _result_at(inputs, of, load_fps, good, "; ".join(filter(None, (note, why))))
+        found.append(at.model_copy(update={"discarded": len(bad)}))
     return tuple(found)
 
 
-#: Times that a trial of the curve is run until it is a measurement.
-ATTEMPTS = 2
+#: Times that a trial is run until it is a measurement, and one of the curve, with its many loads.
+ATTEMPTS, ATTEMPTS_OF_CURVE = 4, 2
+
+
+def _request(test: LatencyTest | LatencyLoadTest, load_fps: float) -> TrialRequest:
+    return TrialRequest(
+        load_fps=load_fps,
+        duration_s=test.duration_s,
+        tag_at_s=test.tag_at_s,
+        ipdv=True,
+        when_limited="count",
+    )
+
+
+def _until_valid(
+    request: TrialRequest, attempts: int, good: list[TrialOutcome], bad: list[TrialOutcome]
+) -> Procedure[None]:
+    """Run a trial until it is a measurement, or as often as it may; adds to `good` and `bad`."""
+    for _ in range(attempts):
+        outcome = yield request
+        if outcome.verdict is Verdict.VALID:
+            good.append(outcome)
+            return
+        bad.append(outcome)
 
 
 def latency_load(inputs: ProcedureInputs[LatencyLoadTest]) -> Procedure[tuple[LatencyAt, ...]]:
@@ -170,19 +201,8 @@ def latency_load(inputs: ProcedureInputs[LatencyLoadTest]) -> Procedure[tuple[La
     bad: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in list(offerable):
-            request = TrialRequest(
-                load_fps=load,
-                duration_s=test.duration_s,
-                tag_at_s=test.tag_at_s,
-                ipdv=True,
-                when_limited="count",
-            )
-            for _ in range(ATTEMPTS):
-                outcome = yield request
-                valid = outcome.verdict is Verdict.VALID
-                (good if valid else bad)[load].append(outcome)
-                if valid:
-                    break
+            request = _request(test, load)
+            yield from _until_valid(request, ATTEMPTS_OF_CURVE, good[load], bad[load])
             if not good[load] and all(map(_is_limited, bad[load])):
                 offerable.remove(load)
     return tuple(_curve_at(inputs, load, good[load], bad[load]) for load in loads)
