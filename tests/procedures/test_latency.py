@@ -239,6 +239,8 @@ def test_a_throughput_that_the_tester_offers_no_more_costs_the_other_loads_nothi
         "not measured: the generator could not offer this load beside the DUT, 50 % of it at most"
     )
     assert (half.trials, half.discarded, half.note) == ((5, 6, 7), 0, "")
+    once = inputs(asked).model_copy(update={"tries": 1})
+    assert asks(drive(latency(once), tester)[1]) == [700e3] + [350e3] * 3
 
 
 def test_a_later_trial_that_is_no_measurement_is_counted() -> None:

@@ -53,6 +53,9 @@ class ProcedureInputs(Frozen, Generic[P]):
     # Mean gap of the generator's bursts, as calibrated on this kind of wire, nanoseconds; None: not
     # recorded
     burst_gap_ns: float | None = None
+    # Times that a trial which is no measurement because of the tester is run before a test that
+    # repeats its trials itself gives them up; four in logs that do not say it
+    tries: int = 4
     timelines: bool = False  # Whether the generator counts frames over time within a trial
     sessions: int = 0  # Sessions of the traffic, where the DUT is a NAT; 0 where it is none
     # How long the NAT holds a session of which one frame came, seconds; None where time ends none

@@ -151,7 +151,7 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
         good: list[TrialOutcome] = []
         bad: list[TrialOutcome] = []
         for _ in range(test.repeats):
-            yield from _until_valid(_request(test, load_fps), ATTEMPTS, good, bad)
+            yield from _until_valid(_request(test, load_fps), inputs.tries, good, bad)
             if not good:
                 break
         why = f"trials discarded because of the tester: {len(bad)}" if bad else ""
@@ -162,8 +162,8 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
     return tuple(found)
 
 
-#: Times that a trial is run until it is a measurement, and one of the curve, with its many loads.
-ATTEMPTS, ATTEMPTS_OF_CURVE = 4, 2
+#: Times that a trial of the curve, with its many loads, is run until it is a measurement.
+ATTEMPTS_OF_CURVE = 2
 
 
 def _request(test: LatencyTest | LatencyLoadTest, load_fps: float) -> TrialRequest:

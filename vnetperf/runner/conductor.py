@@ -184,6 +184,7 @@ def begin_test(
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,
         burst_gap_ns=point.smallest_burst_gap_ns if point else None,
+        tries=preset.trial.repeats_when_limited + 1,
         timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
         sessions=scenario.translated.sessions if scenario.translated is not None else 0,
         session_timeout_s=registry.load("vswitches", scenario.vswitch).session_timeout_s(scenario)
