@@ -10,7 +10,8 @@ A half is NAME=CHECKOUT, or NAME=CHECKOUT;OPTIONS with options of pytest (--vnf,
 by the same steps:
 
 * throughput: the largest load of which no more than 0.5 % is lost, by 8 halvings of 1 s each, then
-  confirmed by the majority of 4 s; what the tester did not send counts as lost;
+  confirmed by the majority of 4 s; what the tester did not send counts as lost, and a halving that
+  only that would decide is tried again, three times at most;
 * the table: at shares of that load, what PMD, VNF and tester cost and how often they are switched,
   cycles of the switch for a frame, latency, and where frames died;
 * collapse: an overload of twice that for 10 s, then 0.8 of it three times;
@@ -36,6 +37,7 @@ from typing import Any
 
 GOAL = 0.005
 HALVINGS, STEP_S, CONFIRM_S, CONFIRMS = 8, 1.0, 1.0, 4
+TRIES = 4
 LEAST_FPS, MOST_FPS = 10e3, 6e6
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2)
 OVERLOAD_S, AFTER_SHARE = 10.0, 0.8
@@ -153,7 +155,8 @@ class Deployed:
         line = self._process.stdout.readline()
         if not line:
             sys.exit("a half has ended; see its error above")
-        return json.loads(line)  # type: ignore[no-any-return]
+        found: dict[str, Any] = json.loads(line)
+        return found
 
     def trial(self, load_fps: float, seconds: float) -> Row:
         """One trial at a load of each interface."""
@@ -237,9 +240,12 @@ def throughput(deployed: Deployed, loud: bool) -> float:
     """The largest load of each interface of which the goal's share is lost at most."""
     low, high = LEAST_FPS, MOST_FPS
     for _ in range(HALVINGS):
-        row = deployed.trial((low * high) ** 0.5, STEP_S)
-        if loud:
-            print(f"    search {row}", flush=True)
+        for _ in range(TRIES):
+            row = deployed.trial((low * high) ** 0.5, STEP_S)
+            if loud:
+                print(f"    search {row}", flush=True)
+            if row.loss <= GOAL or row.dut_loss > GOAL:
+                break  # else the tester left out what would have decided
         low, high = (row.load_fps, high) if row.loss <= GOAL else (low, row.load_fps)
     while low > LEAST_FPS:
         rows = [deployed.trial(low, CONFIRM_S) for _ in range(CONFIRMS)]
