@@ -170,7 +170,7 @@ def _preset(name: str) -> Preset:
 
 @cache
 def _searched(preset: str, noise: float, phase: int, seed: int) -> tuple[GoalResult, ...]:
-    """Search a simulated DUT of the pool, and confirm what was found, as a preset does.
+    """Search a simulated DUT of the pool as a preset does, once.
 
     Args:
         preset: Name of the preset.
@@ -183,7 +183,7 @@ def _searched(preset: str, noise: float, phase: int, seed: int) -> tuple[GoalRes
     """
     wanted = _preset(preset)
     capacity = CAPACITY_FPS * exp(phase / PHASES * -log1p(-wanted.goals[0].width))
-    limits = SearchLimits(min_load_fps=9001.0, max_load_fps=4e6, confirm=wanted.confirm)
+    limits = SearchLimits(min_load_fps=9001.0, max_load_fps=4e6, sweep=wanted.sweep)
     dut = SimulatedDut(capacity, noise=noise, seed=PHASES * seed + phase)
     outcome, _ = run(make_search(wanted.algorithm, wanted.goals, limits), dut)
     found = []
@@ -201,7 +201,6 @@ def _searched(preset: str, noise: float, phase: int, seed: int) -> tuple[GoalRes
                 upper_bound_fps=upper.load_fps if upper else None,
                 conditional_throughput_fps=None,
                 regular=one.regular,
-                confirmation=one.confirmation,
             )
         )
     return tuple(found)
@@ -210,12 +209,11 @@ def _searched(preset: str, noise: float, phase: int, seed: int) -> tuple[GoalRes
 def _scaled(goal: GoalResult, factor: float) -> GoalResult:
     if factor == 1.0:
         return goal
-    low, high, held = goal.lower_bound_fps, goal.upper_bound_fps, goal.confirmation
+    low, high = goal.lower_bound_fps, goal.upper_bound_fps
     return goal.model_copy(
         update={
             "lower_bound_fps": None if low is None else factor * low,
             "upper_bound_fps": None if high is None else factor * high,
-            "confirmation": None if held is None else held.scaled(factor),
         }
     )
 

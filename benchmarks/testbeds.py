@@ -32,6 +32,7 @@ def test_throughput(bench, frame_size):
 """
 PRESET = """
 frame_sizes = {sizes}
+warm_up_s = 0
 [[goals]]
 name = "ndr"
 loss_ratio = 0.0
@@ -43,10 +44,8 @@ duration_sum_s = 0.5
 learning_wait_s = 0
 settle_s = 0
 full_drain = false
-[confirm]
-bounds = false
-idle_s = 0
-sweep_loads = 0
+[sweep]
+loads = 0
 """
 #: Scenarios of a vSwitch that the simulated machine carries; the cases are these times the sizes.
 SCENARIOS = (

@@ -673,7 +673,7 @@ def test_loads_at_the_throughput_are_met_only_where_it_is_one(
     assert why in clause.reason
 
 
-def test_a_bound_that_lost_frames_when_it_was_confirmed_is_no_throughput() -> None:
+def test_a_bound_that_lost_frames_in_the_sweep_is_no_throughput() -> None:
     log = WrittenLog(shipped("rfc2544"))
     result = log.measured("throughput", 64)
     assert ledger_status(log, result, "RFC 2544 section 26.1") == "met"
@@ -683,7 +683,7 @@ def test_a_bound_that_lost_frames_when_it_was_confirmed_is_no_throughput() -> No
     first, second = trial.result.directions
     lossy = first.model_copy(update={"received": first.sent - 5})
     counted = trial.result.model_copy(update={"directions": (lossy, second)})
-    spec = trial.spec.model_copy(update={"phase": "confirm"})
+    spec = trial.spec.model_copy(update={"phase": "sweep"})
     again = {"number": trial.number + 1000, "spec": spec, "result": counted}
     test.trials.append(trial.model_copy(update=again))
     assert ledger_status(log, result, "RFC 2544 section 26.1") == "deviated"
@@ -800,11 +800,11 @@ def test_an_unmarked_irregular_result_is_a_deviation() -> None:
     found = {
         e.clause: e
         for e in ledger(preset, [result.model_copy(update={"goals": (wide,)})], log)
-        if e.clause.startswith("MLRsearch")
+        if e.clause.startswith("RFC 9971")
     }
-    assert found["MLRsearch draft, irregular results"].status == "deviated"
-    assert found["MLRsearch draft, goal attributes"].status == "deviated"
-    assert found["MLRsearch draft, load"].status == "met"
+    assert found["RFC 9971, irregular results"].status == "deviated"
+    assert found["RFC 9971, goal attributes"].status == "deviated"
+    assert found["RFC 9971, load"].status == "met"
 
 
 def _lacks_frames(number: int, result: TrialResult) -> TrialResult:
@@ -833,8 +833,8 @@ def test_a_load_that_was_almost_offered_is_no_deviation(tmp_path: Path) -> None:
     assert high - low > goal.width * high > 0.0
     assert sum(d.lower_bound_fps or 0.0 for d in goal.per_direction) < low
     entries = {e.clause: (e.status, e.reason) for e in bench.derived().ledger}
-    assert entries["MLRsearch draft, irregular results"] == ("met", "")
-    assert entries["MLRsearch draft, load"] == ("met", "")
+    assert entries["RFC 9971, irregular results"] == ("met", "")
+    assert entries["RFC 9971, load"] == ("met", "")
 
 
 def test_directions_that_do_not_add_up_are_a_deviation() -> None:
@@ -854,7 +854,7 @@ def test_directions_that_do_not_add_up_are_a_deviation() -> None:
         (entry,) = [
             e
             for e in ledger(preset, [result.model_copy(update={"goals": (wrong,)})], log)
-            if e.clause == "MLRsearch draft, load"
+            if e.clause == "RFC 9971, load"
         ]
         assert entry.status == status, share
 

@@ -208,7 +208,7 @@ def test_a_search_that_ended_before_it_found_too_much_has_a_limit(results: RunRe
 
     def main_of(**bounds: float | None) -> Metric:
         goal = found.goals[0].model_copy(
-            update={"qualifier": "", "unstable": False, "reason": "no upper bound: ended", **bounds}
+            update={"qualifier": "", "reason": "no upper bound: ended", **bounds}
         )
         every = metrics_of(found.model_copy(update={"goals": (goal,), "deployments": None}))
         return next(one for one in every if one.main)

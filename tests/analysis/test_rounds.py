@@ -440,14 +440,14 @@ def test_what_never_recovered_is_in_no_mean_of_those_that_did() -> None:
     assert "above the allowed" in judged.text
 
 
-def test_an_unstable_deployment_leaves_no_mean() -> None:
+def test_a_deployment_whose_rounds_found_a_range_leaves_no_mean() -> None:
     metrics = {
         1: metric(1.0e6, qualifiers=()),
-        2: metric(0.9e6, qualifiers=("unstable",)),
+        2: metric(0.9e6, qualifiers=("not repeatable",)),
     }
     found = repeated_number("ndr", metrics)
     assert found.spread is None
-    assert found.censored == {"unstable": 1}
+    assert found.censored == {"not repeatable": 1}
     assert repeated_number("ndr", {1: metrics[1], 2: metrics[1]}).spread is not None
 
 

@@ -67,8 +67,17 @@ def test_switches_and_waiting_are_of_the_time_that_was_watched() -> None:
     assert uses["vnf0"].switches_per_s is None  # of a thread that is not known
 
 
-def test_the_last_of_the_longest_trials_tells_by_second_and_frame() -> None:
-    first, second = thread_usage([trial(2.0, dtlb=(1, 1)), trial(2.0), trial(1.0, dtlb=(9, 9))])
+def test_the_middle_of_the_longest_trials_tells_by_second_and_frame() -> None:
+    first, second = thread_usage(
+        [
+            trial(2.0, dtlb=(1, 1), received=999),
+            trial(2.0),
+            trial(2.0, dtlb=(3, 3), received=998),
+            trial(1.0, dtlb=(9, 9)),
+        ]
+    )
+    assert first.events_per_s == {"dTLB load misses": pytest.approx(0.5)}  # 0.1 % lost, of 0 to 0.2
+    first, second = thread_usage([trial(2.0), trial(1.0, dtlb=(9, 9))])
     assert (first.cpu, second.cpu) == (2, 3)
     assert first.involuntary_switches_per_s == pytest.approx(4.0)
     assert first.events_per_s == {"dTLB load misses": pytest.approx(25.0)}

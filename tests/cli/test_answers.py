@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import PRESET, Bench, configuration
+from tests.runner.support import PRESET, Bench, Fading, configuration
 from vnetperf.cli import main
 from vnetperf.testing.sim import SimulatedDut
 
@@ -18,17 +18,22 @@ def a_run(
     capacity: float,
     *,
     rounds: tuple[float, ...] = (),
-    lossy: tuple[float, float] = (0.0, 0.0),
+    fades: bool = False,
     **update: object,
 ) -> None:
+    """A run; of a DUT that fades a search finds half of what the first one found."""
     folder.mkdir(parents=True)
-    dut = SimulatedDut(capacity, lossy_loads_fps=lossy)
+    dut = SimulatedDut(capacity)
+    if fades:
+        update |= {"rounds": 2, "most_rounds": 2, "round_gap_s": 0}
     settings = configuration(PRESET.model_copy(update=update))
     bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
+    if fades:
+        bench.run.progress = Fading(bench.agent, (SimulatedDut(capacity / 2),) * 2)
     for number, factor in enumerate(rounds or (1.0,), 1):
         if rounds:
             bench.run.begin_round(number, len(rounds))
-            bench.agent.duts = (SimulatedDut(capacity * factor, lossy_loads_fps=lossy),) * 2
+            bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
         bench.throughput()
     bench.run.close()
 
@@ -41,8 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         a_run(folder / "results" / name, capacity)
     for name, capacity in (("fast5", 600e3), ("slow5", 400e3)):
         a_run(folder / "repeated" / name, capacity, rounds=(1.0, 1.01, 0.99, 1.02, 0.98))
-    lossy, three = (312e3, 408e3), (1.0, 1.01, 0.99)
-    a_run(folder / "repeated" / "broken3", 600e3, rounds=three, lossy=lossy)
+    a_run(folder / "repeated" / "broken3", 600e3, rounds=(1.0, 1.01, 0.99), fades=True)
     (folder / "results" / "latest").symlink_to("same")
     return folder
 
@@ -188,7 +192,7 @@ def test_trend_fails_where_the_newest_runs_have_no_stable_number(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(6):
-        a_run(tmp_path / "runs" / f"run{n}", 600e3, lossy=(312e3, 408e3) if n > 2 else (0.0, 0.0))
+        a_run(tmp_path / "runs" / f"run{n}", 600e3, fades=n > 2)
     monkeypatch.chdir(tmp_path)
     assert main(["trend", "runs", "--fail-if-worse"]) == 1
     error = capsys.readouterr().err

@@ -92,7 +92,10 @@ def test_numbers_are_properties_and_the_qualifier_is_in_the_text(root, results):
     assert float(held["ndr.lower_bound_fps"]) == goal.lower_bound_fps
     assert held["ndr.qualifier"] == "at least"
     assert held["ndr.regular"] == "false"
-    assert "at least 11.75 Mfps (irregular)" in case.findtext("system-out")
+    assert held["ndr.meaning"] == "no loss in half of the trials of 1 s"
+    assert "at least 11.75 Mfps (irregular, no loss in half of the trials of 1 s)" in case.findtext(
+        "system-out"
+    )
 
 
 def test_a_suite_says_that_it_is_no_benchmark(smoke):

@@ -211,7 +211,8 @@ def test_throughput_shows_limits_bounds_and_qualifiers(results):
     assert 'class="series limit generator"' in shown
     assert "log scale" in shown
     assert ">not measured</text>" in shown
-    assert "512 octets, ndr: 4.445 Mfps (irregular)\nupper bound: 4.801 Mfps" in shown
+    marks = "irregular, no loss in half of the trials of 1 s"
+    assert f"512 octets, ndr: 4.445 Mfps ({marks})\nupper bound: 4.801 Mfps" in shown
     assert 'class="point hollow g0"' in shown
 
 
@@ -234,9 +235,9 @@ def test_bounds_so_far_follow_every_trial(results):
     goal = result.goals[0].model_copy(update={"loss_ratio": 0.0, "exceed_ratio": 0.5})
     point = results.trials[0]
 
-    def trial(load, loss, seconds=1.0, verdict=Verdict.VALID, phase=""):
+    def trial(load, loss, seconds=1.0, verdict=Verdict.VALID, **more):
         changes = {"load_fps": load, "loss_ratio": loss, "duration_s": seconds, "verdict": verdict}
-        return point.model_copy(update=changes | {"phase": phase})
+        return point.model_copy(update={"phase": "", "search": 1} | changes | more)
 
     trials = [
         trial(50.0, 0.1, verdict=Verdict.GENERATOR_LIMITED),  # classifies nothing
@@ -245,8 +246,9 @@ def test_bounds_so_far_follow_every_trial(results):
         trial(20.0, 0.1),
         trial(20.0, 0.0, seconds=3.0),  # a quarter of its time lost frames: carried after all
         trial(20.0, 0.1, seconds=9.0),
-        trial(30.0, 0.0, seconds=99.0, phase="confirm"),  # these two move no bound
+        trial(30.0, 0.0, seconds=99.0, phase="warm-up"),  # moves no bound
         trial(5.0, 0.1, phase="sweep"),
+        trial(20.0, 0.0, search=2),  # another round knows nothing of this one
     ]
     assert list(bounds_so_far(goal, trials)) == [
         (None, None),
@@ -254,7 +256,9 @@ def test_bounds_so_far_follow_every_trial(results):
         (10.0, 30.0),
         (10.0, 20.0),
         (20.0, 30.0),
-        *[(10.0, 20.0)] * 3,
+        *[(10.0, 20.0)] * 2,
+        (None, 5.0),
+        (20.0, None),
     ]
 
 

@@ -87,7 +87,7 @@ def test_files_for_programs_have_them_too(doubtful: RunResults) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["confirm", "sweep"])
+@pytest.mark.parametrize("phase", ["warm-up", "sweep"])
 def test_a_trial_that_found_no_bound_says_what_it_was_for(results: RunResults, phase: str) -> None:
     first, *others = results.trials
     trials = (first.model_copy(update={"phase": phase, "verdict": Verdict.VALID}), *others)
@@ -99,11 +99,11 @@ def test_a_trial_that_found_no_bound_says_what_it_was_for(results: RunResults, p
 
 def test_the_phase_of_a_search_is_a_column_of_the_trials(every: RunResults) -> None:
     first, *others = (t for t in every.trials if t.test == "throughput")
-    confirming = first.model_copy(update={"phase": "confirm"})
+    warming = first.model_copy(update={"phase": "warm-up"})
     besides = first.model_copy(update={"test": "soak"})
-    run = every.model_copy(update={"trials": (confirming, *others, besides)})
+    run = every.model_copy(update={"trials": (warming, *others, besides)})
     phases = [row["phase"] for row in csv.DictReader(io.StringIO(trials_csv(run)))]
-    assert phases == ["confirm", *["search"] * len(others), ""]
+    assert phases == ["warm-up", *["search"] * len(others), ""]
 
 
 def test_what_was_not_recorded_is_not_zero(results: RunResults) -> None:

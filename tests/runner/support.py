@@ -11,15 +11,16 @@ from vnetperf import config
 from vnetperf.analysis.logged_tests import tests_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.config import Configuration
-from vnetperf.model.parameters import ConfirmInputs, SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset, TrialTimes
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import Scenario
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.conductor import Conductor
-from vnetperf.runner.run import Run
+from vnetperf.runner.run import NoProgress, Run
 from vnetperf.runner.scenarios import make_scenario
+from vnetperf.testing.sim import SimulatedDut
 
 NDR = SearchGoal(name="ndr", initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=1.0, width=0.02)
 PDR = replace(NDR, name="pdr", loss_ratio=0.01)
@@ -29,7 +30,7 @@ PRESET = Preset(
     goals=(NDR, PDR),
     frame_sizes=(64, 1518),
     trial=TrialTimes(learning_wait_s=0, drain_s=0.1, full_drain=False, settle_s=0),
-    confirm=ConfirmInputs(idle_s=0),
+    warm_up_s=0,
 )
 
 
@@ -105,3 +106,18 @@ class Bench:
 
     def derived(self) -> RunResults:
         return derive(read_log(self.path))
+
+
+class Fading(NoProgress):
+    """Gives the agent other DUTs once a search has ended.
+
+    Args:
+        agent: The agent.
+        duts: The others.
+    """
+
+    def __init__(self, agent: FakeAgent, duts: tuple[SimulatedDut, ...]) -> None:
+        self.agent, self.duts = agent, duts
+
+    def round_ends(self, _: object) -> None:
+        self.agent.duts = self.duts

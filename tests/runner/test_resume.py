@@ -140,7 +140,7 @@ def begins(records: list[Record]) -> list[tuple[str, float, str, float | None]]:
     for record in records:
         if isinstance(record, SearchRecord):
             limits = record.limits
-            begun = (limits.max_load_fps, record.limit_reason, limits.start_fps)
+            begun = (limits.max_load_fps, record.limit_reason, limits.starts_fps)
             found.append((record.test, *begun))
         elif isinstance(record, ProcedureRecord):
             ceiling = (record.inputs["ceiling_fps"], record.limit_reason, None)
@@ -201,7 +201,7 @@ def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test:
         first.measure(test)
     first.run.close()
     cut_after_trials(first.path, len(first.agent.trials) - 1)
-    again = Bench(tmp_path, FakeAgent(duts=duts(650e3)))
+    again = Bench(tmp_path, FakeAgent(duts=duts(750e3)))
     found = again.measure(test)
     again.run.close()
     tests = [t for t in searches_of(read_log(again.path)) if t.begin.test == test] or None
@@ -212,7 +212,7 @@ def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test:
     if test == "throughput":
         assert tests is not None
         assert [len(t.deployments) for t in tests] == [1, 1]
-        alone = Bench(tmp_path, FakeAgent(duts=duts(650e3)), name="alone.jsonl").throughput()
+        alone = Bench(tmp_path, FakeAgent(duts=duts(750e3)), name="alone.jsonl").throughput()
         assert [g.lower_bound_fps for g in found.goals] == [g.lower_bound_fps for g in alone.goals]
         assert all(g.regular for g in found.goals)
     assert found in again.derived().results
@@ -242,8 +242,6 @@ def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path) -> 
     for goal in goals_of(mixed.begin, mixed):
         assert not goal.regular
         assert goal.reason == "its trials are of 2 deployments"
-        assert goal.confirmation is not None
-        assert goal.confirmation.status == "not confirmed"
 
 
 ANOTHER = "the throughput is that of another deployment"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
@@ -96,8 +97,12 @@ def test_the_weaker_direction_sets_the_rate_and_is_seen(tmp_path: Path) -> None:
     assert [d.direction for d in pdr.per_direction] == ["phy0->phy1", "phy1->phy0"]
     forth, back = pdr.per_direction
     assert forth.loss_ratio_at_lower_bound == 0
+    # RFC 9971 classifies by both directions together; the one that loses more is named.
     assert back.loss_ratio_at_lower_bound is not None
-    assert 0 < back.loss_ratio_at_lower_bound <= PDR.loss_ratio
+    assert PDR.loss_ratio < back.loss_ratio_at_lower_bound <= 2 * PDR.loss_ratio
+    assert (forth.exceeds_goal, back.exceeds_goal) == (False, True)
+    text = " ".join(terminal_text(bench.derived()).split())
+    assert "alone loses more at the lower bound than the goal allows" in text
     assert forth.lower_bound_fps == back.lower_bound_fps == (pdr.lower_bound_fps or 0) / 2
     assert back.conditional_throughput_fps == pytest.approx(300e3, rel=0.001)
     assert forth.conditional_throughput_fps == forth.lower_bound_fps
@@ -262,7 +267,7 @@ def test_what_could_not_be_offered_limits_no_other_test(tmp_path: Path) -> None:
     bench.agent.offers_fps = None
     assert bench.measure("frame_loss").max_load_fps == GENERATOR_FPS
     searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
-    assert searches[-1].limits.start_fps is None
+    assert searches[-1].limits.starts_fps == ()
 
 
 def test_a_test_begins_anew_no_lower_than_a_load_that_was_offered_whole(tmp_path: Path) -> None:
@@ -391,35 +396,26 @@ class ShortAgainAgent(FakeAgent):
         )
 
 
-@pytest.mark.parametrize("phase", ["confirm", "sweep"])
-def test_a_short_trial_that_loses_more_than_a_goal_contradicts_its_bounds(
-    tmp_path: Path, phase: str
-) -> None:
+def test_a_load_below_the_bounds_that_is_not_carried_is_an_upper_bound(tmp_path: Path) -> None:
     """Of less than the load a fifth was lost: of the load no less would be."""
-    bench = Bench(tmp_path, ShortAgainAgent(phase, 0.8))
-    for held in bench.throughput().goals:
-        assert held.confirmation is not None
-        assert held.confirmation.status == "unstable"
-
-
-@pytest.mark.parametrize(
-    ("phase", "status"), [("confirm", "not confirmed"), ("sweep", "confirmed")]
-)
-def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
-    tmp_path: Path, phase: str, status: str
-) -> None:
     calm = Bench(tmp_path, name="calm.jsonl").throughput()
-    bench = Bench(tmp_path, ShortAgainAgent(phase))
+    bench = Bench(tmp_path, ShortAgainAgent("sweep", 0.8))
+    found = bench.throughput()
+    for held, before in zip(found.goals, calm.goals, strict=True):
+        assert (held.upper_bound_fps or 0.0) < 0.61 * (before.lower_bound_fps or 0.0)
+    assert list(bench.derived().results) == [found]
+
+
+def test_a_load_below_that_cannot_be_offered_leaves_the_bounds_as_they_are(tmp_path: Path) -> None:
+    calm = Bench(tmp_path, name="calm.jsonl").throughput()
+    bench = Bench(tmp_path, ShortAgainAgent("sweep"))
     found = bench.throughput()
     assert found.max_load_fps == GENERATOR_FPS
     for held, before in zip(found.goals, calm.goals, strict=True):
         assert held.regular
         assert held.lower_bound_fps == before.lower_bound_fps
-        assert held.confirmation is not None
-        assert held.confirmation.status == status
-        assert "GENERATOR_LIMITED: direction 0: offered" in held.confirmation.reason
-    tries = [t for t in bench.agent.trials if t.phase == phase]
-    assert len(tries) == PRESET.trial.repeats_when_limited + 1
+    swept = [t.load_fps for t in bench.agent.trials if t.phase == "sweep"]
+    assert set(Counter(swept).values()) == {PRESET.trial.repeats_when_limited + 1}
     bench.run.close()
     (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
     assert not end.superseded
@@ -427,79 +423,26 @@ def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
     (search,) = searches_of(read_log(bench.path))
     for asked, held in zip((NDR, PDR), found.goals, strict=True):
         again = answer_goal(search.begin, search, asked).result
-        assert again.confirmation == held.confirmation
+        assert again.lower_bound_fps == held.lower_bound_fps
     resumed = Bench(tmp_path)
     assert resumed.throughput() == found
     assert resumed.agent.trials == []
 
 
-def test_a_run_killed_before_it_gave_the_confirmation_up_begins_the_search_anew(
-    tmp_path: Path,
-) -> None:
-    """Another try in another deployment would confirm bounds that were not found there."""
-    bench = Bench(tmp_path, ShortAgainAgent("confirm"))
+def test_a_run_killed_in_its_sweep_begins_the_search_anew(tmp_path: Path) -> None:
+    """Trials of another deployment are none of this search."""
+    bench = Bench(tmp_path)
     bench.throughput()
     bench.run.close()
     lines = bench.path.read_bytes().splitlines(keepends=True)
-    end = next(n for n, line in enumerate(lines) if line.startswith(b'{"type":"search-end"'))
-    bench.path.write_bytes(b"".join(lines[:end]))
+    trials = [n for n, line in enumerate(lines) if b'"phase":"sweep"' in line]
+    bench.path.write_bytes(b"".join(lines[: trials[1]]))
     resumed = Bench(tmp_path)
-    for held in resumed.throughput().goals:
-        assert held.confirmation is not None
-        assert held.confirmation.status == "confirmed"
-    assert {t.phase for t in resumed.agent.trials} == {"", "confirm", "sweep"}
+    assert all(held.regular for held in resumed.throughput().goals)
+    assert {t.phase for t in resumed.agent.trials} == {"", "sweep"}
     first, second = (r for r in read_log(bench.path) if isinstance(r, SearchEndRecord))
     assert (first.superseded, second.superseded) == (True, False)
     assert "what was deployed is gone" in first.stopped
-
-
-class StalledAgainAgent(FakeAgent):
-    """Its tester stands still in trials of the confirmation, which lose frames then.
-
-    Args:
-        passes: Every so many of them is none of these.
-    """
-
-    def __init__(self, passes: int) -> None:
-        super().__init__(spoil=self._stall)
-        self.passes = passes
-        self.confirming = 0
-
-    def _stall(self, _: int, result: TrialResult) -> TrialResult:
-        if self.trials[-1].phase != "confirm":
-            return result
-        self.confirming += 1
-        if self.confirming % self.passes == 0:
-            return result
-        first = result.directions[0]
-        lossy = first.model_copy(update={"received": max(0, first.received - 50)})
-        gap = Gaps(max_s=0.01, hold_s=0.002, over_s=0.01)
-        gaps = TrialGaps(poll=gap, send=gap, catch_up_frames=9)
-        return result.model_copy(
-            update={"directions": (lossy, *result.directions[1:]), "gaps": gaps}
-        )
-
-
-def test_bounds_that_are_tried_again_until_they_hold_are_not_confirmed(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, StalledAgainAgent(passes=3))
-    found = bench.throughput()
-    assert found.verdicts[Verdict.TESTER_STALLED] >= 4
-    ndr, pdr = (goal(found, name) for name in ("ndr", "pdr"))
-    assert ndr.regular  # the trials that found it were measurements
-    held = ndr.confirmation
-    assert held is not None
-    assert held.status == "not confirmed"
-    assert "confirming trials at the lower bound were discarded" in held.reason
-    assert held.discarded is not None
-    assert held.discarded > 0
-    # The same few frames that the tester may have lost leave less open for 1 %.
-    assert pdr.confirmation is not None
-    assert (pdr.confirmation.discarded or 0) < held.discarded
-    assert list(bench.derived().results) == [found]
-    (search,) = searches_of(read_log(bench.path))
-    for asked, held in zip((NDR, PDR), (ndr, pdr), strict=True):
-        again = answer_goal(search.begin, search, asked).result
-        assert again.confirmation == held.confirmation
 
 
 def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:

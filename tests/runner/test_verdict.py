@@ -234,16 +234,23 @@ def test_the_interval_of_a_loss_holds_what_was_lost_of_what_was_offered(
         # ... and what the DUT lost for certain no more than that without the tester's share.
         certain = result.lost(d) - result.most_lost_by_tester(d)
         assert found.least * result.offered(d) <= max(0, certain) + 1e-6
-    worst = result.worst_loss(tolerance)
-    assert all(worst.least >= result.loss_interval(d, tolerance).least for d in result.directions)
-    assert all(worst.most >= result.loss_interval(d, tolerance).most for d in result.directions)
+    whole = result.load_loss(tolerance)
+    of_each = [result.loss_interval(d, tolerance) for d in result.directions]
+    assert 0 <= whole.least <= whole.most * (1 + 1e-9) <= 1 + 1e-6
+    assert min(one.least for one in of_each) <= whole.least * (1 + 1e-9) + 1e-12
+    assert whole.least <= max(one.least for one in of_each) * (1 + 1e-9) + 1e-12
+    # What came back in all is no less than what is claimed of the loads together.
+    intended = sum(d.intended for d in result.directions)
+    if any(result.is_short(d, tolerance) for d in result.directions):
+        claimed = intended * (1 - whole.most)
+        assert result.received >= claimed * (1 - 1e-9) - 1e-6
 
 
 @given(trials(), RATIOS)
 def test_no_load_is_low_and_high_and_more_tolerated_loss_never_makes_it_high(
     result: TrialResult, ratio: float
 ) -> None:
-    loss = result.worst_loss(TOLERANCE)
+    loss = result.load_loss(TOLERANCE)
     assert not (loss.is_low(ratio) and loss.is_high(ratio))
     assert loss.decides(ratio) is (loss.is_low(ratio) or loss.is_high(ratio))
     more = (ratio + 1) / 2
@@ -256,7 +263,7 @@ def test_a_trial_is_valid_exactly_where_it_classifies_something(
     result: TrialResult, ratios: list[float]
 ) -> None:
     got, why = judge(result, TOLERANCE, ratios)
-    known = [result.worst_loss(TOLERANCE).decides(ratio) for ratio in ratios]
+    known = [result.load_loss(TOLERANCE).decides(ratio) for ratio in ratios]
     assert (got is Verdict.VALID) is any(known)
     assert got in (Verdict.VALID, Verdict.GENERATOR_LIMITED, Verdict.TESTER_STALLED)
     assert why or all(known)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.support import NDR, PDR, STEPPED, STRICT, TST009, goals, lower_fps, upper_fps
-from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.model.parameters import SearchGoal, SearchLimits, SweepInputs
 from vnetperf.model.trial import (
     DirectionCounts,
     LossInterval,
@@ -126,13 +126,16 @@ def weathers(draw: st.DrawFn) -> Weather:
     algorithm=ALGORITHM,
     wanted=st.lists(goals(), min_size=1, max_size=2),
     weather=weathers(),
-    confirms=st.booleans(),
+    sweeps=st.booleans(),
+    warms=st.booleans(),
 )
 def test_a_search_ends_and_claims_nothing_that_the_dut_does_not_do(
-    *, algorithm: str, wanted: list[SearchGoal], weather: Weather, confirms: bool
+    *, algorithm: str, wanted: list[SearchGoal], weather: Weather, sweeps: bool, warms: bool
 ) -> None:
     wanted = [replace(goal, name=f"goal {n}") for n, goal in enumerate(wanted)]
-    limits: SearchLimits = replace(LIMITS, confirm=ConfirmInputs() if confirms else None)
+    limits: SearchLimits = replace(
+        LIMITS, sweep=SweepInputs() if sweeps else None, warm_up_s=3.0 if warms else 0.0
+    )
     outcome, stopped = drive(make_search(algorithm, wanted, limits), weather)
     for goal, result in zip(wanted, outcome.results, strict=True):
         rounding = 1 + 2 / (weather.capacity_fps * goal.initial_trial_s)

@@ -196,7 +196,7 @@ def test_where_a_search_begins_limits_nothing(
     wanted: list[SearchGoal], share: float, start: float, algorithm: str
 ) -> None:
     dut = SimulatedDut(share * MAX_FPS)
-    limits = replace(LIMITS, start_fps=start * MAX_FPS)
+    limits = replace(LIMITS, starts_fps=(start * MAX_FPS,) * len(wanted))
     outcome, log = run(make_search(algorithm, wanted, limits), dut)
     assert log[0].load_fps <= start * MAX_FPS * (1 + 1e-9)
     for goal, result in zip(wanted, outcome.results, strict=True):

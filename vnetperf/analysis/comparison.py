@@ -386,7 +386,7 @@ def _main_numbers(
         for key, side in sides[0].items():
             if key[2] and any(metric.main for metric in side.values()):
                 n, left = (
-                    sum(m.measured is not None and not m.unstable for m in q.get(key, {}).values())
+                    sum(m.measured is not None and not m.is_range for m in q.get(key, {}).values())
                     for q in sides
                 )
                 first, second = (
@@ -402,7 +402,7 @@ def _broken(known: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
     observations: dict[Deployment, list[bool]] = {}
     for (run, number), metric in _attempts(known, key).items():
         if metric.main or metric.measured is not None:
-            is_broken = metric.measured is None or metric.unstable
+            is_broken = metric.measured is None or metric.is_range
             observations.setdefault((run, 0 if by_run else number), []).append(is_broken)
     where = (place for place, found in observations.items() if 2 * sum(found) > len(found))
     return Occurrences(frozenset(where), len(observations))

@@ -113,6 +113,10 @@ def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalR
         return "not used"
     if trial.spec.phase == "sweep":
         return "sweep below the lower bounds"
+    if trial.spec.phase == "warm-up":
+        return "warm-up"
+    if trial.spec.phase == "throughput":
+        return "tries the throughput"
     parts = [
         f"{which} bound of {goal.name}"
         for goal in goals
@@ -122,10 +126,7 @@ def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalR
         )
         if bound is not None and same_load(trial.spec.load_fps, bound / begin.in_sum)
     ]
-    text = ", ".join(parts)
-    if trial.spec.phase:
-        return f"again: {text.replace(' of ', ' for ')}" if text else "beyond a bound"
-    return text
+    return ", ".join(parts)
 
 
 def _conclusions(
@@ -133,7 +134,8 @@ def _conclusions(
 ) -> list[str]:
     if result.status != "measured":
         return [f"not measured: {result.why}"]
-    last = [logged for logged in tests if logged.final][-1]
+    final = [logged for logged in tests if logged.final]
+    last = next((one for one in final if one.begin.search == result.search), final[-1])
     sentences = []
     for goal in result.goals:
         sentences += _of_goal(goal, last)
@@ -188,13 +190,11 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         )
     elif goal.qualifier:
         sentences.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
-    held = goal.confirmation
-    if held is not None:
-        why = f": {held.reason}" if held.reason else ""
-        sentences.append(
-            f"{goal.name}: tried again after {held.idle_s:g} s of idle in {len(held.trials)} "
-            f"trials, {held.trial_seconds:g} s for all goals: {held.status}{why}"
-            if held.trials
-            else f"{goal.name}: {held.status}{why}"
+    for one in goal.rounds:
+        bounds = " to ".join(
+            "none" if bound is None else f"{bound:.0f}"
+            for bound in (one.lower_bound_fps, one.upper_bound_fps)
         )
+        why = f": {one.reason}" if one.reason else ""
+        sentences.append(f"{goal.name}: round {one.round}, bounds {bounds} frames/s{why}")
     return sentences

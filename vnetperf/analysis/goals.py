@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log, log1p, sqrt
+from math import ceil, inf, log, log1p, sqrt
 
 from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.machine_load import DatapathWork, ThreadEvents
-from vnetperf.model.outcomes import Confirmation
-from vnetperf.model.parameters import SearchGoal, SearchLimits
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
     KERNEL,
     BoundTrials,
@@ -30,9 +29,6 @@ from vnetperf.model.trial import (
     Latency,
     TesterTurns,
     TrialOutcome,
-    TrialSpec,
-    Verdict,
-    VisitRole,
     same_load,
 )
 from vnetperf.procedures.base import direction_name, latencies_of
@@ -48,11 +44,12 @@ from vnetperf.search import (
 )
 from vnetperf.search.classification import (
     Criterion,
+    DurationSums,
     History,
     LoadClass,
+    classify,
     conditional_throughput,
 )
-from vnetperf.search.confirmation import confirmed_by_trials
 from vnetperf.search.tst009 import ALGORITHM as TST009
 
 #: Why a search whose log has no end was stopped.
@@ -64,14 +61,27 @@ def _longest(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [t for t in trials if t.spec.duration_s == longest]
 
 
-def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The trial that stands for those at a load."""
-    return next(reversed(_longest(trials)), None)
+def middle_trial(trials: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The trial that stands for those at a load: of the longest that with the middle latency.
+
+    The last one would not do: at a lower bound it is the one that completed its class, and lost
+    little by construction.
+    """
+    order = sorted(_longest(trials), key=_mean_latency_ns)
+    return order[(len(order) - 1) // 2] if order else None
+
+
+def _mean_latency_ns(trial: TrialRecord) -> tuple[float, float]:
+    """Mean latency of all directions, where it is known; then the loss."""
+    known = [c.latency for c in trial.result.directions if c.latency is not None]
+    frames = sum(one.count for one in known)
+    mean = sum(one.mean_ns * one.count for one in known) / frames if frames else inf
+    return mean, trial.result.worst_loss_ratio()
 
 
 def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     """What the busy threads did in that trial: the kernel's own are none, nor counted by event."""
-    trial = last_of_longest(trials)
+    trial = middle_trial(trials)
     if trial is None:
         return ()
     result = trial.result
@@ -105,14 +115,26 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
 
 def turns_at(trials: Sequence[TrialRecord]) -> TesterTurns | None:
     """How the tester shared its processor in that trial."""
-    trial = last_of_longest(trials)
+    trial = middle_trial(trials)
     return None if trial is None else trial.result.turns
 
 
 def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
-    """What the vSwitch's own counters show of that trial."""
-    trial = last_of_longest(trials)
-    return () if trial is None else tuple(map(_datapath_use, trial.result.datapath))
+    """What the vSwitch's own counters show of that trial, and the range of its cycles over all."""
+    trial = middle_trial(trials)
+    if trial is None:
+        return ()
+    cycles: dict[str, list[float]] = defaultdict(list)
+    for one in _longest(trials):
+        for work in one.result.datapath:
+            if work.packets:
+                cycles[work.thread].append(work.busy_cycles / work.packets)
+    found = []
+    for use in map(_datapath_use, trial.result.datapath):
+        every = cycles[use.thread]
+        ends = (min(every), max(every)) if len(every) > 1 else None
+        found.append(use.model_copy(update={"cycles_range": ends}))
+    return tuple(found)
 
 
 def _datapath_use(work: DatapathWork) -> DatapathUse:
@@ -141,7 +163,7 @@ def _datapath_use(work: DatapathWork) -> DatapathUse:
 
 def uncollected_of(trials: Sequence[TrialRecord]) -> dict[str, str]:
     """What could not be measured in that trial."""
-    trial = last_of_longest(trials)
+    trial = middle_trial(trials)
     return {} if trial is None else dict(trial.result.uncollected)
 
 
@@ -197,6 +219,7 @@ def per_direction(
         whole = share * _offered_ratio(_offered_whole(trials), min, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)
         full = [o.loss_ratio for o in outcomes if criterion.is_full_length(o)]
+        alone = classify(DurationSums.of(outcomes, criterion), criterion)
         bounds.append(
             DirectionBound(
                 direction=direction_name(direction, begin.ends),
@@ -204,6 +227,7 @@ def per_direction(
                 upper_bound_fps=_times(upper, most),
                 conditional_throughput_fps=_times(conditional, whole),
                 loss_ratio_at_lower_bound=max(full, default=None),
+                exceeds_goal=alone is LoadClass.UPPER,
             )
         )
     return tuple(bounds)
@@ -219,47 +243,74 @@ def _by_direction(
     return found
 
 
-def _timed(trials: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The trial whose latency stands for those at a load: the last of the longest."""
-    full = _longest(trials)
-    whole = [
-        t
-        for t in full
-        if t.result.round_trip is not None
-        or all(c.latency is not None and c.latency.percentiles for c in t.result.directions)
-    ]
-    return next(reversed(whole or full), None)
-
-
 def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
-    """Latency at the lower bound."""
-    last = _timed(trials)
-    return {} if last is None else latencies_of(last.result, ends)
+    """Latency at the lower bound, of the trial that stands for it."""
+    middle = middle_trial(trials)
+    return {} if middle is None else latencies_of(middle.result, ends)
+
+
+def latency_range_of(
+    trials: Sequence[TrialRecord], ends: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Least and largest median latency of all full-length trials, nanoseconds, by direction."""
+    medians: dict[str, list[float]] = defaultdict(list)
+    for trial in _longest(trials):
+        for name, latency in latencies_of(trial.result, ends).items():
+            if "50" in latency.percentiles:
+                medians[name].append(latency.percentiles["50"])
+    return {name: (min(each), max(each)) for name, each in medians.items()}
+
+
+def loss_at(trials: Sequence[TrialRecord]) -> float | None:
+    """Share of the frames of all trials at a load that were lost; None without any."""
+    counted = [(t.result, d) for t in trials for d in t.result.directions]
+    offered = sum(result.offered(d) for result, d in counted)
+    return sum(max(0, result.lost(d)) for result, d in counted) / offered if offered else None
+
+
+def loss_free_load(trials: Sequence[TrialRecord], duration_sum_s: float) -> float | None:
+    """The largest load with enough time of trials and no frame lost, there or at any lower load.
+
+    Args:
+        trials: All trials of the searches, those that classify nothing too.
+        duration_sum_s: Seconds that are enough.
+
+    Returns:
+        Frames/s per interface; None for none.
+    """
+    found = None
+    counted = [t for t in trials if t.result.directions and not t.result.failed]
+    by_load: list[tuple[float, list[TrialRecord]]] = []
+    for trial in sorted(counted, key=lambda t: t.spec.load_fps):
+        if not by_load or not same_load(by_load[-1][0], trial.spec.load_fps):
+            by_load.append((trial.spec.load_fps, []))
+        by_load[-1][1].append(trial)
+    for load, there in by_load:
+        if any(t.result.lost(d) > 0 for t in there for d in t.result.directions):
+            break
+        seconds = sum(t.spec.duration_s for t in there if not outcome_of(t).is_short)
+        if seconds >= duration_sum_s or same_load(seconds, duration_sum_s):
+            found = load
+    return found
 
 
 def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
-    """Replay a logged search, and its confirmation."""
+    """Replay a logged search."""
     try:
-        return _replayed(begin, begin.limits, logged, logged.outcomes())
+        return _replayed(begin, logged, logged.outcomes())
     except ReplayMismatchError:
         if begin.algorithm != TST009:
             raise
-    # An older version went no more than the goal's own width beyond its bounds, and no trial ended
-    # a visit by z. The search is to be the same; visits say what they were for.
+    # An older version confirmed the bounds by trials after the search, which z does not count.
     searched = [one for one in logged.outcomes() if not one.request.phase]
-    found = _replayed(begin, replace(begin.limits, confirm=None), logged, searched)
-    results = []
-    for one, asked in zip(found.results, begin.goals, strict=True):
-        as_then = replace(one, goal=replace(one.goal, width=asked.width))
-        results.append(replace(_confirmed(as_then, begin, logged, own=True), goal=one.goal))
-    return replace(found, results=tuple(results))
+    return _replayed(begin, logged, searched)
 
 
 def _replayed(
-    begin: SearchRecord, limits: SearchLimits, logged: LoggedTest, trials: Sequence[TrialOutcome]
+    begin: SearchRecord, logged: LoggedTest, trials: Sequence[TrialOutcome]
 ) -> SearchOutcome:
     """Replay trials; a search that was not finished is stopped where its log ends."""
-    search = make_search(begin.algorithm, begin.goals, limits)
+    search = make_search(begin.algorithm, begin.goals, begin.limits)
     replayed = replay(search, trials)
     if replayed.found is not None:
         return replayed.found
@@ -273,21 +324,6 @@ def _replayed(
 
 def _why_stopped(logged: LoggedTest) -> str:
     return _INTERRUPTED if logged.end is None else logged.end.stopped
-
-
-def _confirmed(
-    found: GoalOutcome, begin: SearchRecord, logged: LoggedTest, *, own: bool
-) -> GoalOutcome:
-    """Bounds with the confirmation that the trials after a search give."""
-    outcomes = [outcome_of(trial) for trial in filter(is_valid, logged.trials)]
-    return confirmed_by_trials(
-        found,
-        [one for one in outcomes if not one.request.phase],
-        [one for one in outcomes if one.request.phase],
-        begin.limits,
-        own=own,
-        stopped=_why_stopped(logged),
-    )
 
 
 def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
@@ -307,22 +343,16 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     # What is claimed is what was offered: of a load that was carried the least, else the most.
     least = n * _offered_ratio(_carried(there, criterion), min)
     most, whole = n * _offered_ratio(above, max), n * _offered_ratio(_offered_whole(there), min)
-    conditional, timed = found.conditional_throughput_fps, _timed(there)
+    conditional, middle = found.conditional_throughput_fps, middle_trial(there)
     at_lower, at_upper = (bound_trials(load, logged, goal) for load in (lower, upper))
     selections = [
         f"{at.discarded} of {at.valid + at.discarded} trials at the {name} bound were discarded"
         for name, at in (("lower", at_lower), ("upper", at_upper))
         if at is not None and at.is_selection
     ]
-    confirmation = found.confirmation
-    if confirmation is not None:
-        confirmation = _counted_again(confirmation, goal, (lower, upper), logged).scaled(n)
     doubts = selections
     if len(logged.deployments) > 1:  # of an older log: a search that is interrupted begins anew
         doubts = [f"its trials are of {len(logged.deployments)} deployments", *selections]
-        if confirmation is not None and confirmation.status == "confirmed":
-            update = {"status": "not confirmed", "reason": doubts[0]}
-            confirmation = confirmation.model_copy(update=update)
     regular = found.regular and not doubts
     reason = "" if found.regular else found.reason
     reason = "; ".join(filter(None, (reason.rstrip("."), *doubts))) if doubts else reason
@@ -348,69 +378,19 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         reason=reason,
         throughput_l1_bps=_times(lower, least * l1_bits_per_frame(begin.wire_size)),
         latency=latency_of(there, begin.ends),
+        latency_range_ns=latency_range_of(there, begin.ends),
+        trial=middle.number if middle is not None else 0,
+        loss_at_lower_bound=loss_at(there),
+        loss_free_fps=_times(loss_free_load(logged.trials, goal.duration_sum_s), n),
         trials_at_lower_bound=tuple(t.number for t in there),
         at_lower_bound=at_lower,
         at_upper_bound=at_upper,
-        gaps=timed.result.gaps if timed is not None else None,
+        gaps=middle.result.gaps if middle is not None else None,
         threads=thread_usage(there),
         turns=turns_at(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
-        confirmation=confirmation,
     )
-
-
-def _counted_again(
-    found: Confirmation, goal: SearchGoal, bounds: Sequence[float | None], logged: LoggedTest
-) -> Confirmation:
-    """A confirmation, which trials that were repeated until they agreed are none of."""
-    if not found.trials:
-        return found
-    discarded, selections = 0, []
-    for name, roles, load in zip(("lower", "upper"), _ROLES, bounds, strict=True):
-        again = (t for t in logged.trials if _is_again(t.spec, goal, roles, load))
-        there = [_counts_in_visit(trial, goal) for trial in again]
-        at = BoundTrials(load_fps=load or 0.0, valid=sum(there), discarded=there.count(False))
-        discarded += at.discarded
-        if at.is_selection:
-            selections.append(
-                f"{at.discarded} of {len(there)} confirming trials at the {name} bound were "
-                "discarded"
-            )
-    if selections and found.status == "confirmed":
-        found = found.model_copy(
-            update={"status": "not confirmed", "reason": "; ".join(selections)}
-        )
-    return found.model_copy(update={"discarded": discarded})
-
-
-def _counts_in_visit(trial: TrialRecord, goal: SearchGoal) -> bool:
-    """Whether a trial tells anything of a goal that its visit was for.
-
-    One that another goal of the visit lacked is no measurement where it tells nothing of that one.
-    """
-    by_interval = trial.spec.offered_tolerance < 1.0  # as recorded; an older log has verdicts alone
-    return counts_for(trial, goal) or (
-        by_interval
-        and trial.verdict in (Verdict.GENERATOR_LIMITED, Verdict.TESTER_STALLED)
-        and not trial.result.failed
-        and Criterion.of_goal(goal).decides(outcome_of(trial))
-    )
-
-
-#: What a goal takes loads for at, and one width beyond, each of its bounds.
-_ROLES: tuple[tuple[VisitRole, ...], ...] = (("lower", "below"), ("upper", "above"))
-
-
-def _is_again(
-    spec: TrialSpec, goal: SearchGoal, roles: Sequence[VisitRole], load: float | None
-) -> bool:
-    """Whether a trial tried a bound again; by its load where the log does not name visits."""
-    if spec.phase != "confirm":
-        return False
-    if spec.visit is not None and goal.name in spec.visit.roles:
-        return spec.visit.roles[goal.name] in roles
-    return load is not None and same_load(spec.load_fps, load)
 
 
 def counts_for(trial: TrialRecord, goal: SearchGoal) -> bool:
@@ -429,8 +409,8 @@ def bound_trials(
 
 
 def trials_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The trials that found a bound at a load, with the tolerance of the search."""
-    found = (t for t in logged.trials if not t.spec.phase)
+    """The trials at a load that classify it, but for their verdict."""
+    found = (t for t in logged.trials if t.spec.phase != "warm-up")
     return [t for t in found if same_load(t.spec.load_fps, load_fps)]
 
 
@@ -453,6 +433,10 @@ class MissingTrials:
         text = f"{trials} of {self.duration_s:g} s at {self.load_fps:.0f} frames/s per interface"
         more = f", then up to {self.further} further loads" if self.further else ""
         return f"{text}: {self.why}{more}"
+
+
+_ANSWERED = "answered from the log of other goals"
+_BY_TRIALS = "all trials of the search together do not decide it"
 
 
 @dataclass(frozen=True)
@@ -480,7 +464,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         if lower is None
         else conditional_throughput(lower.load_fps, lower.trials, criterion),
         regular=False,
-        reason="answered from the log of other goals",
+        reason=_ANSWERED,
         at_least=upper is None and _is_at(lower, limits.max_load_fps),
         at_most=lower is None and _is_at(upper, limits.min_load_fps),
     )
@@ -497,21 +481,25 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         ]
         missing = _missing_trials(begin, undecided, lower, upper, goal)
         found = replace(found, reason=f"{found.reason}; missing: {missing}")
-    found = _confirmed(found, begin, logged, own=goal in begin.goals)
     return Answer(goal_result(found, begin, logged), missing)
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
     """A search's own goals by its trials alone, whatever the search requests today."""
     found = (answer_goal(begin, logged, goal).result for goal in begin.goals)
-    return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
+    return tuple(
+        r.model_copy(
+            update={"reason": "" if r.regular else r.reason.replace(_ANSWERED, _BY_TRIALS)}
+        )
+        for r in found
+    )
 
 
 def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
     """The loads of a search, ascending, and its valid trials by their place among them."""
     loads: list[float] = []
     history = History()
-    found = (t for t in logged.trials if is_valid(t) and not t.spec.phase)
+    found = (t for t in logged.trials if is_valid(t) and t.spec.phase != "warm-up")
     for trial in sorted(found, key=lambda t: t.spec.load_fps):
         if not loads or not same_load(loads[-1], trial.spec.load_fps):
             loads.append(trial.spec.load_fps)

@@ -15,6 +15,7 @@ from vnetperf.analysis.logged_tests import (
     searches_of,
 )
 from vnetperf.analysis.results_from_log import derive, named_as_results
+from vnetperf.analysis.rounds import in_rounds, published
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
@@ -78,7 +79,9 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
     rounds, missing = by_round(records), []
     answered: dict[int, list[Result]] = {}
     for number, part in rounds.items():
-        final = {s.case: s for s in searches_of(named_as_results(part)) if s.final}
+        final: dict[Case, list[LoggedSearch]] = {}
+        for search in searches_of(named_as_results(part)):
+            final.setdefault(search.case, []).append(search)
         where = f", round {number}" if len(rounds) > 1 else ""
         found = [_with_goals(r, final, goals) for r in derive(part).results]
         answered[number] = [result for result, _ in found]
@@ -94,24 +97,26 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
 
 
 def _with_goals(
-    result: Result, final: dict[Case, LoggedSearch], goals: Sequence[WantedGoal]
+    result: Result, final: dict[Case, list[LoggedSearch]], goals: Sequence[WantedGoal]
 ) -> tuple[Result, dict[str, MissingTrials]]:
     """A result with goals, and what each of them lacks."""
     missing: dict[str, MissingTrials] = {}
-    logged = final.get(result.case)
-    if logged is None:
+    searches = in_rounds(final.get(result.case, ()))
+    if not searches:
         return result, missing
     found = list(result.goals)
     for wanted in goals:
-        goal = wanted.of(logged.begin.goals[0])
+        goal = wanted.of(searches[0].begin.goals[0])
         if goal.name in [one.name for one in found]:
             raise ConfigError(
                 f"there is a goal {goal.name!r} already",
                 where="--goals",
                 cure="name yours: --goals mine=0.001",
             )
-        one = answer_goal(logged.begin, logged, goal)
-        found.append(one.result)
-        if one.missing is not None:
-            missing[goal.name] = one.missing
+        answers = {one.begin.round: answer_goal(one.begin, one, goal) for one in searches}
+        numbers = {one.begin.round: one.begin.search for one in searches}
+        found.append(published({n: one.result for n, one in answers.items()}, numbers))
+        for one in answers.values():
+            if one.missing is not None:
+                missing.setdefault(goal.name, one.missing)
     return result.model_copy(update={"goals": tuple(found)}), missing

@@ -15,8 +15,10 @@ from typing import Any, get_args
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.compliance.rfc8219 import transport
-from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.goals import goals_by_trials, goals_of, loss_at, loss_free_load
 from vnetperf.analysis.logged_tests import (
+    Case,
+    LoggedSearch,
     LoggedTest,
     by_round,
     is_valid,
@@ -25,6 +27,7 @@ from vnetperf.analysis.logged_tests import (
     procedure_of,
     tests_of,
 )
+from vnetperf.analysis.rounds import in_rounds, over_rounds
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.machine_load import DISTURBING_LINE
@@ -36,6 +39,7 @@ from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
     FrameFaults,
+    GoalResult,
     LedgerEntry,
     Redaction,
     Result,
@@ -53,7 +57,7 @@ from vnetperf.model.scenario import (
     without_testbed,
 )
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
-from vnetperf.model.trial import TrialResult, Verdict
+from vnetperf.model.trial import TrialResult, Verdict, same_load
 from vnetperf.model.units import fps
 from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
@@ -728,13 +732,65 @@ def _result_of_test(
         return result_of(logged, media, by_trials=True)
 
 
+def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSearch]) -> Result:
+    """The result of a throughput of which several searches were made in one deployment.
+
+    Args:
+        rounds: Round -> result of its search.
+        searches: The searches, whose trials it counts.
+    """
+    measured = {n: result for n, result in rounds.items() if result.status == "measured"}
+    if len(measured) < 2:
+        return next(iter(measured.values()), list(rounds.values())[-1])
+    trials = [trial for search in searches for trial in search.trials]
+    n = searches[0].begin.in_sum
+    goals = tuple(_over_all_trials(goal, trials, n) for goal in over_rounds(measured))
+    last = list(measured.values())[-1]
+    shown = goals[0].rounds[0].search
+    for one in goals[0].rounds:
+        if one.lower_bound_fps == goals[0].lower_bound_fps:
+            shown = one.search
+    return last.model_copy(
+        update={
+            "goals": goals,
+            "search": shown,
+            "trial_seconds": sum(result.trial_seconds for result in rounds.values()),
+            "wall_seconds": sum(result.wall_seconds for result in rounds.values()),
+            **_figures_of(trials),
+        }
+    )
+
+
+def _over_all_trials(goal: GoalResult, trials: Sequence[TrialRecord], in_sum: float) -> GoalResult:
+    """What all rounds together show: the loss at the published load, and where there is none."""
+    load, free = goal.lower_bound_load_fps, loss_free_load(trials, goal.duration_sum_s)
+    there = [] if load is None else [t for t in trials if same_load(t.spec.load_fps, load / in_sum)]
+    return goal.model_copy(
+        update={
+            "loss_at_lower_bound": loss_at(there),
+            "loss_free_fps": None if free is None else free * in_sum,
+        }
+    )
+
+
 def _results_of_round(
     records: Sequence[Record], media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
 ) -> list[Result]:
     """The results of one round; searches that would be others today are added to `otherwise`."""
     tests = tests_of(records)
-    final = {t.case: t for t in tests if t.final}
-    results = [_result_of_test(t, media, run, otherwise) for t in final.values()]
+    final: dict[Case, list[LoggedTest]] = {}
+    for one in tests:
+        if one.final:
+            final.setdefault(one.case, []).append(one)
+    results = []
+    for held in final.values():
+        searches = in_rounds(held)
+        rounds = {s.begin.round: _result_of_test(s, media, run, otherwise) for s in searches}
+        results.append(
+            result_of_rounds(rounds, searches)
+            if rounds
+            else _result_of_test(held[-1], media, run, otherwise)
+        )
     # A test that was to begin again and never did has no reason of its own in the log.
     begun = {(*t.case, ""): t for t in tests}  # the last of each, which is the one that failed
     missing = dict.fromkeys(begun, ("the run was interrupted", False))

@@ -94,7 +94,7 @@ class TrendPoint:
     @property
     def is_broken(self) -> bool:
         """Whether most of its rounds gave no number, or an unstable one."""
-        broken = len(self.failures) + sum(one.metric.unstable for one in self.rounds)
+        broken = len(self.failures) + sum(one.metric.is_range for one in self.rounds)
         return 2 * broken > len(self.failures) + len(self.rounds)
 
     @property
@@ -106,7 +106,7 @@ class TrendPoint:
     @property
     def is_open(self) -> bool:
         """Whether a round is a limit only, or one of two values, or there is none."""
-        open_ = (one.metric.censored or one.metric.unstable for one in self.rounds)
+        open_ = (one.metric.censored or one.metric.is_range for one in self.rounds)
         return not self.rounds or any(open_)
 
     @property

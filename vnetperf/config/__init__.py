@@ -240,6 +240,9 @@ def _read(
         if seconds := parse_seconds(settings.time_budget, "time_budget"):
             check_budget(preset, f"{settings.time_budget}, {sources['time_budget']}")
             preset = preset.model_copy(update={"time_budget_s": seconds})
+        if settings.rounds:
+            rounds = {"rounds": settings.rounds, "most_rounds": settings.rounds}
+            preset = preset.model_copy(update=rounds)
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
         bed = read_testbed(testbed, where("testbed"))

@@ -41,7 +41,7 @@ from vnetperf.model.options import (
     SwitchOptions,
 )
 from vnetperf.model.parameters import TestName
-from vnetperf.model.preset import FrameSizes
+from vnetperf.model.preset import MOST_ROUNDS, FrameSizes
 from vnetperf.model.profile import MOST_FLOWS
 from vnetperf.model.scenario import Forwarding, PodHosts, PodKind, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
@@ -186,6 +186,10 @@ class Settings(Options):
     `1h`, to give the best estimate in it; empty for the preset's.
 
     For presets with algorithm `mlr`."""
+    rounds: Annotated[int, Option("N", of_the_run=True), Field(ge=0, le=MOST_ROUNDS)] = 0
+    """Searches of each throughput in a deployment, at least 15 s apart; 0 for the preset's.
+
+    See [rounds](search.md#rounds)."""
     vnf: Annotated[str, _NAME] = "vloop"
     """VNF loader, and where it runs: `vloop`, `vloop:container`, `vloop:vm`."""
     vnf_mode: Annotated[str, Option("MODE")] = "auto"

@@ -73,69 +73,6 @@ class OverTrials(Frozen):
     p99_ns: float
 
 
-class LossInversion(Frozen):
-    """A load below a lower bound that the DUT does not carry.
-
-    Attributes:
-        load_fps: Intended load, frames/s.
-        loss_ratio: Median loss ratio of the trials there, worse direction, 0..1.
-        trials: Numbers of the trials.
-    """
-
-    load_fps: float
-    loss_ratio: float
-    trials: tuple[int, ...] = ()
-
-
-class Confirmation(Frozen):
-    """What became of a goal's bounds when they were tried again after idle: lower, upper, lower.
-
-    Rates are per interface in a search's outcome, and the sum over directions in a result.
-
-    Attributes:
-        status: "confirmed"; "unstable": a bound was contradicted by more than the goal's width, or
-            there is loss below it; "not confirmed": `reason` has why, as where more than 20 % of
-            the confirming trials at a bound were discarded.
-        reason: What contradicts, why it was not looked at, or what of the loads below a confirmed
-            bound is not known; "".
-        modes: Rates between which an unstable DUT changes, the lower one first: the median rate
-            of trials at the bounds that forwarded far less, or the least one where a bound's load
-            was too much, and the largest of all trials; none within the goal's width. Of a
-            confirmed bound: the rate of those trials there that the exceed ratio forgives, where
-            they are a fifth of them or more, and that of the others.
-        inversions: Loads below the lower bound that are not carried.
-        swept_fps: Loads of the sweep below the lower bound that were tried, and are known to be
-            carried or not.
-        trials: Numbers of the trials that confirmed, or did not.
-        discarded: Trials of the visits of this goal that said nothing of it, because of the tester,
-            and were repeated; None: not recorded.
-        trial_seconds: Their seconds of traffic, for all goals together; not in those of the search.
-        idle_s: Wait without traffic before them, seconds.
-    """
-
-    status: Literal["confirmed", "unstable", "not confirmed"]
-    reason: str = ""
-    modes: tuple[float, ...] = ()
-    inversions: tuple[LossInversion, ...] = ()
-    swept_fps: tuple[float, ...] = ()
-    trials: tuple[int, ...] = ()
-    discarded: int | None = None
-    trial_seconds: float = 0.0
-    idle_s: float = 0.0
-
-    def scaled(self, factor: float) -> Confirmation:
-        """The same with every rate multiplied, to be that of all directions."""
-        inversions = tuple(
-            one.model_copy(update={"load_fps": one.load_fps * factor}) for one in self.inversions
-        )
-        update = {
-            "modes": tuple(mode * factor for mode in self.modes),
-            "inversions": inversions,
-            "swept_fps": tuple(load * factor for load in self.swept_fps),
-        }
-        return self.model_copy(update=update)
-
-
 class DelayVariation(Frozen):
     """Delay variation of one direction, nanoseconds.
 

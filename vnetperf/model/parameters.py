@@ -1,6 +1,6 @@
 """Parameters of the searches and tests.
 
-Search goals and limits (draft-ietf-bmwg-mlrsearch-15), and one model for each test.
+Search goals and limits (RFC 9971), and one model for each test.
 
 Defaults are those of the standard's full test; loads are intended frames/s per interface.
 """
@@ -24,7 +24,7 @@ MIN_WIDTH = 1e-6
 class SearchGoal:
     """One question to a search: "up to which load does the DUT keep to this?".
 
-    The defaults ask the RFC 2544 section 26.1 question (draft section "MLRsearch Compliant with
+    The defaults ask the RFC 2544 section 26.1 question (RFC 9971 "MLRsearch Compliant with
     RFC 2544"): no loss in one trial of 60 s.
 
     Raises:
@@ -55,7 +55,7 @@ class SearchGoal:
 
     width: float = 0.005
     """Goal Width, relative to the upper bound, in [1e-6, 1): the search is done when
-    (upper - lower) / upper is no larger. The draft recommends at least the loss ratio."""
+    (upper - lower) / upper is no larger. RFC 9971 recommends at least the loss ratio."""
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -111,24 +111,22 @@ class StepInputs:
             )
 
 
-class ConfirmInputs(Frozen):
-    """How the bounds that a search found are confirmed, and what is looked for below them.
+class SweepInputs(Frozen):
+    """Loads below a lower bound that are tried once its search has found it.
+
+    A search takes it that what a DUT carries it carries at every smaller load (RFC 9971 "Loss
+    Inversion").
 
     Attributes:
-        bounds: Whether final bounds are tried again: lower, upper, lower.
-        idle_s: Wait without traffic before, seconds: an overload has to be over.
-        sweep_loads: Loads below the lower bound that are tried as well, each 0.6 of the one above
-            it; 0 for none.
-        sweep_trial_s: Seconds of a trial there; one with too much loss is followed by as many of
-            the goal's own length as classify the load.
+        loads: How many, each 0.6 of the one above it; 0 for none.
+        trial_s: Seconds of a trial there, if the goal's own are not shorter; one with too much loss
+            is followed by as many of the goal's own length as classify the load.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    bounds: bool = True
-    idle_s: float = Field(default=5.0, ge=0)
-    sweep_loads: int = Field(default=5, ge=0, le=100)
-    sweep_trial_s: float = Field(default=1.0, gt=0)
+    loads: int = Field(default=5, ge=0, le=100)
+    trial_s: float = Field(default=1.0, gt=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +153,21 @@ class SearchLimits:
     """Seconds that the budget counts for each trial besides its traffic: with the waits around a
     trial a budget is one of wall time. No duration sum counts them."""
 
-    start_fps: float | None = None
-    """Of an older log, whose search began again where the generator fell short: load of its first
-    trial, frames/s per interface, above which it went where that was carried. "tst009" begins in
-    the middle whatever it is. Nothing sets it now. None: the largest."""
+    starts_fps: tuple[float, ...] = ()
+    """Load where each goal's search begins, in the order of the goals, frames/s per interface: the
+    lower bound that the round before found. Then nothing is warmed up, and the DUT not overloaded
+    first. "tst009" begins in the middle of its array whatever it is. Empty: the largest load."""
+
+    warm_up_s: float = 0.0
+    """Most seconds of traffic at the largest load, before anything is classified, until two
+    successive seconds agree within the smallest goal width (RFC 9971: the SUT is warm before the
+    search); 0: none. They are in no budget."""
+
+    sweep: SweepInputs | None = None
+    """Loads to try below the bounds; None: none, as in older logs."""
 
     steps: StepInputs | None = None
     """Inputs of the "tst009" algorithm, None for any other."""
-
-    confirm: ConfirmInputs | None = None
-    """How bounds are confirmed, None for not at all. Its trials are in the budget only where that
-    is one of wall time (`trial_overhead_s` above 0)."""
 
     tries: int = 0
     """Full-length trials that leave a load undecided for a goal, because of the tester, until the
@@ -186,10 +188,11 @@ class SearchLimits:
             ("max_trial_seconds", budget, budget > 0.0, "seconds above 0, or none for no budget"),
             ("tries", self.tries, self.tries >= 0, "0 or more"),
             ("trial_overhead_s", around, 0.0 <= around < inf, "seconds, 0 or more"),
+            ("warm_up_s", self.warm_up_s, 0.0 <= self.warm_up_s < inf, "seconds, 0 or more"),
         )
-        start = self.max_load_fps if self.start_fps is None else self.start_fps
-        within = self.min_load_fps <= start <= self.max_load_fps
-        _require("search limits", ("start_fps", start, within, "a load within the limits"))
+        for start in self.starts_fps:
+            within = self.min_load_fps <= start <= self.max_load_fps
+            _require("search limits", ("starts_fps", start, within, "loads within the limits"))
         if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
             raise ConfigError(
                 f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "

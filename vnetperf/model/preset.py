@@ -5,7 +5,7 @@ Checked against the clauses it names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -14,7 +14,6 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import RFC2544_FRAME_SIZES
 from vnetperf.model.parameters import (
     BackToBackTest,
-    ConfirmInputs,
     CpuLoadTest,
     FrameLossTest,
     LatencyLoadTest,
@@ -30,11 +29,14 @@ from vnetperf.model.parameters import (
     ServiceTest,
     SoakTest,
     StepInputs,
+    SweepInputs,
     TestName,
 )
 from vnetperf.model.traffic import check_frame_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vnetperf.model.profile import TrafficProfile
 
 #: Tests that say nothing without the throughput of no loss.
@@ -48,6 +50,10 @@ _NEED_ZERO_LOSS = {
 WIDTHS_PER_TOLERANCE = 10.0
 _ROUNDING = 1e-9
 
+#: Without a budget of its own a search has this many times the duration sums of its goals: twice
+#: what a grid of 1000 loads takes by halving, at four classified loads for a bound that moves.
+BUDGET_SUMS = 40
+MOST_ROUNDS = 99
 #: Tests of a preset that is for back-to-back frames and nothing else.
 _FOR_BURSTS = {"throughput", "back_to_back"}
 
@@ -257,11 +263,20 @@ class Preset(Frozen):
         goals: Search goals; "binary" and "tst009" take one search for each.
         frame_sizes: Octets including FCS.
         min_load_fps: Smallest load tried, frames/s per interface.
-        max_trial_seconds: Longest traffic time of one search, seconds; None for no limit.
+        max_trial_seconds: Longest traffic time of one search, seconds, without its warm-up; None:
+            `BUDGET_SUMS` times what all goals together need to classify a load.
         time_budget_s: Longest time of one search with the waits around its trials, seconds, as
             --time-budget asks for it; None for no limit.
         repeat: Deployments in which every case is measured, in turn; `--repeat` gives others. One
             shows nothing of how a result repeats.
+        rounds: Searches of each throughput in a deployment, apart in time: what one search finds is
+            one sample. Their number is outside of RFC 9971.
+        most_rounds: As many of them where `rounds` are not repeatable; `rounds` itself if less.
+        round_gap_s: Seconds from the end of a round to the beginning of the next one of the same
+            frame size, filled with those of other sizes.
+        warm_up_s: Most seconds of traffic before the first round, until two successive seconds
+            agree; 0 for none.
+        sweep: Loads that are tried below the bounds.
         tests: Tests that it is for; others are left out unless `--tests` names them.
         smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
             section 26.6 asks for reset.
@@ -283,7 +298,11 @@ class Preset(Frozen):
     time_budget_s: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()
     repeat: int = Field(default=1, ge=1)
-    confirm: ConfirmInputs = ConfirmInputs()
+    rounds: int = Field(default=1, ge=1, le=MOST_ROUNDS)
+    most_rounds: int = Field(default=1, ge=1, le=MOST_ROUNDS)
+    round_gap_s: float = Field(default=15.0, ge=0)
+    warm_up_s: float = Field(default=10.0, ge=0)
+    sweep: SweepInputs = SweepInputs()
     tests: tuple[TestName, ...] = Field(default=("throughput",), min_length=1)
     smallest_only: tuple[TestName, ...] = ()
     meets: tuple[str, ...] = ()
@@ -301,6 +320,19 @@ class Preset(Frozen):
     service: ServiceTest = ServiceTest()
     nat: NatTest = NatTest()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _confirms_nothing(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "confirm" in data:
+            raise ConfigError(
+                "bounds are not confirmed beside their classification any more: all trials of a "
+                "search count, and rounds repeat it",
+                where="confirm",
+                accepted="rounds, most_rounds, warm_up_s, and a table [sweep] with loads, trial_s",
+                cure="take the table [confirm] out (docs/presets.md)",
+            )
+        return data
+
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:
         _check_names(self)
@@ -316,7 +348,7 @@ class Preset(Frozen):
             return (f"max_r = 1: {off}",) if self.tst009.max_r == 1 else ()
         return tuple(
             f"goal {goal.name}: its width, {goal.width:g}, is below its loss ratio, "
-            f"{goal.loss_ratio:g}; the MLRsearch draft recommends at least that"
+            f"{goal.loss_ratio:g}; RFC 9971 recommends at least that"
             for goal in self.goals
             if goal.width < goal.loss_ratio
         )
@@ -325,12 +357,22 @@ class Preset(Frozen):
         """Frame sizes that a test is run at: all of the preset's, or the smallest alone."""
         return (min(self.frame_sizes),) if test in self.smallest_only else self.frame_sizes
 
-    def limits(self, max_load_fps: float) -> SearchLimits:
+    @property
+    def search_seconds(self) -> float:
+        """Longest traffic time of one search, seconds."""
+        if self.max_trial_seconds is not None:
+            return self.max_trial_seconds
+        repeats = 1 if self.tst009 is None else self.tst009.max_r
+        sums = (max(g.duration_sum_s, repeats * g.final_trial_s) for g in self.goals)
+        return BUDGET_SUMS * sum(sums)
+
+    def limits(self, max_load_fps: float, starts_fps: Sequence[float] = ()) -> SearchLimits:
         """What its searches must stay within, up to a load (frames/s per interface).
 
-        A time budget is turned into seconds of traffic and waits around them.
+        A time budget is turned into seconds of traffic and waits around them. `starts_fps` are the
+        lower bounds that the round before found, if each goal has one.
         """
-        seconds, around = self.max_trial_seconds, 0.0
+        seconds, around = self.search_seconds, 0.0
         if self.time_budget_s is not None:
             seconds = self.time_budget_s
             around = self.trial.learning_wait_s + self.trial.settle_s + self.trial.drain_s
@@ -340,6 +382,8 @@ class Preset(Frozen):
             max_trial_seconds=seconds,
             trial_overhead_s=around,
             steps=self.tst009.inputs(max_load_fps) if self.tst009 is not None else None,
-            confirm=self.confirm if self.confirm.bounds or self.confirm.sweep_loads else None,
+            starts_fps=tuple(min(start, max_load_fps) for start in starts_fps),
+            warm_up_s=self.warm_up_s,
+            sweep=self.sweep if self.sweep.loads else None,
             tries=self.trial.repeats_when_limited + 1,
         )

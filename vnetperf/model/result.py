@@ -14,7 +14,6 @@ from vnetperf.model.outcomes import (
     MOST_DISCARDED,
     AddressTable,
     BackToBack,
-    Confirmation,
     CpuLoad,
     ForwardingRate,
     LatencyAt,
@@ -30,7 +29,7 @@ from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import without_testbed
 from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import Latency, SearchPhase, TesterTurns, TrialGaps, Verdict
-from vnetperf.model.units import Unit
+from vnetperf.model.units import Unit, percent
 
 
 class Redaction(Frozen):
@@ -59,6 +58,8 @@ class Redaction(Frozen):
 
 
 SCHEMA_VERSION = 1
+#: RFC 2544 section 24: the least length of a trial that counts, seconds.
+WHOLE_TRIAL_S = 60.0
 
 
 class DirectionBound(Frozen):
@@ -71,6 +72,8 @@ class DirectionBound(Frozen):
         upper_bound_fps: Lowest load above it that fails, as offered; None when none was seen.
         conditional_throughput_fps: Forwarding rate at the lower bound, frames/s.
         loss_ratio_at_lower_bound: Worst loss ratio of this direction in the trials at that load.
+        exceeds_goal: Whether the trials there classify the load as too much for this direction
+            alone: RFC 9971 classifies by all directions together.
     """
 
     direction: str
@@ -78,6 +81,7 @@ class DirectionBound(Frozen):
     upper_bound_fps: float | None
     conditional_throughput_fps: float | None
     loss_ratio_at_lower_bound: float | None = None
+    exceeds_goal: bool = False
 
 
 class ThreadUse(Frozen):
@@ -135,6 +139,8 @@ class DatapathUse(Frozen):
     Attributes:
         thread: Name of the thread.
         packets: Packets that it took from ports; a frame counts once for each port it came in by.
+        cycles_range: Least and largest `cycles_per_packet` of all full-length trials at the bound;
+            None where there is one trial, or none tells.
         cycles_per_packet: TSC cycles of rounds with packets, divided by packets; of a graph those
             of its nodes but for the input nodes. None without any.
         busy: Share of its cycles in rounds with packets, 0..1; None without any cycle, and where
@@ -147,6 +153,7 @@ class DatapathUse(Frozen):
     packets: int
     cycles_per_packet: float | None
     busy: float | None
+    cycles_range: tuple[float, float] | None = None
     lookups: dict[str, float] = Field(default_factory=dict)
     nodes: tuple[NodeUse, ...] = ()
 
@@ -170,8 +177,38 @@ class BoundTrials(Frozen):
         return self.discarded > MOST_DISCARDED * (self.valid + self.discarded)
 
 
+class RoundBounds(Frozen):
+    """What one of several searches of a deployment found for a goal; see `GoalResult`.
+
+    Attributes:
+        round: Its number, from 1.
+        search: Number of the search in the log.
+        lower_bound_fps: Relevant lower bound as it was offered, aggregate frames/s.
+        upper_bound_fps: Relevant upper bound as it was offered, aggregate frames/s.
+        lower_bound_load_fps: The load that was intended at the lower bound, aggregate frames/s.
+        upper_bound_load_fps: The same at the upper one.
+        regular: Whether the search is regular.
+        qualifier: "at least" or "at most", if a limit of load ended it.
+        reason: Why it is not regular; "".
+    """
+
+    round: int
+    search: int
+    lower_bound_fps: float | None
+    upper_bound_fps: float | None
+    lower_bound_load_fps: float | None
+    upper_bound_load_fps: float | None
+    regular: bool
+    qualifier: Literal["", "at least", "at most"] = ""
+    reason: str = ""
+
+
 class GoalResult(Frozen):
     """Result of one search goal; rates are the sum over the directions that send.
+
+    Of several rounds it is that of the round whose lower bound is published: the median one, or the
+    one with the least where no trial may exceed the loss ratio (exceed ratio 0), since a median
+    would lie above loads that another round saw lose.
 
     Attributes:
         name: Name of the goal, e.g. "ndr".
@@ -190,26 +227,35 @@ class GoalResult(Frozen):
         upper_bound_load_fps: See there.
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
-        regular: True when both bounds exist, lie within the goal width, and were not contradicted
-            by their confirmation.
+        regular: True when both bounds exist and lie within the goal width, in each round (RFC
+            9971).
         qualifier: "at least" when the maximum load met the goal, or the generator offered no more
             than about the lower bound; "at most" when the minimum load failed.
-        reason: Why the result is irregular; "" when it is regular.
+        reason: Why the result is irregular, or not repeatable; "" when it is neither.
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
-        latency: Latency per direction at the lower bound (last trial there), by direction.
+        latency: Latency per direction at the lower bound (of `trial`), by direction.
+        latency_range_ns: Direction -> least and largest median latency of all full-length trials at
+            the lower bound, nanoseconds; empty where none is known.
+        trial: Number of the trial that stands for the lower bound: of all full-length ones there
+            the one whose mean latency is in the middle; 0: none, or of an older tool.
+        loss_at_lower_bound: Share of the frames that all trials at the lower bound lost together,
+            0..1; None: there is none, or not recorded.
+        loss_free_fps: The largest load, aggregate frames/s, at which trials of the goal's whole
+            duration sum lost no frame, nor did any at a lower load; None: there is none.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
         at_lower_bound: How many trials classified the load of the lower bound, and how many were
             discarded there; None: no such bound, or not recorded.
         at_upper_bound: The same of the upper bound.
-        gaps: How long the tester stood still in the trial that `latency` is of; None: not recorded.
-        threads: Busy threads at the lower bound (last of the longest trials there).
+        gaps: How long the tester stood still in `trial`; None: not recorded.
+        threads: Busy threads in that trial.
         turns: How the tester shared its processor in that trial; None: it has one for itself, or
             not recorded.
         datapath: What the vSwitch's threads counted by themselves in that trial.
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
-        confirmation: What became of the bounds when they were tried again after idle, rates the sum
-            over the directions; None where that was not recorded.
+        rounds: What each round found; empty where there was one.
+        repeatable: Whether the largest upper bound of the rounds is within two widths of the least
+            lower one; None where there was one.
     """
 
     name: str
@@ -230,6 +276,10 @@ class GoalResult(Frozen):
     reason: str = ""
     throughput_l1_bps: float | None = None
     latency: dict[str, Latency] = Field(default_factory=dict)
+    latency_range_ns: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    trial: int = 0
+    loss_at_lower_bound: float | None = None
+    loss_free_fps: float | None = None
     trials_at_lower_bound: tuple[int, ...] = ()
     at_lower_bound: BoundTrials | None = None
     at_upper_bound: BoundTrials | None = None
@@ -238,12 +288,22 @@ class GoalResult(Frozen):
     turns: TesterTurns | None = None
     datapath: tuple[DatapathUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
-    confirmation: Confirmation | None = None
+    rounds: tuple[RoundBounds, ...] = ()
+    repeatable: bool | None = None
 
     @property
-    def unstable(self) -> bool:
-        """Whether the bounds were contradicted, or there is loss below them."""
-        return self.confirmation is not None and self.confirmation.status == "unstable"
+    def least_fps(self) -> float | None:
+        """Least lower bound of the rounds, aggregate frames/s; None where one has none."""
+        lowers = [one.lower_bound_fps for one in self.rounds] or [self.lower_bound_fps]
+        known = [lower for lower in lowers if lower is not None]
+        return min(known) if len(known) == len(lowers) else None
+
+    @property
+    def most_fps(self) -> float | None:
+        """Largest upper bound of the rounds, aggregate frames/s; None where one has none."""
+        uppers = [one.upper_bound_fps for one in self.rounds] or [self.upper_bound_fps]
+        known = [upper for upper in uppers if upper is not None]
+        return max(known) if len(known) == len(uppers) else None
 
     @property
     def relative_width(self) -> float | None:
@@ -258,31 +318,27 @@ class GoalResult(Frozen):
         return None if low is None or not high else 1.0 - low / high
 
     @property
-    def modes(self) -> tuple[float, ...]:
-        """Rates between which an unstable DUT changes, aggregate frames/s; or none."""
-        found = self.confirmation
-        return found.modes if found is not None and self.unstable else ()
+    def caveat(self) -> str:
+        """What a lower bound of this goal is, where it is no throughput of RFC 2544; else "".
 
-    @property
-    def carried_fps(self) -> float:
-        """The load that was carried whatever the DUT did, aggregate frames/s.
-
-        Of an unstable result its lower mode; with loss at a load below the bound the largest load
-        below that one which was tried and carried; 0 where there is neither.
+        That has no loss (section 26.1) in trials of 60 s (section 24), and RFC 9971 no exceeding.
         """
-        found = self.confirmation
-        if found is None or not self.unstable:
-            return self.lower_bound_fps or 0.0
-        limits = [*found.modes[:1]]
-        if found.inversions:
-            lossy = min(one.load_fps for one in found.inversions)
-            limits.append(max((load for load in found.swept_fps if load < lossy), default=0.0))
-        return min(limits, default=0.0)
+        if not self.loss_ratio and not self.exceed_ratio and self.final_trial_s >= WHOLE_TRIAL_S:
+            return ""
+        lost = f"at most {percent(self.loss_ratio)} lost" if self.loss_ratio else "no loss"
+        trials = f"trials of {self.final_trial_s:g} s"
+        if self.exceed_ratio:
+            share = 1.0 - self.exceed_ratio
+            often = "half" if share == 0.5 else percent(share)
+            return f"{lost} in {often} of the {trials}"
+        return f"{lost} in {trials}"
 
     @property
-    def mark(self) -> Literal["", "irregular", "unstable"]:
+    def mark(self) -> Literal["", "irregular", "not repeatable"]:
         """What must stand beside each of its numbers."""
-        return "unstable" if self.unstable else "" if self.regular else "irregular"
+        if not self.regular:
+            return "irregular"
+        return "not repeatable" if self.repeatable is False else ""
 
 
 class Observation(Frozen):
@@ -293,8 +349,8 @@ class Observation(Frozen):
         value: The number, the mean of repeats within the deployment; None: a bound only.
         low: Lower end of what it leaves open; None where nothing bounds it.
         high: Upper end.
-        qualifier: "at least" or "at most" where it is censored, "unstable" where the DUT changes
-            between two values of it.
+        qualifier: "at least" or "at most" where it is censored, "not repeatable" where rounds of
+            the deployment found a range; "unstable", of an older tool, likewise.
         load_fps: Load that it was measured at, aggregate frames/s, taken of the throughput of its
             own deployment; None where the number is a load itself.
     """
@@ -303,7 +359,7 @@ class Observation(Frozen):
     value: float | None
     low: float | None = None
     high: float | None = None
-    qualifier: Literal["", "at least", "at most", "unstable"] = ""
+    qualifier: Literal["", "at least", "at most", "not repeatable", "unstable"] = ""
     load_fps: float | None = None
 
 
@@ -315,8 +371,8 @@ class RepeatedNumber(Frozen):
         unit: "fps", "ns", "s", "frames", "ratio" ...
         main: False for what stands beside the number that the test is for.
         observations: One for each deployment that has it.
-        spread: Mean and interval over the deployments; None where one of them is censored or
-            unstable: then there is no mean.
+        spread: Mean and interval over the deployments; None where one of them is censored or a
+            range: then there is no mean.
     """
 
     label: str

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isclose
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.machine_load import (
@@ -102,30 +102,11 @@ WhenLimited = Literal["lower", "fail", "count"]
 NUMBER_SHORTFALL = 0.01
 
 
-#: What a trial of a search is for: "" finds bounds, "confirm" tries them again, "sweep" looks for
-#: loss below them.
-SearchPhase = Literal["", "confirm", "sweep"]
-
-
-#: What a goal takes the load of a visit for: its "lower" or "upper" bound; "below" the lower bound,
-#: carried as well; "above" the upper one, too much as well. "glance" is one trial below the bounds,
-#: "rate" one at the largest load: alone they decide nothing.
-VisitRole = Literal["lower", "upper", "below", "above", "glance", "rate"]
-
-
-class Visit(Frozen):
-    """Successive trials at one load, which try the bounds of a search again.
-
-    Attributes:
-        number: Number of the visit in its search, from 1.
-        roles: Goal -> what it takes the load for.
-        agreeing: Trials that are enough where all of them agree with that; 0: as many as classify
-            the load by the goal.
-    """
-
-    number: int
-    roles: dict[str, VisitRole]
-    agreeing: int = 0
+#: What a trial of a search is for: "" finds bounds, "sweep" looks for loss below them, "warm-up"
+#: brings the DUT to its usual state and classifies nothing. "confirm", of older logs, tried bounds
+#: again; it counts like any other. "throughput", of another test, tries the load first that the
+#: test takes its loads of, and is in none of its numbers.
+SearchPhase = Literal["", "confirm", "sweep", "warm-up", "throughput"]
 
 
 class TrialRequest(Frozen):
@@ -146,7 +127,6 @@ class TrialRequest(Frozen):
         histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
             lost no larger a share than this, 0..1; below 0: never. The rest always.
         phase: What it is for in a search.
-        visit: The visit that a trial with a phase belongs to; None: not recorded, or no phase.
         rest_s: Wait without traffic before the trial, seconds, besides those around every trial.
         idle_s: Least wait after the trial, seconds. Like the next four it is for the runner: it is
             neither logged nor sent to the agent.
@@ -169,13 +149,20 @@ class TrialRequest(Frozen):
     new_sessions: bool = False
     histogram_up_to_loss: float = 1.0
     phase: SearchPhase = ""
-    visit: Visit | None = None
     rest_s: float = 0.0
     idle_s: float = Field(default=0.0, exclude=True)
     when_limited: WhenLimited = Field(default="fail", exclude=True)
     classifies: tuple[float, ...] = Field(default=(), exclude=True)
     loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
     overload: bool = Field(default=False, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_logs(cls, data: Any) -> Any:
+        """Trials that confirmed a bound named the visit they belonged to."""
+        if isinstance(data, dict) and "visit" in data:
+            return {key: value for key, value in data.items() if key != "visit"}
+        return data
 
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, loads and durations to `SAME_RTOL`."""
@@ -914,20 +901,24 @@ class TrialResult(Frozen):
             return LossInterval(least, (lost + d.intended - offered) / d.intended)
         return LossInterval(least, lost / offered if offered else 0.0)
 
-    def worst_loss(self, tolerance: float) -> LossInterval:
-        """What the DUT lost of the load in the worse direction: an aggregate hides a bad one.
+    def load_loss(self, tolerance: float) -> LossInterval:
+        """What the DUT lost of the load, all directions together (RFC 9971 "Trial Loss Ratio").
 
         Args:
             tolerance: As of `loss_interval`.
 
         Returns:
-            The larger of both directions' least, and of their most.
+            The ratios; both are 0 where nothing was offered or intended.
         """
-        found = [self.loss_interval(d, tolerance) for d in self.directions]
-        return LossInterval(
-            max((one.least for one in found), default=0.0),
-            max((one.most for one in found), default=0.0),
-        )
+        found = [(d, self.loss_interval(d, tolerance)) for d in self.directions if d.intended]
+        offered = sum(self.offered(d) for d, _ in found)
+        if any(self.is_short(d, tolerance) for d, _ in found):
+            of = sum(d.intended for d, _ in found)
+            gone = sum(d.intended - self.offered(d) + max(0, self.lost(d)) for d, _ in found)
+        else:
+            of, gone = offered, sum(max(0, self.lost(d)) for d, _ in found)
+        least = sum(one.least * self.offered(d) for d, one in found)
+        return LossInterval(least / offered if offered else 0.0, gone / of if of else 0.0)
 
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction, 0..1: an aggregate must not hide a bad one."""
@@ -978,7 +969,8 @@ class TrialOutcome:
         verdict: Whether that is a measurement of the DUT.
         number: Number of the trial in the log.
         result: What was counted.
-        interval: What the DUT lost of the load; None: `loss_ratio` says it.
+        interval: What the DUT lost of the load, all directions together; None: `loss_ratio` says
+            it.
 
     Raises:
         ValueError: A valid trial's loss ratio is outside 0..1: it must not reach a test.
@@ -1003,19 +995,19 @@ class TrialOutcome:
         verdict: Verdict = Verdict.VALID,
         number: int = 0,
     ) -> TrialOutcome:
-        """The outcome of a trial that was counted, with the loss of the worse direction."""
+        """The outcome of a trial that was counted."""
         return cls(
             request=request,
             loss_ratio=result.worst_loss_ratio(),
             verdict=verdict,
             number=number,
             result=result,
-            interval=result.worst_loss(_tolerance_of(request)) if result.directions else None,
+            interval=result.load_loss(_tolerance_of(request)) if result.directions else None,
         )
 
     @property
     def loss(self) -> LossInterval:
-        """What the DUT lost of the load, in the worse direction."""
+        """What the DUT lost of the load, all directions together."""
         return self.interval or LossInterval(self.loss_ratio, self.loss_ratio)
 
     @property
@@ -1028,8 +1020,10 @@ class TrialOutcome:
 
     @property
     def missing(self) -> float:
-        """Share of the load that was not offered in the worse direction, 0..1."""
-        return max((self.result.shortfall(d) for d in self.result.directions), default=0.0)
+        """Share of the load that was not offered, all directions together, 0..1."""
+        intended = sum(d.intended for d in self.result.directions)
+        offered = sum(map(self.result.offered, self.result.directions))
+        return max(0.0, 1.0 - offered / intended) if intended else 0.0
 
     @property
     def load_fps(self) -> float:
@@ -1043,7 +1037,7 @@ class TrialOutcome:
 
     @property
     def forwarding_rate_fps(self) -> float:
-        """Load x (1 - loss ratio), frames/s per interface (draft "Trial Forwarding Rate").
+        """Load x (1 - loss ratio), frames/s per interface (RFC 9971 "Trial Forwarding Rate").
 
         What was not offered of the load has not come back: it counts as lost.
         """

@@ -21,7 +21,7 @@ from vnetperf.config.settings import given
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
-from vnetperf.model.parameters import TestName
+from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
 from vnetperf.runner.scenarios import check_mode, check_names, make_scenario, scenario_ids
@@ -193,6 +193,18 @@ def frame_sizes_of(items: Iterable[pytest.Item]) -> frozenset[int]:
     params = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
     sizes = (found.get("frame_size") for found in params if found.get("bench") is not None)
     return frozenset(size for size in sizes if isinstance(size, int))
+
+
+def throughput_sizes_of(items: Iterable[pytest.Item]) -> dict[str, tuple[int, ...]]:
+    """Scenario -> frame sizes, octets including FCS, of the cases that search its throughput."""
+    found: dict[str, dict[int, None]] = {}
+    for item in items:
+        selected = selected_of(item)
+        params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        size = params.get("frame_size")
+        if selected is not None and measured_test(item) == THROUGHPUT and isinstance(size, int):
+            found.setdefault(selected.id, {})[size] = None
+    return {name: tuple(sizes) for name, sizes in found.items()}
 
 
 def check_variants(configuration: Configuration, comparisons: Iterable[Comparison]) -> None:

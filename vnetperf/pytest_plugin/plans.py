@@ -37,7 +37,6 @@ from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_scenario
 from vnetperf.runner.transfers import Planner
-from vnetperf.search.confirmation import confirming_trials
 
 #: What a test case measures with.
 FRAMES, SOCKETS, USERS, MPI, GUESTS = "frames", "sockets", "users", "mpi", "guests"
@@ -445,28 +444,29 @@ def _why_not_test(planner: Planner, test: str, scenario: Scenario) -> str:
     return ""
 
 
+def _longest_search(preset: Preset, at: str) -> tuple[str, float]:
+    """The longest that all rounds of a throughput can take: text, and seconds."""
+    seconds = preset.time_budget_s
+    if seconds is None:  # its limit is of traffic: the waits of all trials besides
+        seconds = preset.search_seconds
+        trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
+        seconds = DurationEstimate(trials, seconds).wall_s(preset)
+    most = max(preset.rounds, preset.most_rounds)
+    rounds = f"{most} rounds of " if most > 1 else ""
+    text = (
+        f"{THROUGHPUT}: at most {rounds}{duration_text(seconds)} with all waits, deployment "
+        f"besides, {at}"
+    )
+    return text, most * seconds + preset.warm_up_s
+
+
 def _longest(
     test: str, preset: Preset, media: LinkSpeed, sizes: Sequence[int]
 ) -> tuple[str, float | None]:
     """The longest that a test can take at one of its frame sizes: text, and seconds."""
     at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
     if test == THROUGHPUT:
-        seconds = preset.time_budget_s or preset.max_trial_seconds
-        count, traffic_s = confirming_trials(preset.goals, preset.confirm)
-        after = DurationEstimate(count, traffic_s).wall_s(preset) + preset.confirm.idle_s
-        confirming = (
-            f"; confirming bounds that hold at most {duration_text(after)}" if count else ""
-        )
-        if seconds is None:
-            return f"{test}: not limited by the preset (max_trial_seconds){confirming}", None
-        if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides
-            trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
-            seconds = DurationEstimate(trials, seconds).wall_s(preset)
-        else:
-            confirming = ""  # in the budget
-        waits = f"with all waits{confirming}, deployment besides"
-        text = f"{test}: at most {duration_text(seconds)} {waits}, {at}"
-        return text, seconds + (after if confirming else 0.0)
+        return _longest_search(preset, at)
     found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
     if found is None:
         return f"{test}: as many trials as it takes", None

@@ -352,9 +352,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     cases: dict[str, str] = {}
     if _any_measures(session.items):
-        from vnetperf.pytest_plugin.cases import frame_sizes_of, selected_of
+        from vnetperf.pytest_plugin.cases import (
+            frame_sizes_of,
+            selected_of,
+            throughput_sizes_of,
+        )
 
         session_of(config).frame_sizes = frame_sizes_of(session.items)
+        session_of(config).sizes_of = throughput_sizes_of(session.items)
         chosen = ((item.nodeid, selected_of(item)) for item in session.items)
         cases = {nodeid: selected.in_test_id for nodeid, selected in chosen if selected is not None}
     if cases:

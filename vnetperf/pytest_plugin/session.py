@@ -315,6 +315,7 @@ class BenchSession:
         self._comparisons: Sequence[Comparison] = ()
         #: Frame sizes of all cases that measure.
         self.frame_sizes: frozenset[int] = frozenset()
+        self.sizes_of: dict[str, tuple[int, ...]] = {}
         self.expecting = ThresholdCheck(config)
         #: Of a resumed run on several testbeds: scenario -> number of the testbed it was on.
         self.measured_on: dict[str, int] = {}
@@ -575,9 +576,11 @@ class BenchSession:
             # A worker's own arguments are xdist's; those of its controller can be typed again.
             argv = getattr(self.config, "workerinput", {}).get("mainargv")
             cases = self.outcomes.names
+            if self.progress is not None:
+                self.progress.rounds = configuration.preset.rounds
             run = Run(configuration, log, progress=self.progress, argv=argv, cases=cases)
             run.note_comparisons(self._comparisons)
-            run.frame_sizes = self.frame_sizes
+            run.frame_sizes, run.sizes_of = self.frame_sizes, self.sizes_of
             self.expecting.attach(run)
             self._runs[number] = run
         return self._runs[number]

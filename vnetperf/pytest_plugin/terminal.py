@@ -12,6 +12,9 @@ from vnetperf.model.profile import IMIX
 from vnetperf.model.trial import LiveCounts, TrialSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vnetperf.model.result import Result
     from vnetperf.results.records import BeginRecord, TrialRecord
 
 NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
@@ -22,6 +25,7 @@ class LiveProgress:
 
     def __init__(self, terminal: Any, *, follows: bool) -> None:
         self.terminal = terminal
+        self.rounds = 1  # Rounds of a throughput; of several each is shown
         self.follows = bool(follows)  # pytest has a kind of its own
         self._status: Any = None
         self._spinner: Any = None
@@ -59,6 +63,16 @@ class LiveProgress:
         self._again = "again, below what the generator did not offer; " if again else ""
         self._case = case
         self._trials, self._began, self._last = 0, time.monotonic(), ""
+
+    def round_ends(self, rounds: Sequence[Result]) -> None:
+        """A search of a throughput has ended: show what it found, and that it is one sample."""
+        if len(rounds) < 2 and self.rounds < 2:
+            return
+        from vnetperf.report.goal_text import headline  # imports slowly
+
+        last = rounds[-1]
+        found = ", ".join(f"{goal.name} {headline(goal)}" for goal in last.goals)
+        self.line(f"{last.scenario} {last.size_name}: round {len(rounds)}: {found}")
 
     def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """A trial begins."""

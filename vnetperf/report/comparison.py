@@ -214,7 +214,7 @@ class VariantResults:
     def _exact(self, variant: ComparedVariant, size: int, name: str) -> float | None:
         """A lower bound that is the DUT's, not the generator's limit, and that comes again."""
         goal = self.goal(variant, size, name)
-        if goal is None or goal.qualifier or goal.unstable:
+        if goal is None or goal.qualifier or goal.repeatable is False:
             return None
         return goal.lower_bound_fps
 

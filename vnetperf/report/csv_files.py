@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,11 +75,6 @@ def _loss_at_lower_bound(row: Row) -> object:
     return getattr(bound, "loss_ratio_at_lower_bound", None)
 
 
-def _mode_of_sum(row: Row, place: int) -> object:
-    held = row["sum"].confirmation if row["sum"] else None
-    return held.modes[place] if held is not None and held.modes else None
-
-
 _BOUNDS = ("lower_bound_fps", "upper_bound_fps", "conditional_throughput_fps")
 _LATENCIES = {
     **{name: f"rate.latency.{name}_ns" for name in ("min", "mean")},
@@ -98,9 +92,12 @@ _RESULTS: Columns = {
     "qualifier": "rate.goal.qualifier",
     "regular": "rate.goal.regular",
     "irregular_reason": "rate.goal.reason",
-    "confirmation": "rate.goal.confirmation.status",
-    "mode_low_fps": partial(_mode_of_sum, place=0),
-    "mode_high_fps": partial(_mode_of_sum, place=1),
+    "repeatable": "sum.repeatable",
+    "meaning": "rate.goal.caveat",
+    "loss_free_fps": "sum.loss_free_fps",
+    "loss_ratio_of_all_trials_there": "sum.loss_at_lower_bound",
+    "least_lower_bound_fps": "sum.least_fps",
+    "largest_upper_bound_fps": "sum.most_fps",
     **{name: f"rate.bound.{name}" for name in _BOUNDS},
     "lower_bound_l1_bps": "sum.throughput_l1_bps",
     "loss_ratio_at_lower_bound": _loss_at_lower_bound,

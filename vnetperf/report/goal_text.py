@@ -44,8 +44,9 @@ def qualified_rate(goal: GoalResult, *, short: bool = False) -> str:
     if value is None:
         return NO_LOAD_MET
     shown = units.short_fps if short else units.fps
-    if goal.modes:
-        return (" or " if not short else "/").join(map(shown, goal.modes))
+    least, most = goal.least_fps, goal.most_fps
+    if goal.repeatable is False and least is not None and most is not None:
+        return f"{shown(least)}{'-' if short else ' to '}{shown(most)}"
     number = shown(value)
     return f"{goal.qualifier} {number}".strip()
 
@@ -56,37 +57,22 @@ def short_rate(goal: GoalResult) -> str:
 
 
 def flag_with_reason(goal: GoalResult) -> str:
-    """The mark of an irregular or unstable result and why it is one."""
-    if goal.regular:
+    """The mark of a result that is irregular, or not repeatable, and why it is one."""
+    if not goal.mark:
         return "regular"
     return f"{goal.mark}: {goal.reason or 'no reason was recorded'}"
 
 
-def confirmation_text(goal: GoalResult) -> str:
-    """What became of the bounds when they were tried again."""
-    found = goal.confirmation
-    if found is None:
-        return NOT_RECORDED
-    if found.status == "not confirmed":
-        return f"no: {found.reason}"
-    parts = [f"{found.status} after {found.idle_s:g} s of idle"]
-    if found.discarded:
-        parts.append(f"{found.discarded} trials for it discarded")
-    if found.modes:
-        rates = " and ".join(map(units.fps, found.modes))
-        forgiven = ", as the exceed ratio allows" if found.status == "confirmed" else ""
-        parts.append(f"two modes{forgiven}: {rates}")
-    parts += [
-        f"{units.percent(one.loss_ratio)} lost at {units.fps(one.load_fps)}, below the bound"
-        for one in found.inversions
-    ]
-    if found.swept_fps and not found.inversions:
-        parts.append(
-            f"carried {len(found.swept_fps)} loads below, down to {units.fps(min(found.swept_fps))}"
-        )
-    if found.status == "confirmed" and found.reason:
-        parts.append(found.reason)
-    return "; ".join(parts)
+def repeatable_text(goal: GoalResult) -> str:
+    """Whether rounds agree, and what each of them found."""
+    if goal.repeatable is None:
+        return "one search: not known"
+    found = ", ".join(NO_LOAD_MET if one is None else units.fps(one) for one in _lowers(goal))
+    return f"{'yes' if goal.repeatable else 'no'}: {len(goal.rounds)} rounds found {found}"
+
+
+def _lowers(goal: GoalResult) -> list[float | None]:
+    return [one.lower_bound_fps for one in goal.rounds]
 
 
 def headline(goal: GoalResult, over_deployments: str = "") -> str:
@@ -94,7 +80,14 @@ def headline(goal: GoalResult, over_deployments: str = "") -> str:
 
     `over_deployments` stands for it where several deployments gave it.
     """
-    return (over_deployments or qualified_rate(goal)) + (f" ({goal.mark})" if goal.mark else "")
+    number = over_deployments or qualified_rate(goal)
+    marks = ", ".join(filter(None, (goal.mark, goal.caveat)))
+    return f"{number} ({marks})" if marks else number
+
+
+def loss_free_text(goal: GoalResult) -> str:
+    """The largest load without loss, there and below."""
+    return "none" if goal.loss_free_fps is None else units.fps(goal.loss_free_fps)
 
 
 def upper_bound_text(bound: GoalResult | DirectionBound) -> str:
@@ -224,7 +217,9 @@ class RateRow:
 
     @property
     def loss(self) -> float | None:
-        """Worst loss ratio of the trials at the lower bound."""
+        """Loss ratio at the lower bound over all trials there; of a direction the worst of them."""
+        if not self.direction and self.goal.loss_at_lower_bound is not None:
+            return self.goal.loss_at_lower_bound
         bounds = [self.bound] if self.direction else self.goal.per_direction
         known = [b.loss_ratio_at_lower_bound for b in bounds if isinstance(b, DirectionBound)]
         return max((loss for loss in known if loss is not None), default=None)
@@ -252,7 +247,7 @@ def _rate_cell(value: float | None, missing: str | None = NOT_MEASURED) -> Cell:
 def _lower_cell(row: RateRow) -> Cell:
     if row.direction:
         return _rate_cell(row.bound.lower_bound_fps if row.bound else None)
-    mark = None if row.goal.regular else (row.goal.mark, "warn")
+    mark = (row.goal.mark, "warn") if row.goal.mark else None
     return Cell(qualified_rate(row.goal), short_rate(row.goal), mark, why=row.goal.reason)
 
 
@@ -293,7 +288,12 @@ def _share_cell(row: RateRow, of: float | None) -> Cell:
 
 def _percentile_cell(row: RateRow, level: str) -> Cell:
     value = row.latency.percentiles.get(level) if row.latency else None
-    return _bound_by_tester(row, level, _time_cell(value, NONE))
+    cell = _time_cell(value, NONE)
+    ends = row.goal.latency_range_ns.get(row.direction) if level == "50" else None
+    if value is not None and ends is not None and ends[0] < ends[1]:
+        low, high = map(units.nanoseconds, ends)
+        cell = replace(cell, text=f"{cell.text} ({low} to {high})")
+    return _bound_by_tester(row, level, cell)
 
 
 def _time_cell(value: float | None, missing: str) -> Cell:
@@ -374,6 +374,7 @@ _BOUNDS: RateColumns = (
     _LOSS,
 )
 _L1: Column[RateRow] = Column("L1 Gbit/s", _l1_cell)
+_FREE: Column[RateRow] = Column("loss-free", lambda row: Cell(loss_free_text(row.goal)))
 _LATENCIES: RateColumns = (
     Column("latency p50", lambda row: _percentile_cell(row, "50")),
     Column("p99", lambda row: _percentile_cell(row, "99")),
@@ -386,6 +387,7 @@ _OF_GOALS: RateColumns = (
     Column("upper bound, aggregate", _upper_cell),
     Column("conditional throughput, aggregate", _conditional_cell),
     _LOSS,
+    Column("loss-free load", lambda row: loss_free_text(row.goal)),
     _L1,
     Column("theoretical maximum, aggregate", lambda row: rate_text(row.result.media_max_fps)),
     Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
@@ -393,7 +395,7 @@ _OF_GOALS: RateColumns = (
     Column("trials", lambda row: str(row.result.trial_count)),
     Column("discarded at the bounds", lambda row: discarded_text(row.goal), words=True),
     Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
-    Column("tried again?", lambda row: confirmation_text(row.goal), words=True),
+    Column("repeatable?", lambda row: repeatable_text(row.goal), words=True),
 )
 _OF_DIRECTIONS: RateColumns = (
     Column("octets", lambda row: row.result.size_name, words=True),
@@ -406,6 +408,7 @@ _OF_DIRECTIONS: RateColumns = (
 #: The page has goals and their directions in one table; what is the goal's alone is first.
 PAGE_COLUMNS: RateColumns = (
     *_BOUNDS,
+    _FREE,
     _L1,
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
@@ -429,9 +432,9 @@ _TERMINAL_COLUMNS: RateColumns = (
     Column("max\nµs", _largest_cell),
 )
 #: The marks of results on a terminal; the legend below the table spells them out.
-SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "unstable": "unst."}
+SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "not repeatable": "range"}
 #: Cells that only a goal has, and those that only a direction has.
-_GOAL_ONLY = ("L1", "of ", "% of", "discarded")
+_GOAL_ONLY = ("L1", "of ", "% of", "discarded", "loss-free")
 _DIRECTION_ONLY = ("latency", "p50", "p99", "max", "poll gap")
 
 
@@ -660,11 +663,9 @@ def _decisive_trials(
     good = [t for t in trials if t.verdict is Verdict.VALID and t.cpu]
     if result.goals:
         for goal in result.goals:
-            there = [t for t in good if t.number in goal.trials_at_lower_bound]
-            longest = max((t.duration_s for t in there), default=0.0)
-            last = next((t for t in reversed(there) if t.duration_s == longest), None)
-            if last is not None:
-                yield f"{goal.name}, trial {last.number}", last
+            shown = next((t for t in good if t.number == goal.trial), None)
+            if shown is not None:
+                yield f"{goal.name}, trial {shown.number}", shown
         return
     clean = [t for t in good if not t.loss_ratio] or good[-1:]
     best = max(clean, key=lambda t: (t.burst, t.load_fps, t.number), default=None)
@@ -715,14 +716,15 @@ _DATAPATH: tuple[Column[_DatapathRow], ...] = (
     _GOAL_NAME,
     Column("thread", lambda of: of[2].thread, words=True),
     Column("packets", lambda of: f"{of[2].packets:,}"),
-    Column("cycles per packet", lambda of: _or_none(of[2].cycles_per_packet, units.significant)),
+    Column("cycles per packet", lambda of: _cycles_text(of[2])),
     Column("busy", lambda of: _or_none(of[2].busy, units.percent)),
     Column("rules found in", lambda of: _lookups_text(of[2].lookups), words=True),
 )
 _DATAPATH_NOTE = (
-    "Counted by the vSwitch itself, over the last of the longest trials at the bound. Cycles are "
-    "those of rounds with packets, of VPP those of its graph without the input nodes; busy is "
-    "their share of all cycles. A frame counts once for each port that it came in by."
+    "Counted by the vSwitch itself, in the trial with the middle latency of the longest at the "
+    "bound; in parentheses the range over all of them. Cycles are those of rounds with packets, of "
+    "VPP those of its graph without the input nodes; busy is their share of all cycles. A frame "
+    "counts once for each port that it came in by."
 )
 
 
@@ -732,6 +734,16 @@ def datapath_table(group: Group) -> Table:
     return Table.of(
         "The vSwitch's own counters at the lower bounds", _DATAPATH, rows, [_DATAPATH_NOTE]
     )
+
+
+def _cycles_text(use: DatapathUse) -> str:
+    if use.cycles_per_packet is None:
+        return NOT_MEASURED
+    shown = units.significant(use.cycles_per_packet, 3)
+    if use.cycles_range is None:
+        return shown
+    low, high = (units.significant(one, 3) for one in use.cycles_range)
+    return f"{shown} ({low} to {high})"
 
 
 def _top_text(profile: Profile) -> str | None:
@@ -770,7 +782,7 @@ _NODES: tuple[Column[_NodeRow], ...] = (
     Column("kind", lambda of: "input" if of[3].input else None, words=True),
 )
 _NODES_NOTE = (
-    "Over the last of the longest trials at the bound. Vector size: packets for each call of a "
+    "Of the trial with the middle latency at the bound. Vector size: packets for each call of a "
     "node. An input node's clocks have those of its polls without packets."
 )
 
@@ -796,6 +808,12 @@ def _goal_notes(result: Result, goal: GoalResult) -> Iterator[str]:
     about = f"{result.size_name} {goal.name}"
     if any(at is not None and at.discarded for at in (goal.at_lower_bound, goal.at_upper_bound)):
         yield f"{about}: trials discarded at the bounds: {discarded_text(goal)}"
+    worse = [one.direction for one in goal.per_direction if one.exceeds_goal]
+    if worse:
+        yield (
+            f"{about}: {', '.join(worse)} alone loses more at the lower bound than the goal "
+            "allows; loads are classified by all directions together (RFC 9971)"
+        )
     yield from _latency_notes(result, goal)
 
 
@@ -821,14 +839,14 @@ def group_notes(group: Group) -> Iterator[str]:
             why = result.why or "no reason was recorded"
             yield f"{result.size_text}: not measured: {why}"
         for goal in result.goals:
-            about, held = f"{result.size_name} {goal.name}", goal.confirmation
-            if not goal.regular:
+            about = f"{result.size_name} {goal.name}"
+            if goal.caveat:
+                irregular[
+                    f"{goal.caveat}; a throughput without a footnote has no loss in trials of 60 s "
+                    "(RFC 2544 sections 24 and 26.1)"
+                ].append(about)
+            if goal.mark:
                 irregular[flag_with_reason(goal)].append(about)
-            if held is not None and goal.lower_bound_fps is not None:
-                if held.status == "not confirmed":
-                    irregular[f"bounds not confirmed: {held.reason}"].append(about)
-                elif held.modes or held.inversions:
-                    irregular[confirmation_text(goal)].append(about)
             yield from _goal_notes(result, goal)
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
@@ -836,5 +854,15 @@ def group_notes(group: Group) -> Iterator[str]:
             yield f"{result.size_text}: trials that are not {Verdict.VALID.value}: {counts}"
         if result.irregular:
             yield f"{result.size_text}: irregular: {result.irregular}"
+    free = [
+        f"{result.size_name} {goal.name} {loss_free_text(goal)}"
+        for result in group.measured
+        for goal in result.goals
+    ]
+    if free:
+        yield (
+            f"loss-free load (trials of the goal's whole duration sum without a lost frame, and no "
+            f"loss at any lower load): {', '.join(free)}"
+        )
     for flag, where in irregular.items():
         yield f"{', '.join(where)}: {flag}"

@@ -50,6 +50,7 @@ def _goal_numbers(result: Result, goal: GoalResult) -> Iterator[tuple[str, objec
     }
     regular = sums.pop("regular")
     texts = {"qualifier": goal.qualifier, "regular": regular, "irregular_reason": goal.reason}
+    texts["meaning"] = goal.caveat or "no loss in trials of 60 s"
     for name, value in (sums | texts | {"goal_loss_ratio": goal.loss_ratio}).items():
         yield f"{goal.name}.{name}", value
     for m in found:

@@ -386,14 +386,19 @@ def bounds_so_far(
 ) -> Iterator[tuple[float | None, float | None]]:
     """Lower and upper bound after each trial: too much of a load's time lost more, or not.
 
-    Trials that only try bounds again, or loads below them, move none.
+    Each search (a round) has its own; those that warm up move none.
     """
     bad: dict[float, float] = defaultdict(float)
     whole: dict[float, float] = defaultdict(float)
     failed: set[float] = set()
     bounds: tuple[float | None, float | None] = None, None
+    search = trials[0].search if trials else 0
     for t in trials:
-        if t.verdict is Verdict.VALID and t.loss_ratio is not None and not t.phase:
+        if t.search != search:
+            search, bounds = t.search, (None, None)
+            for known_of in (bad, whole, failed):
+                known_of.clear()
+        if t.verdict is Verdict.VALID and t.loss_ratio is not None and t.phase != "warm-up":
             load = t.load_fps
             bad[load] += t.duration_s if t.loss_ratio > goal.loss_ratio else 0.0
             whole[load] += t.duration_s

@@ -281,7 +281,7 @@ def _result_details(result: Result) -> dict[str, Any]:
             "exceed_ratio": goal.exceed_ratio,
             "qualifier": goal.qualifier,
             "reason": goal.reason,
-            "confirmation": goal.confirmation.status if goal.confirmation else None,
+            "repeatable": goal.repeatable,
             **_whole_numbers(goal_metrics_of(result, goal)),
         }
         for goal in result.goals

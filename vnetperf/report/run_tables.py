@@ -164,7 +164,7 @@ def _worth_text(results: RunResults) -> Iterator[str]:
         shortest = min((goal.final_trial_s for goal in goals), default=_WHOLE_TRIAL_S)
         short = f"an estimate by trials of {units.seconds(shortest)} (RFC 2544 section 24: 60 s)"
         yield short if shortest < _WHOLE_TRIAL_S else "a benchmark"
-    for mark in ("unstable", "irregular"):
+    for mark in ("not repeatable", "irregular"):
         if marked := sum(goal.mark == mark for goal in goals):
             yield f"{marked} of {len(goals)} bounds {mark}"
     if bad := sum(t.verdict is not Verdict.VALID for t in results.trials):

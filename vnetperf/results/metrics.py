@@ -113,10 +113,10 @@ class Metric:
     def measured(self) -> Measurand | None:
         """The number with what it leaves open; of two modes their mean, which `marks` shows.
 
-        An unstable one has no value: it may be anything that it leaves open.
+        One that is not repeatable has no value: it may be anything that it leaves open.
         """
         value = self.value
-        if self.unstable and self.bounds is not None:
+        if self.is_range and self.bounds is not None:
             return Measurand(None, *self.bounds)
         if isinstance(value, Spread):
             low = value.mean if value.low is None else value.low
@@ -131,7 +131,7 @@ class Metric:
     @property
     def censored(self) -> Literal["", "at least", "at most"]:
         """Which way it is open, where it is a bound only: it enters no mean."""
-        if self.unstable:
+        if self.is_range:
             return ""
         if "at least" in self.qualifiers:
             return "at least"
@@ -139,9 +139,9 @@ class Metric:
         return "" if known and "at most" not in self.qualifiers else "at most"
 
     @property
-    def unstable(self) -> bool:
-        """Whether it is one of two values that the DUT changes between: no mean has it."""
-        return "unstable" in self.qualifiers
+    def is_range(self) -> bool:
+        """Whether rounds of it found a range, and no number that repeats: no mean has it."""
+        return "not repeatable" in self.qualifiers
 
     @property
     def mean(self) -> float | None:
@@ -194,7 +194,7 @@ def _observation(number: int, metric: Metric) -> Observation:
         value=measured.value,
         low=measured.low if isfinite(measured.low) else None,
         high=measured.high if isfinite(measured.high) else None,
-        qualifier=metric.censored or ("unstable" if metric.unstable else ""),
+        qualifier=metric.censored or ("not repeatable" if metric.is_range else ""),
         load_fps=metric.load_fps,
     )
 
@@ -384,17 +384,21 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
         del conditions["width"]
         conditions["z"] = result.search_inputs["z"]
     low, high = goal.lower_bound_fps, goal.upper_bound_fps
-    open_above = high is None or goal.qualifier == "at least"
-    # An unstable one may be anything between what is sure to be carried and its upper mode.
-    least, most = min(low or 0.0, goal.carried_fps), max(low or 0.0, high or 0.0, *goal.modes)
-    marks = (goal.mark, goal.qualifier) if goal.unstable else (goal.qualifier or goal.mark,)
-    if high is None and low is not None and not goal.qualifier and not goal.unstable:
+    most = goal.most_fps
+    open_above = most is None or goal.qualifier == "at least"
+    ranged = goal.repeatable is False and not open_above
+    marks = (goal.qualifier, *(["not repeatable"] if ranged else []))
+    if not any(marks):
+        marks = (goal.mark,)
+    if high is None and low is not None and not goal.qualifier:
         marks = ("at least", *marks)  # the search ended before it found what is too much
     yield make(
         "",
         "fps",
         low,
-        bounds=None if low is None and high is None else (least, inf if open_above else most),
+        bounds=None
+        if low is None and high is None
+        else (goal.least_fps or 0.0, inf if open_above or most is None else most),
         why=goal.reason if low is None and high is None else "",
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
@@ -413,13 +417,14 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
     yield of("upper_bound", "fps", high)
     yield of("conditional_throughput", "fps", goal.conditional_throughput_fps)
     yield of("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
+    yield of("loss_free", "fps", goal.loss_free_fps)
+    yield of("loss_at_lower_bound", "ratio", goal.loss_at_lower_bound)
     yield of("regular", "", goal.regular)
-    if goal.confirmation is not None:
-        yield of("confirmed", "", goal.confirmation.status == "confirmed")
-        for part, mode in zip(("low", "high"), goal.confirmation.modes, strict=False):
-            yield of(f"mode_{part}", "fps", mode)
-        inversions = goal.confirmation.inversions
-        yield of("loss_inversions", "", float(len(inversions)))
+    if goal.repeatable is not None:
+        yield of("repeatable", "", goal.repeatable)
+        yield of("rounds", "", float(len(goal.rounds)))
+        yield of("least_lower_bound", "fps", goal.least_fps)
+        yield of("largest_upper_bound", "fps", goal.most_fps)
     for side, at in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
         if at is not None:
             yield of(f"trials_at_{side}_bound", "trials", float(at.valid + at.discarded))

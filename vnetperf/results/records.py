@@ -24,6 +24,15 @@ SEALED_SINCE = 3
 
 #: Keys of testbeds that older logs have, beside tables of backends, which any other name is.
 _OLD_TESTBED_KEYS = ("tester_sleep_us",)
+#: Likewise of presets, and of a search's limits: bounds were confirmed, and a search began anew.
+_OLD_PRESET_KEYS = ("confirm",)
+_OLD_LIMITS_KEYS = ("confirm", "start_fps")
+
+
+def _without(value: Any, keys: tuple[str, ...]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: held for key, held in value.items() if key not in keys}
 
 
 class RunRecord(Frozen):
@@ -45,9 +54,12 @@ class RunRecord(Frozen):
     @classmethod
     def _without_old_keys(cls, value: Any) -> Any:
         """A testbed without keys that testbeds have no more."""
-        if not isinstance(value, dict):
-            return value
-        return {key: held for key, held in value.items() if key not in _OLD_TESTBED_KEYS}
+        return _without(value, _OLD_TESTBED_KEYS)
+
+    @field_validator("preset", mode="before")
+    @classmethod
+    def _without_old_preset_keys(cls, value: Any) -> Any:
+        return _without(value, _OLD_PRESET_KEYS)
 
 
 class EnvironmentRecord(Frozen):
@@ -135,6 +147,12 @@ class SearchRecord(BeginRecord):
     algorithm: str
     goals: tuple[SearchGoal, ...]
     limits: SearchLimits
+    round: int = 1  # Which search of this throughput in its deployment it is, from 1
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _without_old_keys(cls, value: Any) -> Any:
+        return _without(value, _OLD_LIMITS_KEYS)
 
 
 class ProcedureRecord(BeginRecord):

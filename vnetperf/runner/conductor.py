@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vnetperf import registry
@@ -17,6 +18,7 @@ from vnetperf.analysis.attribution import lost_at
 from vnetperf.analysis.logged_tests import (
     Case,
     Logged,
+    LoggedSearch,
     LoggedTest,
     is_valid,
     merge_rounds,
@@ -24,7 +26,8 @@ from vnetperf.analysis.logged_tests import (
     procedure_of,
     tests_of,
 )
-from vnetperf.analysis.results_from_log import result_of
+from vnetperf.analysis.results_from_log import result_of, result_of_rounds
+from vnetperf.analysis.rounds import in_rounds, starts_of, wants_round
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import why_no_event
 from vnetperf.model.deployment import PhyPort
@@ -38,6 +41,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
+from vnetperf.model.preset import Preset
 from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
@@ -126,11 +130,13 @@ def begin_test(
     known: KnownThroughput | None,
     *,
     lowered: tuple[float, str] | None = None,
+    after: Sequence[Result] = (),
 ) -> SearchRecord | ProcedureRecord:
     """The record that opens a test: everything it is given.
 
-    `lowered` is the largest load of this test alone, frames/s per interface, and what it is
-    limited by, where its trials were no measurement above it.
+    `after` are the results of the rounds before, of a search. `lowered` is the largest load of this
+    test alone, frames/s per interface, and what it is limited by, where its trials were no
+    measurement above it.
     """
     configuration, generator = run.configuration, registry.load("traffic", scenario.generator)
     preset, media = configuration.preset, configuration.testbed.media
@@ -160,8 +166,14 @@ def begin_test(
         "loads": loads,
     }
     if test == THROUGHPUT:
-        limits = preset.limits(max_load)
-        return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
+        in_sum = sum(loads) if loads else directions
+        return SearchRecord(
+            algorithm=preset.algorithm,
+            goals=preset.goals,
+            limits=preset.limits(max_load, starts_of(after, in_sum)),
+            round=len(after) + 1,
+            **common,
+        )
     kind = standard_test(test)
     media_fps = LinkSpeed(media.bits_per_second).max_frame_rate(
         (common["mean_size"] or frame_size) + common["overhead"]
@@ -170,6 +182,8 @@ def begin_test(
         max_load = max(preset.min_load_fps, preferred_below(max_load))
         reason += ", rounded down to a preferred number (ISO 3, R20)"
         common["limit_reason"] = f"limited by {reason}"
+    if known is not None and not kind.needs_carried:
+        known = known.model_copy(update={"try_s": 0.0})
     inputs = kind.inputs(
         parameters=kind.parameters(preset),
         frame_size=frame_size,
@@ -214,11 +228,14 @@ def _max_load(
 
 
 def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
-    """The throughput that other tests take their loads of."""
+    """The throughput that other tests take their loads of: of several rounds the least."""
     goal = result.throughput_goal
     assert goal is not None  # noqa: S101 - for the type checker: a search has a goal or more
-    load = goal.lower_bound_load_fps
-    if load is None:
+    every = goal.rounds or (goal,)
+    lowers = [one.lower_bound_load_fps for one in every]
+    uppers = [one.upper_bound_load_fps for one in every]
+    loads = [load for load in lowers if load is not None]
+    if len(loads) < len(lowers):
         raise NoResultError(
             f"{result.unmet(goal)}, and this test takes its loads of that throughput",
             where=f"{result.scenario}, {result.size_text}",
@@ -228,15 +245,19 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
         notes.append(f"the throughput is that of goal {goal.name}, loss {goal.loss_ratio:g}")
     if goal.qualifier == "at least":
         notes.append(f"the throughput is at least that: {goal.reason}")
-    elif not goal.regular:
-        notes.append(f"the throughput is the lower bound of an {goal.mark} result: {goal.reason}")
+    elif goal.mark:
+        which = "least of rounds that are" if goal.regular else "lower bound of a result that is"
+        notes.append(f"the throughput is the {which} {goal.mark}: {goal.reason}")
+    known = [load for load in uppers if load is not None]
     return KnownThroughput(
-        load_fps=load / begin.in_sum,
+        load_fps=min(loads) / begin.in_sum,
+        upper_fps=max(known) / begin.in_sum if len(known) == len(uppers) else None,
         search=begin.search,
         goal=goal.name,
         loss_ratio=goal.loss_ratio,
         qualifier="at least" if goal.qualifier == "at least" else "",
         note="; ".join(notes),
+        try_s=goal.final_trial_s,
     )
 
 
@@ -280,6 +301,37 @@ class LimitedError(Exception):
 MAX_RESTARTS = 12
 
 
+#: Least wait before a round, but for a shorter gap: what an overload of another frame size left is
+#: over by then, seconds.
+IDLE_S = 1.0
+
+
+@dataclass
+class RoundsOfCase:
+    """The rounds of one frame size so far."""
+
+    case: Case
+    searches: list[LoggedSearch] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    failed: bool = False  # Whether one of them had no result
+    ended: float | None = None  # When the last one ended, by the monotonic clock
+
+    def wait_s(self, preset: Preset) -> float:
+        """How long the next round has to wait, seconds."""
+        if self.ended is None:
+            return 0.0
+        return max(
+            min(IDLE_S, preset.round_gap_s), self.ended + preset.round_gap_s - time.monotonic()
+        )
+
+
+def in_turn(cases: Sequence[RoundsOfCase], preset: Preset) -> Iterator[RoundsOfCase]:
+    """Whose round is next: each one's first, then whose last one is the longest ago."""
+    yield from cases
+    while waiting := [s for s in cases if not s.failed and wants_round(s.results, preset)]:
+        yield min(waiting, key=lambda one: one.ended or 0.0)
+
+
 class Conductor:
     """Runs the tests of one scenario."""
 
@@ -306,20 +358,21 @@ class Conductor:
     def _measured(self, case: Case) -> tuple[BeginRecord, Result]:
         """What a test was given and came to; its trials are in the log, and nothing in memory."""
         run = self.run
-        kept = run.done.get(case)
-        if kept is None:
-            logged = self._done(case)
+        if case not in run.done:
+            logged = self._searched(case) if case[1] == THROUGHPUT else [self._done(case)]
             result = self._result(logged)
-            search = logged.begin.search
-            if any(logged is one for one in run.resumed.tests):
-                run.done[case] = Measured(search)
-            else:
-                octets = (self._from, run.log.octets)
-                run.done[case] = Measured(search, octets, run.deployment)
-            return logged.begin, result
+            run.done[case] = self._kept(logged)
+            return logged[-1].begin, result
+        kept = run.done[case]
         held = run.resumed.tests if kept.octets is None else tests_of(run.log.read(*kept.octets))
-        logged = next(one for one in held if one.begin.search == kept.search)
-        return logged.begin, self._result(logged)
+        logged = [one for one in held if one.begin.search in kept.searches]
+        return logged[-1].begin, self._result(logged)
+
+    def _kept(self, logged: Sequence[LoggedTest]) -> Measured:
+        run, searches = self.run, tuple(one.begin.search for one in logged)
+        if any(one.begin.search in searches for one in run.resumed.tests):
+            return Measured(searches)
+        return Measured(searches, (self._from, run.log.octets), run.deployment)
 
     def _not_measured(self, case: Case, error: VnetperfError) -> NotMeasuredRecord:
         mix = self.scenario.traffic.mix
@@ -331,6 +384,75 @@ class Conductor:
             kind="incapable" if isinstance(error, CapabilityError) else "failed",
             imix=mix.name if mix is not None else "",
         )
+
+    def _searched(self, case: Case) -> Sequence[LoggedTest]:
+        """The searches of a throughput: as an earlier run left them, or made now, in rounds.
+
+        They are in turn with those of the scenario's other frame sizes: the longer there is between
+        rounds, the less do they see the same weather. Rounds that an earlier run did not finish
+        begin anew: what is deployed now is not what they were of.
+        """
+        run, preset = self.run, self.run.configuration.preset
+        last = run.resumed.test(self.scenario, case)
+        if last is not None and last.end is None:
+            self._end_interrupted(last)
+        held = in_rounds([one for one in run.resumed.tests if one.case == case])
+        if held:
+            if not wants_round([self._result([one]) for one in held], preset):
+                return held
+            for one in held:
+                why = "the run was interrupted between rounds, and what was deployed is gone"
+                self._end(one, one.seconds, stopped=why, superseded=True)
+        self._from = run.log.octets
+        series = [RoundsOfCase(case), *map(RoundsOfCase, self._beside(case))]
+        for each in in_turn(series, preset):
+            self._attempt(each, is_own=each is series[0])
+        for each in (one for one in series if not one.failed):
+            if each is not series[0]:
+                run.done[each.case] = self._kept(each.searches)
+            if run.takes_profiles(self.scenario):
+                self._profile(self._result(each.searches), each.searches[-1].begin)
+        return series[0].searches
+
+    def _beside(self, case: Case) -> list[Case]:
+        """Cases of the session whose rounds are made between those of a case."""
+        run = self.run
+        if run.configuration.preset.rounds == 1:
+            return []
+        sizes = run.sizes_of.get(self.scenario.id, ())
+        cases = [(self.scenario.id, THROUGHPUT, size) for size in sizes if size != case[2]]
+        known = {one.case for one in run.resumed.tests}
+        return [c for c in cases if not (c in run.done or c in run.failed or c in known)]
+
+    def _attempt(self, series: RoundsOfCase, *, is_own: bool) -> None:
+        """A round; what goes wrong in that of another case is told when that has its turn."""
+        try:
+            self._round(series)
+        except VnetperfError as error:
+            if is_own or isinstance(error, HostError):
+                raise
+            log.warning("%s, %d octets: %s", series.case[0], series.case[2], error)
+            series.failed = True
+
+    def _round(self, series: RoundsOfCase) -> None:
+        """Search once, when it is time."""
+        run, preset = self.run, self.run.configuration.preset
+        wait_s = series.wait_s(preset)
+        if wait_s:
+            run.progress.say(f"waiting {wait_s:.0f} s for round {len(series.results) + 1}")
+            run.spend("wait", wait_s)
+            time.sleep(wait_s)
+        run.deploy(self.scenario, series.case[2])
+        try:
+            logged = self._until_offered(series.case, None, after=series.results)
+        except VnetperfError as error:
+            for one in series.searches:  # rounds without the one that failed would be selected
+                self._end(one, one.seconds, stopped=str(error), superseded=True)
+            raise
+        series.searches.extend(in_rounds([logged]))
+        series.results.append(self._result([logged]))
+        series.ended = time.monotonic()
+        run.progress.round_ends(series.results)
 
     def _done(self, case: Case) -> LoggedTest:
         """A test with its end: as an earlier run left it, or driven there.
@@ -345,14 +467,13 @@ class Conductor:
         if held is not None and held.final:
             return held  # measured before the run was interrupted
         known = None
-        if test != THROUGHPUT:
-            preset = self.run.configuration.preset
-            require_generator(self.run, self.scenario, test)
-            if standard_test(test).needs_throughput(preset):
-                known = self._known_throughput(frame_size)
+        require_generator(self.run, self.scenario, test)
+        if standard_test(test).needs_throughput(self.run.configuration.preset):
+            known = self._known_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
         if known is not None:
             known = self._of_what_deployment(known, frame_size)
+        self._from = self.run.log.octets
         return self._until_offered(case, known)
 
     def _end_interrupted(self, held: LoggedTest) -> None:
@@ -386,18 +507,27 @@ class Conductor:
         notes = "; ".join(filter(None, (known.note, note)))
         return known.model_copy(update={"note": notes, "other_deployment": True})
 
-    def _result(self, logged: LoggedTest) -> Result:
+    def _result(self, logged: Sequence[LoggedTest]) -> Result:
+        """The result of a test; of a throughput, of all its rounds."""
         media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
-        return merge_rounds({1: [result_of(logged, media)]})[0]
+        if searches := in_rounds(logged):
+            rounds = {one.begin.round: result_of(one, media) for one in searches}
+            found = result_of_rounds(rounds, searches)
+        else:
+            found = result_of(logged[-1], media)
+        return merge_rounds({1: [found]})[0]
 
-    def _until_offered(self, case: Case, known: KnownThroughput | None) -> LoggedTest:
+    def _until_offered(
+        self, case: Case, known: KnownThroughput | None, after: Sequence[Result] = ()
+    ) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
         lowered: tuple[float, str] | None = None
         why = ""
-        self._from = self.run.log.octets
         for _ in range(MAX_RESTARTS):
-            begin = begin_test(self.run, self.scenario, test, frame_size, known, lowered=lowered)
+            begin = begin_test(
+                self.run, self.scenario, test, frame_size, known, lowered=lowered, after=after
+            )
             logged = Logged(begin)
             self.run.log.append(logged.begin)
             began = time.monotonic()
@@ -426,8 +556,6 @@ class Conductor:
                 self._end(logged, time.monotonic() - began, superseded=True, stopped=str(error))
                 raise
             self._end(logged, time.monotonic() - began)
-            if test == THROUGHPUT and self.run.takes_profiles(self.scenario):
-                self._profile(self._result(logged), logged.begin)
             return logged
         raise GeneratorError(
             f"the generator could not offer a steady load in {MAX_RESTARTS} attempts; last: {why}",
@@ -546,8 +674,6 @@ class Conductor:
             if trial.verdict is Verdict.INCONSISTENT:
                 raise _inconsistent(trial, where)
             log.warning("%s is no measurement: %s", where, trial.reason)
-        if request.phase:  # what was found before it holds
-            raise StopSearch(f"{trial.verdict}: {trial.reason}")
         if request.when_limited == "lower":
             raise self._limited(logged, tried)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)

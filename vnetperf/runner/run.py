@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -81,6 +81,9 @@ class Progress(Protocol):
     def test_begins(self, test: BeginRecord) -> None:
         """A search or another test begins."""
 
+    def round_ends(self, rounds: Sequence[Result]) -> None:
+        """A search of a throughput has ended; those of its case so far."""
+
     def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """A trial begins."""
 
@@ -103,7 +106,7 @@ class NoProgress:
     def ignore(self, *_: object) -> None:
         """Report nothing."""
 
-    say = test_begins = trial_begins = trial_runs = trial_ends = ignore
+    say = test_begins = round_ends = trial_begins = trial_runs = trial_ends = ignore
 
 
 class MaxLoads:
@@ -221,12 +224,12 @@ class Measured:
     """Where a test of this run that has a result is found again: nothing of it stays in memory.
 
     Attributes:
-        search: Its number in the log.
+        searches: Its number in the log; of a throughput those of all its rounds.
         octets: Where the log has it, from an octet to another; None: it is of an earlier session.
         deployment: Number of the deployment of this session; None: one of an earlier session.
     """
 
-    search: int
+    searches: tuple[int, ...]
     octets: tuple[int, int] | None = None
     deployment: int | None = None
 
@@ -281,6 +284,8 @@ class Run:
         self.lost = ""
         #: Frame sizes of the session's cases: calibrated together, before the first deployment.
         self.frame_sizes: frozenset[int] = frozenset()
+        #: Scenario -> frame sizes of the session's cases of its throughput.
+        self.sizes_of: Mapping[str, Sequence[int]] = {}
         #: Port of what is deployed -> its host, where there are several.
         self.host_of: dict[str, str] = {}
         #: Called with each result that a test case checks; raise AssertionError.

@@ -57,7 +57,7 @@ def judge(
 def _judge_class(
     result: TrialResult, tolerance: float, classifies: Sequence[float]
 ) -> tuple[Verdict, str]:
-    loss = result.worst_loss(tolerance)
+    loss = result.load_loss(tolerance)
     short = _shortfall(result, tolerance)
     known = [ratio for ratio in classifies if loss.decides(ratio)]
     if len(known) == len(classifies):
@@ -67,7 +67,7 @@ def _judge_class(
     if known:
         named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(known))
         return Verdict.VALID, f"{text}: classifies the load for a loss ratio of {named} only"
-    offered = result.worst_loss(1.0)  # had the load been what was offered
+    offered = result.load_loss(1.0)  # had the load been what was offered
     is_stalled = not any(offered.decides(ratio) for ratio in classifies)
     return Verdict.TESTER_STALLED if is_stalled else Verdict.GENERATOR_LIMITED, text
 

@@ -21,9 +21,9 @@ from vnetperf.search.base import (
     replay,
 )
 from vnetperf.search.binary import binary_search
-from vnetperf.search.confirmation import with_confirmation
 from vnetperf.search.mlr import mlr_search
 from vnetperf.search.tst009 import OfferedLoads, tst009_search
+from vnetperf.search.warm_up import warm_up
 
 
 def search_inputs(limits: SearchLimits) -> dict[str, str]:
@@ -45,11 +45,12 @@ def search_inputs(limits: SearchLimits) -> dict[str, str]:
     return inputs
 
 
-#: Name to algorithm. Each is called with the goals and the limits.
-ALGORITHMS: dict[str, Callable[[Sequence[SearchGoal], SearchLimits], Search]] = {
-    "binary": binary_search,
+#: Name to algorithm. Each is called with the goals, the limits, and the forwarding rate under
+#: overload where it is known.
+ALGORITHMS: dict[str, Callable[[Sequence[SearchGoal], SearchLimits, float | None], Search]] = {
+    "binary": lambda goals, limits, _: binary_search(goals, limits),
     "mlr": mlr_search,
-    "tst009": tst009_search,
+    "tst009": lambda goals, limits, _: tst009_search(goals, limits),
 }
 
 
@@ -66,8 +67,26 @@ def make_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimit
             where=f"search {algorithm!r}",
             accepted="one goal or more, each with a name of its own",
         )
-    search = ALGORITHMS[algorithm](goals, limits)
-    return search if limits.confirm is None else with_confirmation(search, limits.confirm, limits)
+    return _warm_search(algorithm, goals, limits)
+
+
+def _warm_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
+    stopped: StopSearch | None = None
+    forwarded_fps = None
+    try:
+        forwarded_fps = yield from warm_up(goals, limits)
+    except StopSearch as stop:
+        stopped = stop
+    search = ALGORITHMS[algorithm](goals, limits, forwarded_fps)
+    if stopped is None:
+        return (yield from search)
+    next(search)
+    try:
+        search.throw(stopped)
+    except StopIteration as end:
+        outcome: SearchOutcome = end.value
+        return outcome
+    raise RuntimeError(f"{algorithm} went on after it was stopped")
 
 
 __all__ = [

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from vnetperf.model.errors import LogError
-from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import SearchGoal, StepInputs
 from vnetperf.model.trial import TrialOutcome, TrialRequest
 
@@ -33,7 +32,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class GoalOutcome:
-    """The answer to one goal (draft section "Goal Result").
+    """The answer to one goal (RFC 9971 "Goal Result").
 
     A result that is not `regular` must be marked wherever a value of it is shown.
     """
@@ -50,8 +49,6 @@ class GoalOutcome:
     #: carried, or the generator offered no more than about this bound; `reason` says which.
     at_least: bool = False
     at_most: bool = False  # True if even the minimum load is too much: the DUT's limit is below it
-    #: What became of the bounds when they were tried again; None where a search ends without.
-    confirmation: Confirmation | None = None
     #: Inputs of "tst009", whose z may decide a load by one trial; None of other searches.
     steps: StepInputs | None = None
 
@@ -66,14 +63,12 @@ class GoalOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """What a search returns (draft section "Controller Output")."""
+    """What a search returns (RFC 9971 "Controller Output")."""
 
     algorithm: str  # Registered name of the algorithm, e.g. "mlr"
     results: tuple[GoalOutcome, ...]  # One per goal, in the order of the goals
-    trial_count: int  # Trials that were run to find the bounds
+    trial_count: int  # Trials that were run, without those that warm up
     trial_seconds: float  # Sum of their durations, seconds
-    #: Seconds of the trials that confirmed the bounds, which are not in `trial_seconds`.
-    confirm_seconds: float = 0.0
 
     def result(self, name: str) -> GoalOutcome:
         """Look up the result of a goal.

@@ -4,7 +4,8 @@ Errata 422 and 423 set the direction: up after a trial without (more than the go
 after one with. RFC 2544 section 24 allows shorter trials while searching, if the final value is
 determined by full-length ones: a first pass over the grid of loads uses trials of
 `initial_trial_s`, then the load it found is classified by trials of `final_trial_s` (repeated up
-to `duration_sum_s`). If that fails the search continues below.
+to `duration_sum_s`). If that fails the search continues below; and so it does where the sweep finds
+a load further down that is not carried.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     """
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
     sessions = [
-        SearchSession(GeometricGrid(limits, goal.width), budget, (goal,), limits.tries)
+        SearchSession(
+            GeometricGrid(limits, goal.width), budget, (goal,), limits.tries, limits.sweep
+        )
         for goal in goals
     ]
     stopped = ""
     ended = 0  # Goals whose search reached its own end
     try:
-        for goal, session in zip(goals, sessions, strict=True):
-            grid = GeometricGrid(limits, goal.width)
-            # An older log may name where to begin.
-            first = grid.top if limits.start_fps is None else grid.rung_below(limits.start_fps)
-            found = yield from _coarse(goal, session, first)
-            yield from _verify(goal, session, found)
+        starts = limits.starts_fps or (limits.max_load_fps,) * len(goals)
+        for goal, session, start in zip(goals, sessions, starts, strict=True):
+            found = yield from _coarse(goal, session, session.grid.rung_below(start))
+            yield from _verify(goal, session, found, session.grid.top + 1)
+            yield from _sweep(goal, session)
             ended += 1
     except StopSearch as stop:
         stopped = stop.reason
@@ -68,9 +70,20 @@ def _coarse(goal: SearchGoal, session: SearchSession, first: int) -> Procedure[i
     return max(passed, 0)
 
 
-def _verify(goal: SearchGoal, session: SearchSession, start: int) -> Procedure[None]:
-    """Classify neighbouring rungs as lower and upper bound, beginning where short trials led."""
-    lower, upper = -1, session.grid.top + 1
+def _sweep(goal: SearchGoal, session: SearchSession) -> Procedure[None]:
+    """Try loads below the lower bound, and search on below one that is not carried."""
+    while (trial := session.unswept((goal,))) is not None:
+        yield from session.measure(trial.rung, trial.duration_s, "sweep")
+        if session.history.bounds(Criterion.of_goal(goal)).upper == trial.rung:
+            yield from _verify(goal, session, max(0, trial.rung - 1), trial.rung)
+
+
+def _verify(goal: SearchGoal, session: SearchSession, start: int, upper: int) -> Procedure[None]:
+    """Classify neighbouring rungs as lower and upper bound, beginning where short trials led.
+
+    `upper` is known to be too much.
+    """
+    lower = -1
     rung, step = start, 1
     while upper - lower > 1:
         if (yield from _carries(goal, session, rung)):

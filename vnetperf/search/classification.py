@@ -1,7 +1,8 @@
-"""Classification of loads by their trials (draft-ietf-bmwg-mlrsearch-15).
+"""Classification of loads by their trials (RFC 9971).
 
-Load classes, relevant bounds, conditional throughput. The loss of a trial is an interval: it is
-low-loss, high-loss, or says neither of a goal, and then it adds to no sum.
+Load classes, relevant bounds, conditional throughput. A load is classified by all trials at it of
+one search, whenever they were made. The loss of a trial is that of all directions together, and an
+interval: it is low-loss, high-loss, or says neither of a goal, and then it adds to no sum.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def classify(sums: DurationSums, criterion: Criterion) -> LoadClass:
     forgiven = sums.short_low * exceed / (1.0 - exceed)
     high = sums.full_high + max(0.0, sums.short_high - forgiven)
     missing = max(0.0, criterion.duration_sum_s - sums.full_low - high)
-    # Not (whole - low) as the draft has it: with nothing missing the two comparisons below must
+    # Not (whole - low) as the RFC has it: with nothing missing the two comparisons below must
     # be of the same number, or float rounding could leave a fully measured load undecided.
     allowed = (sums.full_low + high + missing) * exceed + _TOLERANCE_S
     if high > allowed:
@@ -154,6 +155,21 @@ class History:
         """The trials at a load."""
         return tuple(self._trials.get(rung, ()))
 
+    def between(self, low: int, high: int) -> list[TrialOutcome]:
+        """The trials at the rungs from one to another."""
+        return [t for rung in self._rungs if low <= rung <= high for t in self._trials[rung]]
+
+    def doubtful(self, below: int, criterion: Criterion, tries: int) -> list[int]:
+        """Undecided rungs below one at which a trial was high-loss, ascending; none given up."""
+        return [
+            rung
+            for rung in self._rungs
+            if rung < below
+            and any(map(criterion.is_high_loss, self._trials[rung]))
+            and self.classify(rung, criterion) is LoadClass.UNDECIDED
+            and not self.is_given_up(rung, criterion, tries)
+        ]
+
     def classify(self, rung: int, criterion: Criterion) -> LoadClass:
         """Classify a load by its trials so far."""
         key = (rung, criterion)
@@ -188,7 +204,7 @@ class History:
         return [rung for rung in between if self.is_given_up(rung, criterion, tries)]
 
     def bounds(self, criterion: Criterion) -> RelevantBounds:
-        """Find the relevant bounds (draft sections "Relevant Upper Bound", "... Lower Bound").
+        """Find the relevant bounds (RFC 9971 "Relevant Upper Bound", "... Lower Bound").
 
         A load that passes above one that fails is loss inversion and is not reported: the lower
         bound is looked for below the smallest upper bound only.

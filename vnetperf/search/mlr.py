@@ -1,4 +1,4 @@
-"""Multi-goal search after draft-ietf-bmwg-mlrsearch-15.
+"""Multi-goal search after RFC 9971 (MLRsearch).
 
 Strategies that choose the next load for one goal, targets of a goal, and the controller.
 """
@@ -12,7 +12,7 @@ from math import floor, log, log2
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
 from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
-from vnetperf.search.session import Budget, GeometricGrid, SearchSession
+from vnetperf.search.session import Budget, Candidate, GeometricGrid, SearchSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +251,6 @@ def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str
 _WORTH = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A trial that a goal needs next."""
-
-    rung: int
-    duration_s: float  # Its intended seconds
-
-
 class TargetTracker:
     """One goal on its way through its targets."""
 
@@ -358,15 +350,22 @@ _LAST_TRIALS = 2
 _RESERVED_TRIALS = 6
 
 
-def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
-    """Search all goals at once; each trial counts for every goal."""
+def mlr_search(
+    goals: Sequence[SearchGoal], limits: SearchLimits, forwarded_fps: float | None = None
+) -> Search:
+    """Search all goals at once; each trial counts for every goal.
+
+    `forwarded_fps` is the forwarding rate under overload, frames/s per interface, where it is
+    known.
+    """
     grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    session = SearchSession(grid, budget, goals, limits.tries)
+    session = SearchSession(grid, budget, goals, limits.tries, limits.sweep)
     ladders = [list(targets_of(goal)) for goal in goals]
     stopped = ""
     try:
-        yield from _run_trials(goals, grid, session, ladders, limits.start_fps)
+        hints = yield from _first_hints(goals, grid, session, limits.starts_fps, forwarded_fps)
+        yield from _run_trials(goals, grid, session, ladders, hints)
     except StopSearch as stop:
         stopped = stop.reason
     results = [
@@ -376,29 +375,57 @@ def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     return session.outcome(ALGORITHM, results)
 
 
+def _first_hints(
+    goals: Sequence[SearchGoal],
+    grid: GeometricGrid,
+    session: SearchSession,
+    starts_fps: Sequence[float],
+    forwarded_fps: float | None,
+) -> Procedure[list[tuple[int, int]]]:
+    """Where each goal's bounds are looked for first.
+
+    The forwarding rate under overload is the best guess of capacity that one trial can give. Where
+    a search of before left its bounds, the DUT is not overloaded: what that leaves behind would be
+    in this one.
+    """
+    if starts_fps:
+        lows = [grid.rung_below(start) for start in starts_fps]
+        highs = [
+            min(grid.top, at + grid.rungs_of(g.width)) for at, g in zip(lows, goals, strict=True)
+        ]
+        return [*zip(lows, highs, strict=True)]
+    if forwarded_fps is None:
+        seconds = max(goal.initial_trial_s for goal in goals)
+        overload = yield from session.measure(grid.top, seconds)
+        forwarded_fps = overload.forwarding_rate_fps
+    return [first_hints(goal, grid, forwarded_fps, _MARGIN) for goal in goals]
+
+
 def _run_trials(
     goals: Sequence[SearchGoal],
     grid: GeometricGrid,
     session: SearchSession,
     ladders: Sequence[list[Criterion]],
-    start_fps: float | None,
+    hints: Sequence[tuple[int, int]],
 ) -> Procedure[None]:
-    """Overload the DUT once, then run candidates until there are none.
+    """Run candidates until there are none, nor a load below the bounds that is not known.
 
-    The forwarding rate under overload is the best guess of capacity that one trial can give. Of
-    the candidates the one at the lowest load is run, then the longest: what is too much at a low
+    Of the candidates the one at the lowest load is run, then the longest: what is too much at a low
     load rules out higher ones for the other goals. A candidate that no longer fits the budget
-    leaves the time to those that do. `start_fps` is of older logs: `SearchLimits.start_fps`.
+    leaves the time to those that do.
     """
-    seconds = max(goal.initial_trial_s for goal in goals)
-    first = grid.top if start_fps is None else grid.rung_below(start_fps)
-    overload = yield from session.measure(first, seconds)
-    forwarded = overload.forwarding_rate_fps
     trackers = [
-        TargetTracker(goal, grid, session, first_hints(goal, grid, forwarded, _MARGIN), ladder)
-        for goal, ladder in zip(goals, ladders, strict=True)
+        TargetTracker(goal, grid, session, at, ladder)
+        for goal, at, ladder in zip(goals, hints, ladders, strict=True)
     ]
-    while candidates := _candidates(trackers):
+    while True:
+        candidates = _candidates(trackers)
+        if not candidates:
+            glance = session.unswept(goals)
+            if glance is None:
+                return
+            yield from session.measure(glance.rung, glance.duration_s, "sweep")
+            continue
         chosen = _choose_candidate([candidate for _, candidate in candidates], session.budget)
         if chosen is None:
             if _shorten([tracker for tracker, _ in candidates], session.budget):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, exp, floor, inf, log, log1p
+from math import ceil, exp, floor, inf, log, log1p, sqrt
 from typing import Protocol
 
-from vnetperf.model.parameters import SearchGoal, SearchLimits
-from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.model.parameters import SearchGoal, SearchLimits, SweepInputs
+from vnetperf.model.trial import SearchPhase, TrialOutcome, TrialRequest
 from vnetperf.search.base import Bound, GoalOutcome, Procedure, SearchOutcome, StopSearch
 from vnetperf.search.classification import Criterion, History, conditional_throughput
 
@@ -23,6 +23,9 @@ class Grid(Protocol):
 
     def load(self, rung: int) -> float:
         """Load of a rung."""
+
+    def rung_below(self, load_fps: float) -> int:
+        """The highest rung whose load is no higher than a load, within the grid."""
 
 
 class GeometricGrid:
@@ -106,6 +109,18 @@ class Budget:
         self.spent_s += duration_s
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A trial that a search needs next."""
+
+    rung: int
+    duration_s: float  # Its intended seconds
+
+
+#: Each load of the sweep, relative to the next larger one.
+SWEEP_RATIO = 0.6
+
+
 @dataclass(slots=True)
 class SearchSession:
     """One search on one grid of loads."""
@@ -116,6 +131,7 @@ class SearchSession:
     goals: Sequence[SearchGoal] = ()
     #: Full-length trials that leave a load undecided until a goal gives it up; see `gives_up`.
     tries: int = 0
+    sweep: SweepInputs | None = None  # What is tried below the bounds
     history: History = field(default_factory=History)  # The trials so far
 
     @property
@@ -123,13 +139,16 @@ class SearchSession:
         """False in the replay of an older log: its searches were sent what decides, alone."""
         return self.tries > 0
 
-    def measure(self, rung: int, duration_s: float) -> Procedure[TrialOutcome]:
+    def measure(
+        self, rung: int, duration_s: float, phase: SearchPhase = ""
+    ) -> Procedure[TrialOutcome]:
         """Run one trial and note it."""
         self.budget.check(duration_s)
         request = TrialRequest(
             load_fps=self.grid.load(rung),
             duration_s=duration_s,
             histogram_up_to_loss=self._histogram_up_to_loss(duration_s),
+            phase=phase,
             when_limited="count" if self.gives_up else "lower",
             classifies=tuple(dict.fromkeys(goal.loss_ratio for goal in self.goals)),
         )
@@ -141,20 +160,65 @@ class SearchSession:
         return trial
 
     def measure_decided(
-        self, rung: int, duration_s: float, criterion: Criterion
+        self, rung: int, duration_s: float, criterion: Criterion, phase: SearchPhase = ""
     ) -> Procedure[TrialOutcome]:
         """Run trials until one decides by a criterion, or the load is given up."""
-        trial = yield from self.measure(rung, duration_s)
+        trial = yield from self.measure(rung, duration_s, phase)
         for _ in range(self.tries - 1):
             if criterion.decides(trial):
                 break
-            trial = yield from self.measure(rung, duration_s)
+            trial = yield from self.measure(rung, duration_s, phase)
         return trial
 
+    def swept(self, lower: int) -> list[int]:
+        """The rungs of the sweep below a lower bound, the highest first."""
+        found, load = [], self.grid.load(lower)
+        for _ in range(0 if self.sweep is None else self.sweep.loads):
+            load *= SWEEP_RATIO
+            if load < self.grid.load(0):
+                break
+            found.append(self.grid.rung_below(load))
+        return found
+
+    def glance_s(self, goal: SearchGoal) -> float:
+        """Seconds of the first trial at a load of the sweep."""
+        return (
+            goal.final_trial_s
+            if self.sweep is None
+            else min(self.sweep.trial_s, goal.final_trial_s)
+        )
+
+    def unswept(self, goals: Sequence[SearchGoal]) -> Candidate | None:
+        """The next trial that the loads below the lower bounds need; None once they are known.
+
+        A load near which a trial of any goal has decided already is known, unless one there lost
+        too much: then it is classified like any other, and may be an upper bound.
+        """
+        if self.sweep is None:
+            return None
+        for goal in goals:
+            criterion = Criterion.of_goal(goal)
+            lower = self.history.bounds(criterion).lower
+            if lower is None:
+                continue
+            if doubtful := self.history.doubtful(lower, criterion, self.tries):
+                return Candidate(doubtful[-1], goal.final_trial_s)
+            for rung in self.swept(lower):
+                if not self._is_seen(rung, criterion):
+                    return Candidate(rung, self.glance_s(goal))
+        return None
+
+    def _is_seen(self, rung: int, criterion: Criterion) -> bool:
+        """Whether a trial near a rung decides; or the tester let none decide at it."""
+        load, near = self.grid.load(rung), sqrt(1.0 / SWEEP_RATIO)
+        low, high = self.grid.rung_below(load / near), self.grid.rung_below(load * near)
+        if any(map(criterion.decides, self.history.between(low + 1, high))):
+            return True
+        return len(self.history.trials(rung)) >= max(1, self.tries)
+
     def _histogram_up_to_loss(self, duration_s: float) -> float:
-        """Short and lossy trials only steer the search; the time their histograms take is saved."""
-        fits = (goal.loss_ratio for goal in self.goals if goal.final_trial_s <= duration_s)
-        return max(fits, default=-1.0)
+        """Short trials only steer the search; the time their histograms take is saved."""
+        return 1.0 if any(g.final_trial_s <= duration_s for g in self.goals) else -1.0
 
     def result(self, goal: SearchGoal, stopped: str) -> GoalOutcome:
         """What the trials so far answer to a goal.
@@ -185,6 +249,13 @@ class SearchSession:
             reason = "both bounds found, within the goal's width"
             if not regular:
                 reason = f"bounds are {far:.3%} apart, wider than required: {why}"
+            elif doubtful := self.history.doubtful(bounds.lower or 0, criterion, 0):
+                regular = self.sweep is None
+                reason = (
+                    f"a trial at {self.grid.load(doubtful[-1]):.0f} frames/s per interface, below "
+                    f"the lower bound, lost more than the goal allows, and it was not decided "
+                    f"whether the load is carried: {why}"
+                )
         elif self._is_limit(given_up, lower, upper, criterion, goal.width):
             at_least = True
             reason = f"no upper bound: {self.given_up_reason(given_up, criterion)}"

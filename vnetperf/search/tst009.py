@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
@@ -43,6 +43,13 @@ class OfferedLoads:
     def load(self, rung: int) -> float:
         """Load at a place."""
         return self._max if rung >= self.top else (self.skipped + rung + 1) * self._step
+
+    def rung_below(self, load_fps: float) -> int:
+        """The last place whose load is no higher than a load, within the array."""
+        if load_fps >= self._max:
+            return self.top
+        steps = floor(load_fps / self._step * (1.0 + _ROUNDING))
+        return max(0, min(self.top, steps - self.skipped - 1))
 
 
 @dataclass(slots=True)
@@ -75,7 +82,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         )
     grid = OfferedLoads(limits.max_load_fps, inputs.step_fps, limits.min_load_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [SearchSession(grid, budget, (goal,), limits.tries) for goal in goals]
+    sessions = [SearchSession(grid, budget, (goal,), limits.tries, limits.sweep) for goal in goals]
     wanted = [_as_mlr_goal(goal, inputs) for goal in goals]
     # Halves are those of all multiples: a log of before, which tried small ones, replays as it was.
     n = grid.count
@@ -84,6 +91,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     try:
         for goal, session, found in zip(wanted, sessions, founds, strict=True):
             yield from _search(goal, session, inputs, found)
+            yield from _sweep(goal, session, inputs, found, -1 - grid.skipped)
     except StopSearch as stop:
         stopped = stop.reason
     results = [
@@ -115,6 +123,25 @@ def _search(
         found.failed = middle
         if carried is False:
             found.too_much = middle
+
+
+def _sweep(
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found, below: int
+) -> Procedure[None]:
+    """Try loads below the one that was carried, and search on below one that is not.
+
+    `below` is the place of no load, as if it were carried.
+    """
+    criterion, seconds = Criterion.of_goal(goal), session.glance_s(goal)
+    for place in session.swept(found.passed) if found.passed >= 0 else ():
+        trial = yield from session.measure_decided(place, seconds, criterion, "sweep")
+        if not criterion.is_high_loss(trial):
+            continue
+        if (yield from _carries(goal, session, inputs, place)) is False:
+            found.failed = found.too_much = place
+            found.passed = below
+            yield from _search(goal, session, inputs, found)
+            return
 
 
 def _carries(
@@ -175,7 +202,6 @@ def _result(
         at_least = one_sided and found.has_ended and session.is_short(given_up, criterion)
     held = [t for t in lower.trials if criterion.is_low_loss(t)] if lower else []
     if place := min(found.failed, grid.top):
-        # A confirmation goes a width beyond a bound: no less than to the next load of S.
         step = grid.load(place) - grid.load(place - 1)
         goal = replace(goal, width=max(goal.width, step / grid.load(place)))
     return GoalOutcome(

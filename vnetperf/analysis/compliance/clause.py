@@ -39,8 +39,16 @@ class LoggedTrials:
                 self._by_case.setdefault(test.case, []).append(test)
 
     def of(self, result: Result) -> tuple[TrialRecord, ...]:
-        """Every trial of a case, of all rounds, whatever its verdict."""
-        return tuple(t for test in self._by_case.get(result.case, ()) for t in test.trials)
+        """Every trial of a case, of all rounds, whatever its verdict.
+
+        Not those that tried the throughput before another test: they are none of its own.
+        """
+        return tuple(
+            trial
+            for test in self._by_case.get(result.case, ())
+            for trial in test.trials
+            if trial.spec.phase != "throughput"
+        )
 
     def inputs_of(self, result: Result) -> Mapping[str, Any]:
         """What the test was given whose result is shown, else the case's last; of a search none."""

@@ -1,4 +1,4 @@
-"""Clauses on throughput searches: ETSI GS NFV-TST 009 and the MLRsearch draft."""
+"""Clauses on throughput searches: ETSI GS NFV-TST 009 and RFC 9971 (MLRsearch)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mlrsearch_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     result, goals = looked.result, looked.result.goals
     lacking = [g.name for g in goals if g.initial_trial_s is None or not g.width]
     yield entry(
-        "MLRsearch draft, goal attributes",
+        "RFC 9971, goal attributes",
         "all goal attributes are reported",
         bool(goals) and not lacking,
         "; ".join(
@@ -61,7 +61,7 @@ def mlrsearch_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     narrow = [g.name for g in goals if g.width < g.loss_ratio]
     if result.algorithm != "tst009":
         yield entry(
-            "MLRsearch draft, Goal Width",
+            "RFC 9971, Goal Width",
             "no less than the Goal Loss Ratio is recommended",
             not narrow,
             "; ".join(f"{g.name}: {g.width:g}" for g in goals),
@@ -70,21 +70,54 @@ def mlrsearch_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     irregular = [g.name for g in goals if not g.regular]
     unmarked = [g.name for g in goals if g.regular and not _within_width(g)]
     yield entry(
-        "MLRsearch draft, irregular results",
+        "RFC 9971, irregular results",
         "a result that lacks a bound or is too wide is marked",
         not unmarked,
         f"{', '.join(irregular)}: irregular, and marked" if irregular else "all are regular",
         f"{', '.join(unmarked)}: a bound is missing, or they are wider apart than the goal's width",
     )
+    yield from _classes(looked)
     sums = [g.name for g in goals if not _adds_up(g)]
     yield entry(
-        "MLRsearch draft, load",
+        "RFC 9971, load",
         "said whether loads are per interface or aggregate, and the factor",
         not sums,
         f"searched per interface, reported as the sum of {result.directions} "
         f"(factor {result.in_sum:g})",
         f"{', '.join(sums)}: the directions do not add up to the sum",
     )
+
+
+def _classes(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """How loads were classified, in what state the DUT was, and how often it was searched."""
+    if looked.result.algorithm == "tst009":
+        return
+    yield entry(
+        "RFC 9971, load classification",
+        "a load is classified by all trials of the search at it, by the loss of all directions "
+        "together",
+        True,
+        "a loss is an interval where the tester may have lost frames or did not send them: what "
+        "straddles the goal's ratio adds to no sum",
+        "",
+    )
+    warm = sum(trial.spec.duration_s for trial in looked.trials if trial.spec.phase == "warm-up")
+    yield entry(
+        "RFC 9971, warm-up",
+        "the SUT is warm before the search",
+        warm > 0,
+        f"{warm:g} s of traffic at the largest load before the first search",
+        "the first trial of the search is the DUT's first traffic",
+    )
+    rounds = {n: g for g in looked.result.goals for n in [len(g.rounds)] if n > 1}
+    for number, goal in rounds.items():
+        shown = "the median" if goal.exceed_ratio else "the least"
+        yield not_applicable(
+            "RFC 9971, repeated searches",
+            "how repeatable a result is cannot be told from one search",
+            f"outside of the RFC: {number} searches in one deployment, of whose lower bounds "
+            f"{shown} is published with the range of all bounds",
+        )
 
 
 def _initial(goal: GoalResult) -> str:

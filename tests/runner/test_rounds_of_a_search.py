@@ -1,0 +1,181 @@
+"""A throughput is searched several times in a deployment, and published with what they found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import NDR, PRESET, Bench, Fading, configuration
+from vnetperf.analysis.logged_tests import searches_of
+from vnetperf.model.errors import DutError
+from vnetperf.model.preset import Preset
+from vnetperf.model.result import Result
+from vnetperf.model.trial import TrialResult
+from vnetperf.results.log import read_log
+from vnetperf.results.records import NotMeasuredRecord, SearchEndRecord, SearchRecord
+from vnetperf.runner.run import NoProgress
+from vnetperf.testing.sim import SimulatedDut
+
+MAJORITY = replace(NDR, exceed_ratio=0.5, duration_sum_s=2.0)
+
+
+def preset(**update: object) -> Preset:
+    given = {"goals": (MAJORITY,), "rounds": 3, "most_rounds": 5, "round_gap_s": 0}
+    return PRESET.model_copy(update=given | update)
+
+
+def duts(capacity: float) -> tuple[SimulatedDut, ...]:
+    return tuple(SimulatedDut(capacity, seed=n) for n in range(2))
+
+
+class Turning(NoProgress):
+    """Gives the agent the next of several DUTs each time a search has ended."""
+
+    def __init__(self, agent: FakeAgent, *capacities: float) -> None:
+        self.agent, self.left = agent, [*capacities]
+
+    def round_ends(self, _: object) -> None:
+        if self.left:
+            self.agent.duts = duts(self.left.pop(0))
+
+
+def test_three_rounds_that_agree_are_enough(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    found = bench.throughput()
+    (goal,) = found.goals
+    assert (goal.repeatable, goal.mark, len(goal.rounds)) == (True, "", 3)
+    assert goal.least_fps == goal.lower_bound_fps
+    begins = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert [r.round for r in begins] == [1, 2, 3]
+    load = (goal.lower_bound_load_fps or 0) / 2
+    assert [r.limits.starts_fps for r in begins] == [(), (load,), (load,)]
+    bench.run.close()
+    assert list(bench.derived().results) == [found]
+    again = Bench(tmp_path, settings=configuration(preset()))
+    assert again.throughput() == found
+    assert again.agent.trials == []
+
+
+def test_rounds_apart_are_a_range_and_the_median_stands_for_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    bench.run.progress = Turning(bench.agent, 350e3, 500e3, 600e3, 400e3)
+    (goal,) = bench.throughput().goals
+    assert (goal.repeatable, goal.mark, len(goal.rounds)) == (False, "not repeatable", 5)
+    lowers = sorted(one.lower_bound_fps or 0.0 for one in goal.rounds)
+    assert goal.lower_bound_fps == lowers[2] == pytest.approx(1e6, rel=0.03)
+    assert (goal.least_fps, goal.most_fps) == (
+        lowers[0],
+        max(one.upper_bound_fps or 0.0 for one in goal.rounds),
+    )
+    assert goal.reason.startswith("the bounds of 5 rounds are 5")
+
+
+def test_where_no_trial_may_exceed_the_least_is_published(tmp_path: Path) -> None:
+    """A median would lie above loads that another round saw lose."""
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset(goals=(NDR,))))
+    bench.run.progress = Turning(bench.agent, 350e3, 500e3, 600e3, 400e3)
+    (goal,) = bench.throughput().goals
+    assert goal.lower_bound_fps == goal.least_fps == pytest.approx(700e3, rel=0.03)
+
+
+def test_rounds_of_several_frame_sizes_are_made_in_turn(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    bench.run.sizes_of = {"pvp_dpdk": (64, 1518)}
+    first = bench.throughput()
+    count = len(bench.agent.trials)
+    second = bench.throughput(1518)
+    assert len(bench.agent.trials) == count  # they were there already
+    begins = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert [r.frame_size for r in begins] == [64, 1518] * 3
+    bench.run.close()
+    assert list(bench.derived().results) == [first, second]
+
+
+def test_other_tests_take_the_least_of_the_rounds_and_try_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    bench.run.progress = Turning(bench.agent, 350e3, 500e3, 600e3, 400e3)
+    (goal,) = bench.throughput().goals
+    bench.agent.trials.clear()
+    found = bench.measure("latency")
+    tried, *_ = bench.agent.trials
+    assert tried.phase == "throughput"
+    assert tried.load_fps == pytest.approx((goal.least_fps or 0) / 2, rel=1e-6)
+    assert any("not repeatable" in at.note for at in found.latency_at)
+
+
+def test_what_loses_at_the_load_taken_for_the_throughput_is_not_measured(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset(rounds=1)))
+    bench.throughput()
+    bench.agent.duts = duts(500e3)
+    bench.agent.trials.clear()
+    with pytest.raises(Exception, match=r"the DUT's loss was 2.* at the load taken for the thr"):
+        bench.measure("latency")
+    assert [t.phase for t in bench.agent.trials] == ["throughput"] * 3
+    bench.run.close()
+    results = {r.test: r for r in bench.derived().results}
+    assert results["latency"].status == "not measured"
+    assert "taken for the throughput" in results["latency"].why
+
+
+class DyingAgent(FakeAgent):
+    """Its DUT dies in the second round."""
+
+    def __init__(self) -> None:
+        super().__init__(duts=duts(700e3), spoil=self._spoil)
+        self.dies = False
+
+    def _spoil(self, _: int, result: TrialResult) -> TrialResult:
+        if not self.dies:
+            return result
+        return TrialResult(directions=(), failed="dut", failure="it died")
+
+
+class Killing(NoProgress):
+    def __init__(self, agent: DyingAgent) -> None:
+        self.agent = agent
+
+    def round_ends(self, _: object) -> None:
+        self.agent.dies = True
+
+
+def test_rounds_without_the_one_that_failed_are_no_result(tmp_path: Path) -> None:
+    """Else the number would be one of those that went well."""
+    agent = DyingAgent()
+    bench = Bench(tmp_path, agent, configuration(preset()))
+    bench.run.progress = Killing(agent)
+    with pytest.raises(DutError, match="it died"):
+        bench.throughput()
+    bench.run.close()
+    records = read_log(bench.path)
+    assert all(search.end and search.end.superseded for search in searches_of(records))
+    assert any(isinstance(r, NotMeasuredRecord) for r in records)
+    (result,) = bench.derived().results
+    assert (result.status, result.goals) == ("not measured", ())
+
+
+def test_a_run_killed_between_rounds_begins_them_anew(tmp_path: Path) -> None:
+    first = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    first.throughput()
+    first.run.close()
+    lines = first.path.read_bytes().splitlines(keepends=True)
+    ends = [n for n, line in enumerate(lines) if line.startswith(b'{"type":"search-end"')]
+    first.path.write_bytes(b"".join(lines[: ends[1] + 1]))
+    again = Bench(tmp_path, FakeAgent(duts=duts(400e3)), configuration(preset()))
+    found: Result = again.throughput()
+    assert found.goals[0].lower_bound_fps == pytest.approx(800e3, rel=0.03)
+    again.run.close()
+    records = read_log(again.path)
+    assert sum(r.superseded for r in records if isinstance(r, SearchEndRecord)) == 2
+    assert list(again.derived().results) == [found]
+
+
+def test_a_round_that_no_load_met_has_no_further_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    bench.run.progress = Fading(bench.agent, duts(400.0))
+    (goal,) = bench.throughput().goals
+    assert len(goal.rounds) == 2
+    assert goal.repeatable is False
+    assert goal.least_fps is None

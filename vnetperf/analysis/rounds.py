@@ -1,0 +1,146 @@
+"""Rounds: several searches of one throughput in one deployment, apart in time.
+
+One search is one sample, and from one value nobody can tell how repeatable it is (RFC 9971): a
+search that follows another at once sees the same weather. What is published is the range that the
+rounds found and one load of it; rounds themselves are outside of RFC 9971.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest
+from vnetperf.model.preset import Preset
+from vnetperf.model.result import GoalResult, Result, RoundBounds
+from vnetperf.results.records import SearchRecord
+
+#: Round -> what its search found.
+Goals = Mapping[int, GoalResult]
+
+
+def in_rounds(tests: Sequence[LoggedTest]) -> list[LoggedSearch]:
+    """The searches of a case in one deployment that hold, one for each round."""
+    found: dict[int, LoggedSearch] = {}
+    for test in tests:
+        if isinstance(test.begin, SearchRecord) and test.final:
+            found[test.begin.round] = LoggedSearch(
+                test.begin, test.trials, test.end, test.deployments
+            )
+    return [found[number] for number in sorted(found)]
+
+
+def over_rounds(results: Mapping[int, Result]) -> tuple[GoalResult, ...]:
+    """The goals of several rounds as they are published.
+
+    Args:
+        results: Round -> result of its search.
+
+    Returns:
+        One for each goal.
+    """
+    names = list(dict.fromkeys(goal.name for r in results.values() for goal in r.goals))
+    found = []
+    for name in names:
+        goals = {n: g for n, r in results.items() for g in r.goals if g.name == name}
+        searches = {n: results[n].search for n in goals}
+        found.append(published(goals, searches))
+    return tuple(found)
+
+
+def is_repeatable(goals: Sequence[GoalResult]) -> bool:
+    """Whether rounds agree: the largest upper bound is within two widths of the least lower one.
+
+    A round that is irregular has no such bounds, and the DUT's limit is not known by one that ended
+    at a limit of load: those agree where all of them ended there.
+    """
+    limited = {goal.qualifier for goal in goals}
+    if limited != {""}:
+        return limited in ({"at least"}, {"at most"})
+    least, most = _least(goals), max((g.upper_bound_fps or 0.0 for g in goals), default=0.0)
+    if least is None or not all(goal.regular for goal in goals):
+        return False
+    width = goals[0].width
+    return most * (1.0 - width) ** 2 <= least
+
+
+def _least(goals: Sequence[GoalResult]) -> float | None:
+    lowers = [goal.lower_bound_fps for goal in goals]
+    known = [lower for lower in lowers if lower is not None]
+    return min(known) if known and len(known) == len(lowers) else None
+
+
+def published(goals: Goals, searches: Mapping[int, int]) -> GoalResult:
+    """What is published of a goal.
+
+    Args:
+        goals: Round -> what its search found.
+        searches: Round -> number of its search in the log.
+
+    Returns:
+        The goal as the round has it that is shown, with what all of them found.
+    """
+    if len(goals) == 1:
+        return next(iter(goals.values()))
+    order = sorted(goals, key=lambda number: goals[number].lower_bound_fps or 0.0)
+    shown = order[0] if not goals[order[0]].exceed_ratio else order[(len(order) - 1) // 2]
+    goal, repeatable = goals[shown], is_repeatable([*goals.values()])
+    irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
+    limits = dict.fromkeys(one.reason for one in goals.values() if one.qualifier and one.reason)
+    reasons = [f"round {n}: {one.reason}" for n, one in irregular.items()]
+    reasons += [why for why in limits if why]
+    if not repeatable and not irregular:
+        reasons.append(_apart_text(goals))
+    return goal.model_copy(
+        update={
+            "regular": all(one.regular for one in goals.values()),
+            "reason": "; ".join(reasons),
+            "repeatable": repeatable,
+            "rounds": tuple(
+                RoundBounds(
+                    round=number,
+                    search=searches[number],
+                    lower_bound_fps=one.lower_bound_fps,
+                    upper_bound_fps=one.upper_bound_fps,
+                    lower_bound_load_fps=one.lower_bound_load_fps,
+                    upper_bound_load_fps=one.upper_bound_load_fps,
+                    regular=one.regular,
+                    qualifier=one.qualifier,
+                    reason=one.reason,
+                )
+                for number, one in goals.items()
+            ),
+        }
+    )
+
+
+def _apart_text(goals: Goals) -> str:
+    """Why rounds are not repeatable, in a sentence."""
+    every = [*goals.values()]
+    if any(goal.qualifier for goal in every):
+        return "some rounds ended at a limit of load, and others below it"
+    least, most = _least(every), max(goal.upper_bound_fps or 0.0 for goal in every)
+    width = every[0].width
+    apart = 1.0 - (least or 0.0) / most if most else 1.0
+    return (
+        f"the bounds of {len(every)} rounds are {apart:.0%} apart, where two widths are "
+        f"{1.0 - (1.0 - width) ** 2:.0%}"
+    )
+
+
+def wants_round(results: Sequence[Result], preset: Preset) -> bool:
+    """Whether there is a further round after those that found some results.
+
+    There is none where a round has no lower bound: at which load would it begin?
+    """
+    if len(results) < preset.rounds:
+        return all(goal.lower_bound_fps is not None for r in results for goal in r.goals)
+    if len(results) >= preset.most_rounds:
+        return False
+    goals = over_rounds(dict(enumerate(results, 1)))
+    return any(goal.repeatable is False for goal in goals)
+
+
+def starts_of(results: Sequence[Result], in_sum: float) -> tuple[float, ...]:
+    """Where the next round begins: the lower bounds of the last one, frames/s per interface."""
+    loads = [goal.lower_bound_load_fps for goal in results[-1].goals] if results else []
+    return tuple(load / in_sum for load in loads if load is not None)
