@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Any, get_type_hints
 
@@ -11,7 +11,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import THROUGHPUT_TRIES, ProcedureInputs
 from vnetperf.procedures.cpu_load import cpu_load
 from vnetperf.procedures.latency import ATTEMPTS_OF_CURVE, latency, latency_load
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, loss_profile, mrr
@@ -121,6 +121,8 @@ class StandardTest:
     #: as it takes.
     estimate: Callable[[Preset, float], DurationEstimate] | None = None
     takes_shares: bool = False  # True when its loads are shares of the throughput
+    #: Whether its numbers are those of a load that is carried: that is tried first.
+    needs_carried: bool = False
     #: Whether the largest load, which its loads are shares of, is a preferred number, so that runs
     #: on an unchanged machine have the same loads.
     on_grid: bool = False
@@ -145,21 +147,29 @@ def _after_throughput(
     section: str,
     fills: str,
     estimate: Callable[[Preset, float], DurationEstimate],
+    *,
+    needs_carried: bool = False,
 ) -> StandardTest:
-    return StandardTest(run, section, fills, estimate, takes_shares=True)
+    return StandardTest(
+        run, section, fills, estimate, takes_shares=True, needs_carried=needs_carried
+    )
 
 
 #: Test to how it is run; "throughput" is a search, and not among them.
 PROCEDURES: dict[str, StandardTest] = {
-    "latency": _after_throughput(latency, "latency", "latency_at", _estimate_latency),
+    "latency": _after_throughput(
+        latency, "latency", "latency_at", _estimate_latency, needs_carried=True
+    ),
     "frame_loss": StandardTest(
         frame_loss, "frame_loss", "loss_steps", _estimate_frame_loss, on_grid=True
     ),
     "back_to_back": _after_throughput(
         back_to_back, "back_to_back", "back_to_back", _estimate_back_to_back
     ),
-    "recovery": _after_throughput(recovery, "recovery", "recovery", _estimate_recovery),
-    "reset": _after_throughput(reset, "reset", "resets", _estimate_reset),
+    "recovery": _after_throughput(
+        recovery, "recovery", "recovery", _estimate_recovery, needs_carried=True
+    ),
+    "reset": _after_throughput(reset, "reset", "resets", _estimate_reset, needs_carried=True),
     "mrr": StandardTest(mrr, "mrr", "rates", _estimate_mrr),
     "loss_profile": _after_throughput(
         loss_profile, "loss_profile", "loss_steps", _estimate_loss_profile
@@ -176,7 +186,9 @@ PROCEDURES: dict[str, StandardTest] = {
     "service": _after_throughput(service, "service", "service", _estimate_service),
     "connection_rate": StandardTest(connection_rate, "nat", "sessions"),
     "session_capacity": StandardTest(session_capacity, "nat", "sessions"),
-    "cpu_load": _after_throughput(cpu_load, "cpu_load", "cpu_load", _estimate_cpu_load),
+    "cpu_load": _after_throughput(
+        cpu_load, "cpu_load", "cpu_load", _estimate_cpu_load, needs_carried=True
+    ),
 }
 
 
@@ -192,4 +204,12 @@ def standard_test(test: str) -> StandardTest:
 def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:
     """The most that a test requests at one frame size."""
     known = PROCEDURES.get(test)
-    return None if known is None or known.estimate is None else known.estimate(preset, rate_fps)
+    if known is None or known.estimate is None:
+        return None
+    found = known.estimate(preset, rate_fps)
+    if not known.needs_carried:
+        return found
+    tries_s = THROUGHPUT_TRIES * max(goal.final_trial_s for goal in preset.goals)
+    return replace(
+        found, trials=found.trials + THROUGHPUT_TRIES, traffic_s=found.traffic_s + tries_s
+    )

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Generic, Literal, TypeVar
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import LogError
+from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.outcomes import Curve
 from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.trial import Latency, RoundTrip, TrialOutcome, TrialRequest, TrialResult
@@ -18,13 +18,20 @@ from vnetperf.search import Procedure
 class KnownThroughput(Frozen):
     """The throughput that a test takes its loads of."""
 
-    load_fps: float  # Largest load that met the goal, frames/s per interface
+    # Largest load that met the goal, of several rounds the least, frames/s per interface
+    load_fps: float
+    # Smallest load that was too much, of several rounds the largest, frames/s per interface; None:
+    # not recorded, or there is none
+    upper_fps: float | None = None
     search: int  # Number of the search that found it
     goal: str  # Its goal: the first one without loss, else the first one
     loss_ratio: float = 0.0  # Loss ratio of the goal, 0..1
     # "at least" when the largest load that was tried met the goal
     qualifier: Literal["", "at least"] = ""
     note: str = ""  # What a reader must know of it; ""
+    # Seconds of the trials that try it before a test whose numbers need a load that is carried; 0
+    # for none, as in older logs
+    try_s: float = 0.0
     other_deployment: bool = False  # Whether it is that of another deployment than the test's own
 
 
@@ -77,6 +84,52 @@ class ProcedureInputs(Frozen, Generic[P]):
     def direction(self, number: int) -> str:
         """Name in results of the direction from a tester's port: "phy0->phy1" ..."""
         return direction_name(number, self.ends)
+
+
+#: Times that a load taken of a throughput is tried before a test is measured at it.
+THROUGHPUT_TRIES = 3
+Found = TypeVar("Found")
+
+
+def at_carried_load(known: KnownThroughput | None, procedure: Procedure[Found]) -> Procedure[Found]:
+    """Try the throughput that a test takes its loads of, then run the test.
+
+    Args:
+        known: The throughput; None for a test that takes none.
+        procedure: The test, not yet started.
+
+    Returns:
+        What the test found.
+
+    Raises:
+        NoResultError: None of the trials kept to the goal: what would be measured is not the DUT at
+            its throughput.
+    """
+    losses = []
+    for _ in range(THROUGHPUT_TRIES if known is not None and known.try_s else 0):
+        assert known is not None  # noqa: S101 - for the type checker: there are no tries without
+        outcome = yield TrialRequest(
+            load_fps=known.load_fps,
+            duration_s=known.try_s,
+            histogram_up_to_loss=-1.0,
+            phase="throughput",
+            when_limited="count",
+            classifies=(known.loss_ratio,),
+        )
+        if outcome.loss.is_low(known.loss_ratio):
+            break
+        losses.append(outcome.loss)
+    else:
+        if losses and known is not None:
+            least = min(losses, key=lambda loss: (loss.most, loss.least))
+            raise NoResultError(
+                f"the DUT's loss was {least} at the load taken for the throughput, "
+                f"{known.load_fps:.0f} frames/s per interface, in the best of {len(losses)} "
+                f"trials of {known.try_s:g} s, where goal {known.goal} allows "
+                f"{known.loss_ratio:.3%}",
+                cure="what the DUT carries varies: see the rounds of its throughput",
+            )
+    return (yield from procedure)
 
 
 def stood_still(outcome: TrialOutcome) -> bool:
