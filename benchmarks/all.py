@@ -10,7 +10,7 @@ SCRIPTS = (
     ("benchmarks.search", "20"),
     ("benchmarks.coverage",),
     ("benchmarks.procedures",),
-    ("benchmarks.confirmation", "50"),
+    ("benchmarks.rounds", "50"),
     ("benchmarks.stalls", "200"),
     ("benchmarks.turns", "pvp_dpdk", "--deployments", "3", "--brief"),
     ("benchmarks.runs",),
