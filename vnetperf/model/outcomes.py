@@ -564,19 +564,23 @@ class CpuFit(Frozen):
     """Straight line through the processors of a role over the frames that came back.
 
     Attributes:
-        ns_per_frame: What a further frame takes, nanoseconds of processor time.
-        idle: Processors that it takes without any frame.
-        error_ns: Standard error of `ns_per_frame` (least squares); None: not recorded.
+        ns_per_frame: What a further frame takes, nanoseconds of processor time; None: `why`.
+        idle: Processors that it takes without any frame; None: `why`.
+        error_ns: Standard error of the slope (least squares), nanoseconds; None: not recorded.
+        why: Why there is no time of a further frame: "not measured: ..."; "".
     """
 
-    ns_per_frame: float
-    idle: float
+    ns_per_frame: float | None
+    idle: float | None
     error_ns: float | None = None
+    why: str = ""
 
     @property
     def is_clear(self) -> bool:
         """Whether frames take anything of it that the scatter of its trials does not explain."""
-        return self.error_ns is not None and self.ns_per_frame > _CLEAR_ERRORS * self.error_ns
+        if self.error_ns is None or self.ns_per_frame is None:
+            return False
+        return self.ns_per_frame > _CLEAR_ERRORS * self.error_ns
 
 
 class CpuLoad(Frozen):

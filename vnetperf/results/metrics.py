@@ -732,16 +732,16 @@ def _of_cpu_load(make: _Make, _: Result, found: CpuLoad) -> Iterator[Metric]:
             of = (at.of, role)
             yield make("processors", "", cost.processors, *of)
             about = {"main": role == MACHINE and at.share == 1, "load_fps": at.load_fps}
-            whose = role.rpartition(":")[2]
-            # What is left for others may be around 0, and is no part of the deployment.
-            label = f"processor time per frame of {role} at {at.of}" if whose != OTHERS else ""
-            yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
+            if role.rpartition(":")[2] != OTHERS:  # no part of the deployment
+                label = f"processor time per frame of {role} at {at.of}"
+                yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
             for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
                 yield make(f"{event}_per_frame", "", getattr(cost, f"{event}_per_frame"), *of)
     for role, fit in found.fits.items():
         judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
         label = f"processor time of a further frame, {role}" if judged else ""
-        yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, less=label)
+        about = {"less": label, "why": fit.why}
+        yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, **about)
         yield make("processors_without_frames", "", fit.idle, "", role)
 
 
