@@ -225,7 +225,11 @@ def recovery(rng: random.Random, size: int) -> dict[str, Any]:
                 load=lambda t: rate * (1.1 if t < drop else 0.55),
                 lost=lambda t, took=took: 0.09 if t < drop else 0.07 if t < drop + took else 0.0,
                 seconds=22.0,
-                marks={"load drops": drop, "last lost frame": drop + took},
+                marks={
+                    "load drops": drop,
+                    "recovered": drop + took,
+                    "last lost frame": drop + 4 + trial,
+                },
             )
         )
     return {
@@ -235,6 +239,9 @@ def recovery(rng: random.Random, size: int) -> dict[str, Any]:
             relaxed_fps=rate * 0.55,
             overload_s=drop,
             seconds=spread(times),
+            last_lost_s=spread([4.0, 5.0, 6.0, 7.0, 8.0]) if size < 1518 else None,
+            lost_at_end=() if size < 1518 else (2,),
+            usual_loss=0.0023,
             note="no frame was lost after the load had dropped" if size == 1518 else "",
             curves=tuple(curves),
         )

@@ -326,15 +326,23 @@ class Recovery(Frozen):
         overload_fps: Load before, aggregate frames/s: 110 % of it, or the most that can be offered.
         relaxed_fps: Load after: half of the overload.
         overload_s: Seconds of overload.
-        seconds: Time from the drop of the load to the last lost frame, seconds, of the trials that
-            were overloaded until then; None where none was, or where one did not recover.
+        seconds: Time from the drop of the load until no more frames are lost than usual at the
+            load after it, seconds, of the trials that were overloaded until then; None where none
+            was, or where one did not recover. Of an older run that measured no usual loss, until
+            0.1 s passed without any.
+        last_lost_s: The clause's own time, from the drop to the last lost frame whatever its cause,
+            seconds, of the same trials; None where `seconds` is, or `lost_at_end` names trials.
+        lost_at_end: Numbers of the trials of `seconds` of which the last frames were among the
+            lost: by the clause's own time these are "at least".
+        usual_loss: Largest loss ratio in 0.1 s at the relaxed load before the overload, worse
+            direction, 0..1; None: not measured.
         at_least_s: Where one did not recover: the mean if all of these had at their end, which it
             is not below; None otherwise.
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
         disturbed: Numbers of the trials in which the tester stood still; they are in no number.
-        censored: Numbers of the trials that still lost frames at their end: "at least".
+        censored: Numbers of the trials that had not recovered at their end: "at least".
         note: What a reader must know of the number; "".
         curves: One for each trial.
     """
@@ -344,6 +352,9 @@ class Recovery(Frozen):
     relaxed_fps: float
     overload_s: float
     seconds: Spread | None = None
+    last_lost_s: Spread | None = None
+    lost_at_end: tuple[int, ...] = ()
+    usual_loss: float | None = None
     at_least_s: float | None = None
     why: str = ""
     not_overloaded: tuple[int, ...] = ()

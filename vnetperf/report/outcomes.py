@@ -319,6 +319,12 @@ def _end_text(found: Spread | None, part: str) -> str | None:
     return units.time_s(getattr(found, part)) if found else None
 
 
+def _last_lost(found: Recovery) -> str | None:
+    if found.lost_at_end:
+        return "lost until the end"
+    return text.mean_interval(found.last_lost_s, "s") if found.last_lost_s else None
+
+
 def _share_of_throughput(found: Recovery) -> str:
     used = found.throughput_fps
     return percent(found.overload_fps / used) if used else "not measured"
@@ -335,6 +341,12 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
     Column("least", lambda e: _end_text(e.found.seconds, "minimum")),
     Column("largest", lambda e: _end_text(e.found.seconds, "maximum")),
     Column("trials", lambda e: _recovery_trials(e.found)),
+    Column("to the last lost frame (RFC 2544)", lambda e: _last_lost(e.found)),
+    Column(
+        "usual loss at the load after",
+        lambda e: text.known(e.found.usual_loss, percent),
+        brief=False,
+    ),
     Column("overload", lambda e: units.fps(e.found.overload_fps)),
     Column("of throughput", lambda e: _share_of_throughput(e.found), brief=False),
     Column("for", lambda e: seconds(e.found.overload_s), brief=False),
@@ -347,8 +359,10 @@ def _recovery_tables(group: Group) -> Iterator[Table]:
     timed = [(e.result.size_text, e.found.seconds) for e in known if e.found.seconds]
     notes = [
         text.interval_note([found for _, found in timed]),
-        "From the drop of the load to the last frame that was lost, of trials whose last bins "
-        "before it show an overload. Rates are sums.",
+        "Recovery time: from the drop of the load until no more frames are lost than before the "
+        "overload at the load after it, of trials whose last bins before the drop show an "
+        "overload. RFC 2544 section 26.5 ends with the last lost frame, whatever lost it. Rates "
+        "are sums.",
         *group_sentences((e.result.size_text, e.found.why) for e in known),
         *_notes(known),
         *text.remarks_of(timed, "s"),

@@ -605,10 +605,13 @@ def _of_recovery(make: _Make, _: Result, recovery: Recovery) -> Iterator[Metric]
     else:  # no number, but it is long: the mean of other deployments alone would be too short
         yield make("", "s", recovery.at_least_s, qualifiers=("at least",), **compared)
     yield make("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
+    yield make("time_to_last_lost_frame", "s", recovery.last_lost_s, why=recovery.why)
+    yield make("usual_loss_ratio", "ratio", recovery.usual_loss)
     for name, trials in (
         ("trials_not_overloaded", recovery.not_overloaded),
         ("trials_disturbed", recovery.disturbed),
         ("trials_not_recovered", recovery.censored),
+        ("trials_with_loss_at_end", recovery.lost_at_end),
     ):
         yield make(name, "", float(len(trials)))
     yield make("throughput_used", "fps", recovery.throughput_fps)
