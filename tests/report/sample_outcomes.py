@@ -175,9 +175,18 @@ def back_to_back(rng: random.Random, size: int) -> dict[str, Any]:
             max_burst_frames=most,
             gap_ns=1e9 / rate * 1.02,
             throughput_fps=capacity(size),
-            implied_s=implied,
-            corrected_s=None if implied is None else implied * (1 - capacity(size) / 2 / rate),
+            usual_gap_ns=1e9 / rate * 1.01,
+            calibrated_gap_ns=1e9 / rate,
+            slow_bursts=1,
+            forwarded_fps=None if capped else capacity(size) / 4,
+            implied_s=None if implied is None else implied * 1.02,
+            corrected_s=None if implied is None else implied * (1 - capacity(size) / 4 / rate),
+            rfc9004_implied_s=implied,
+            rfc9004_corrected_s=None
+            if implied is None
+            else implied * (1 - capacity(size) / 2 / rate),
             max_rate_fps=rate,
+            ring_frames=1024,
             capped=capped,
             trials=(1, 2, 3),
         )

@@ -244,6 +244,8 @@ class LossStep(Frozen):
 
 #: Share of the longest burst that is tried, from which on a burst is no result (RFC 9004).
 NEAR_LONGEST = 0.9
+#: A ring is what was found where as many frames were held, to this share.
+_SAME_RING = 0.02
 
 
 class BackToBack(Frozen):
@@ -254,18 +256,31 @@ class BackToBack(Frozen):
             was decided; of one that reached the longest burst that value, a lower limit.
         step_frames: Resolution of the search, frames.
         max_burst_frames: Longest burst tried, frames.
-        gap_ns: Mean time between frames of the bursts that came through, nanoseconds.
-        calibrated_gap_ns: Gap of the generator's bursts by calibration, nanoseconds: one that left
-            more than 5 % slower does not count. None: not recorded, every burst counted.
-        slow_bursts: Bursts that did not count; None: not recorded.
-        undecided: Searches without a value: the burst above the longest one that came through was
-            never sent at the calibrated gap.
-        throughput_fps: Throughput that the correction uses, aggregate frames/s.
-        implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds; None where
-            `frames` is a limit.
-        corrected_s: Corrected DUT buffer time, seconds; None without a throughput, or of a limit.
+        gap_ns: Mean time between frames of an interface in the bursts that came through and count,
+            nanoseconds.
+        usual_gap_ns: Gap that a quarter of this test's bursts of about such a length did not
+            exceed: one that came through and left more than 5 % slower does not count. None: no
+            burst was timed.
+        calibrated_gap_ns: Gap of the generator's bursts by calibration, nanoseconds; None: not
+            recorded. Of an older run it stood for `usual_gap_ns`.
+        slow_bursts: Bursts that did not count by their gap; None: not recorded.
+        undecided: Searches without a value that none of the further ones made up for: the longest
+            burst that came through, or the one above it, was never sent at the usual gap.
+        throughput_fps: Throughput that RFC 9004's correction uses, aggregate frames/s.
+        forwarded_fps: What the DUT forwarded while bursts arrived, frames/s per interface, by what
+            came back of those that lost frames; None: nothing tells.
+        implied_s: Implied DUT buffer time: the time that the mean burst took at `gap_ns`, seconds;
+            None where `frames` is a limit, or no burst was timed.
+        corrected_s: Corrected DUT buffer time: the same for the frames of it that the DUT held,
+            without those that it forwarded meanwhile (`forwarded_fps`), seconds; None without
+            either, or where it forwarded as much as bursts bring.
+        rfc9004_implied_s: Implied buffer time as RFC 9004 has it: mean frames over `max_rate_fps`.
+        rfc9004_corrected_s: The same corrected by the throughput, as if all
+            of it were forwarded while a burst arrives.
         max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
             of the calibrated gap; None where that is not recorded.
+        ring_frames: Frames that the ring holds into which the tester sends, the DUT's receive ring
+            on that wire; None: not known.
         capped: True when every burst up to `max_burst_frames` came through in a search: `frames`
             is a lower limit, and its mean no result.
         note: What keeps it from being one; "".
@@ -276,13 +291,18 @@ class BackToBack(Frozen):
     step_frames: int
     max_burst_frames: int
     gap_ns: float | None = None
+    usual_gap_ns: float | None = None
     calibrated_gap_ns: float | None = None
     slow_bursts: int | None = None
     undecided: int = 0
     throughput_fps: float | None = None
+    forwarded_fps: float | None = None
     implied_s: float | None = None
     corrected_s: float | None = None
+    rfc9004_implied_s: float | None = None
+    rfc9004_corrected_s: float | None = None
     max_rate_fps: float | None = None
+    ring_frames: int | None = None
     capped: bool = False
     note: str = ""
     trials: tuple[int, ...] = ()
@@ -291,6 +311,14 @@ class BackToBack(Frozen):
     def is_limit(self) -> bool:
         """Whether a search came near the longest burst: how long one may be is not known then."""
         return self.capped or self.frames.maximum >= NEAR_LONGEST * self.max_burst_frames
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether what the DUT held of a burst is what the ring before it holds."""
+        if self.ring_frames is None or self.corrected_s is None or not self.gap_ns:
+            return False
+        held = self.corrected_s * 1e9 / self.gap_ns
+        return abs(held - self.ring_frames) <= max(self.step_frames, _SAME_RING * self.ring_frames)
 
     @property
     def at_longest(self) -> int:

@@ -561,6 +561,7 @@ def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
         of = f"{found.at_longest} of {found.frames.n} searches"
         capped = f"every burst up to the longest one tried came through in {of}"
     note = "; ".join(filter(None, (capped, found.note)))
+    rate = 1e9 / found.gap_ns if found.gap_ns else found.max_rate_fps
     about = {"qualifiers": ("at least",) if found.is_limit else (), "note": note}
     burst: dict[str, Any] = {
         "more": "burst",
@@ -568,7 +569,7 @@ def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
         "given": {"step, frames": found.step_frames},
         "resolution": float(found.step_frames),
         # A longer gap fills a buffer later.
-        "load_fps": found.max_rate_fps,
+        "load_fps": rate,
     }
     if found.undecided:  # the mean of those that were decided is that of the shorter bursts
         why = f"not compared: {found.undecided} searches were not decided; {found.note}"
@@ -581,16 +582,20 @@ def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
     yield make("searches_undecided", "", float(found.undecided))
     yield make("slow_bursts", "", _or_none(found.slow_bursts))
     yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
+    yield make("burst_gap_usual", "ns", found.usual_gap_ns)
     yield make("capped", "", found.capped)
     yield make("step", "frames", float(found.step_frames))
     yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
     yield make("implied_buffer_time", "s", found.implied_s, note=note)
-    why = found.note or "no throughput to correct with"
+    why = found.note or "no burst tells what was forwarded meanwhile"
     label = "" if found.undecided else "corrected buffer time"
-    rate = found.max_rate_fps
     yield make(
         "corrected_buffer_time", "s", found.corrected_s, more=label, why=why, load_fps=rate, **about
     )
+    yield make("implied_buffer_time_rfc9004", "s", found.rfc9004_implied_s)
+    yield make("corrected_buffer_time_rfc9004", "s", found.rfc9004_corrected_s)
+    yield make("forwarded_in_bursts_per_interface", "fps", found.forwarded_fps)
+    yield make("ring", "frames", _or_none(found.ring_frames))
     yield make("throughput_used", "fps", found.throughput_fps)
     yield make("theoretical_rate_per_interface", "fps", found.max_rate_fps)
     yield make("burst_gap_mean", "ns", found.gap_ns)

@@ -344,6 +344,13 @@ class DutOverTime:
     buffer_frames: int = 0
     """Frames of a burst that it holds besides what it forwards meanwhile."""
 
+    forwards_in_bursts: bool = True
+    """False where it forwards nothing while a burst arrives, as one that has to wait for the
+    tester's processor."""
+
+    refuses: bool = False
+    """Whether its wire refuses the frames that it has no room for, and they are counted so."""
+
     burst_gaps_s: tuple[float, ...] = (1e-6,)
     """Times between frames of the tester's bursts, drawn anew for each: a tester that is kept from
     running sends more slowly, and the DUT empties its buffer meanwhile."""
@@ -395,11 +402,13 @@ class DutOverTime:
     def _burst(self, request: TrialRequest) -> TrialResult:
         gap_s = self._random.choice(self.burst_gaps_s)
         seconds = request.burst * gap_s
-        carried = int(self.capacity_fps * seconds) + self.buffer_frames
+        forwarded = int(self.capacity_fps * seconds) if self.forwards_in_bursts else 0
+        counts = _counts(request.burst, min(request.burst, forwarded + self.buffer_frames), seconds)
+        if self.refuses:
+            refused = counts.sent - counts.received
+            counts = counts.model_copy(update={"sent": counts.received, "refused": refused})
         self.clock_s += seconds
-        return TrialResult(
-            directions=(_counts(request.burst, min(request.burst, carried), seconds),)
-        )
+        return TrialResult(directions=(counts,))
 
     def _paced(self, request: TrialRequest) -> TrialResult:
         width = request.bin_s or request.duration_s

@@ -22,7 +22,7 @@ from vnetperf.analysis.compliance.clause import (
 )
 from vnetperf.analysis.logged_tests import Case, is_valid, outcome_of
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
-from vnetperf.model.outcomes import NEAR_LONGEST, Recovery
+from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack, Recovery
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
@@ -726,8 +726,10 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     at_gap = not looked.nominal and gap is not None and gap <= 1.05 * least
     why_slower = f"the medium's is {least:.4g} ns"
     if looked.nominal:
-        why_slower = "virtual wires have no rate of their own: the generator's, by its calibration"
-    corrected = "not known" if found.corrected_s is None else f"{found.corrected_s:.3g} s"
+        why_slower = (
+            "a virtual wire has no rate of its own: bursts count that left as fast as a quarter of "
+            "this test's own"
+        )
     yield from looked.entries(
         "RFC 9004",
         (
@@ -772,11 +774,36 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
             f"{how}; step {step} frames, 1 to {longest} frames; {len(bursts)} bursts",
             "the log has no bursts, or others than those of its steps",
         ),
-        (
-            "corrected buffer time",
-            "the buffer time implied, corrected by the throughput",
-            found.corrected_s is not None and not looked.no_throughput,
-            corrected,
-            found.note or looked.no_throughput or "it needs the throughput",
-        ),
+        _buffer_time(looked, found),
+    )
+
+
+def _buffer_time(looked: ClauseContext, found: BackToBack) -> Row:
+    """The buffer time of RFC 9004, beside the one of the bursts' own gap."""
+    own, rfc = found.corrected_s, found.rfc9004_corrected_s
+    value = "none" if rfc is None else time_s(rfc)
+    if own is not None:
+        value += f"; by the bursts' own gap, and what was forwarded meanwhile, {time_s(own)}"
+    whys = [looked.no_throughput]
+    if rfc is None:
+        rate = found.max_rate_fps
+        whys.append(
+            "a burst came near the longest that was tried"
+            if found.is_limit
+            else "neither a medium nor a calibration tells the theoretical rate"
+            if rate is None
+            else "the throughput is no less than the theoretical rate"
+        )
+    elif looked.nominal:
+        whys.append(
+            "a virtual wire has no theoretical rate: that of the generator's calibrated gap stands "
+            "for it"
+        )
+    return (
+        "corrected buffer time",
+        "the time that the mean burst takes at the largest theoretical rate, corrected by the "
+        "throughput",
+        not any(whys),
+        value,
+        "; ".join(filter(None, whys)),
     )
